@@ -1,0 +1,86 @@
+"""Settings of learning. Frozen, validated when made, a docstring under each field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ssp_env.config import at_least, one_of
+from ssp_env.errors import ConfigError
+from ssp_env.game.strategies import STRATEGIES
+
+ALGORITHMS = ("grpo", "reinforce")
+ROLES = ("proposer", "solver")
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """How both roles learn from a step's games. The defaults are the paper's."""
+
+    batch_size: int = 256
+    """Questions a step (the paper's B)."""
+    minibatches: int = 2
+    """Optimizer updates a step; the games are dealt into this many parts."""
+    learning_roles: tuple[str, ...] = ROLES
+    """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its Proposer-Only."""
+    proposer_algorithm: str = "reinforce"
+    """``reinforce`` or ``grpo`` (which needs ``game.proposals`` above 1)."""
+    solver_algorithm: str = "grpo"
+    """``grpo`` (which needs ``game.attempts`` above 1) or ``reinforce``."""
+    proposer_weight: float = 1.0
+    """Factor on the proposer's loss, beside the solver's."""
+    lr: float = 1e-6
+    """Learning rate of Adam."""
+    warmup_steps: int = 5
+    """Steps over which the learning rate rises linearly from 0."""
+    beta2: float = 0.999
+    """Decay of Adam's second moment; the first moment's is 0.9."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this global norm."""
+    kl_coeff: float = 0.01
+    """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""
+    clip_low: float = 0.2
+    """How far below 1 the importance ratio of GRPO may fall."""
+    clip_high: float = 0.28
+    """How far above 1 it may rise."""
+    std_normalise: bool = False
+    """Divide GRPO advantages by the standard deviation of their group."""
+    aggregation: str = "sequence"
+    """How GRPO averages tokens: within each trajectory first (``sequence``, the paper's), or over all (``token``)."""
+    drop_uniform_groups: bool = False
+    """Leave out groups whose rewards are all equal; GRPO learns nothing from them but the KL."""
+    temperature: float = 1.0
+    """Sampling temperature of self-play."""
+    strategy: str = "periodic_reset"
+    """Batch strategy: ``dummy``, ``resample``, ``reuse`` or ``periodic_reset``."""
+    reset_every: int = 10
+    """Steps after which ``periodic_reset`` forgets its questions."""
+    microbatch_tokens: int = 16_384
+    """Padded tokens of one forward pass of the learner; memory, not results, depends on it."""
+    precision: str = "auto"
+    """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or ``auto``: bfloat16
+    where the machine multiplies in it."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "learning", 1, "batch_size", "minibatches", "reset_every", "microbatch_tokens")
+        at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight", "clip_low", "clip_high")
+        if self.minibatches > self.batch_size:
+            raise ConfigError("learning.minibatches", self.minibatches, "must not exceed batch_size")
+        if self.max_grad_norm <= 0:
+            raise ConfigError("learning.max_grad_norm", self.max_grad_norm, "must be above 0")
+        if self.temperature <= 0:
+            raise ConfigError("learning.temperature", self.temperature, "self-play has to sample: give more than 0")
+        if not 0 <= self.beta2 < 1:
+            raise ConfigError("learning.beta2", self.beta2, "give a value from 0 up to, not including, 1")
+        one_of("learning.proposer_algorithm", self.proposer_algorithm, ALGORITHMS)
+        one_of("learning.solver_algorithm", self.solver_algorithm, ALGORITHMS)
+        one_of("learning.aggregation", self.aggregation, ("sequence", "token"))
+        one_of("learning.strategy", self.strategy, STRATEGIES)
+        one_of("learning.precision", self.precision, ("auto", "float32", "bfloat16"))
+        for role in self.learning_roles:
+            one_of("learning.learning_roles", role, ROLES)
+        if not self.learning_roles:
+            raise ConfigError("learning.learning_roles", self.learning_roles, "name at least one role to train")
+
+    def algorithm(self, role: str) -> str:
+        """The algorithm that trains a role."""
+        return self.proposer_algorithm if role == "proposer" else self.solver_algorithm

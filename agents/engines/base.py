@@ -1,0 +1,83 @@
+"""What an inference engine is: token ids in, token ids and log-probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from ssp_env.config import GameConfig
+from ssp_env.game.protocol import Role
+from ssp_env.game.scanner import ScannerTags
+from ssp_env.tokenizers.base import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A sequence to be continued."""
+
+    key: int
+    """Which trajectory; an engine may keep what it computed for an earlier call under the same key."""
+    ids: Sequence[int]
+    """All tokens so far; a later request of the same key continues an earlier one's tokens."""
+    max_new_tokens: int
+    """At most this many tokens are sampled, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What was sampled for a request: equally many ids and behaviour log-probabilities (nats)."""
+
+    ids: list[int]
+    logprobs: list[float]
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Where a turn may end; the stopping token is part of the generation."""
+
+    token_ids: frozenset[int]
+    """Tokens that stop by themselves."""
+    strings: tuple[bytes, ...]
+    """Texts that stop however they are spelled, for tags of several tokens."""
+
+    @classmethod
+    def of(cls, config: GameConfig, tokenizer: Tokenizer) -> StopRule:
+        """Stops at every tag that can end a turn of any role, and at the end token."""
+        tokens: set[int] = set() if tokenizer.eos_id is None else {tokenizer.eos_id}
+        strings: list[bytes] = []
+        for tag in sorted({tag for role in Role for tag in ScannerTags(config.tags, role).stops()}):
+            ids = tokenizer.encode(tag)
+            if len(ids) == 1:
+                tokens.add(ids[0])
+            else:
+                strings.append(tag.encode())
+        return cls(frozenset(tokens), tuple(sorted(strings)))
+
+
+class Engine(Protocol):
+    """Samples continuations. ``weights_version`` counts the updates that its weights have seen."""
+
+    weights_version: int
+
+    def generate(
+        self, requests: Sequence[Request], *, temperature: float, generator: torch.Generator
+    ) -> list[Generation]:
+        """One generation a request, in order.
+
+        Args:
+            requests: sequences to continue, one a key.
+            temperature: 0 takes the likeliest token; log-probabilities are those of the distribution sampled from
+                (at 0: of the unscaled one).
+            generator: source of all randomness.
+
+        Raises:
+            ServiceError: the engine failed (service ``engine``).
+        """
+        ...
+
+    def update_weights(self, state: Mapping[str, Any], version: int) -> None:
+        """Takes new weights in place and forgets everything computed with the old ones."""
+        ...

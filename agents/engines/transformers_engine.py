@@ -1,0 +1,180 @@
+"""Sampling from a causal LM of `transformers`, with keys and values kept across the turns of a trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agents.engines.base import Generation, Request, StopRule
+from agents.engines.ragged_cache import RaggedCache
+from ssp_env.errors import ModelError, UsageError
+from ssp_env.tokenizers.base import Tokenizer
+
+SERVED_LAYERS = frozenset({"full_attention", "conv"})
+"""Layer types that the cache knows how to keep. Others (sliding windows, state spaces) would be wrong silently."""
+_COMPACT_BELOW = 0.6
+
+
+class TransformersEngine:
+    """Lock-step batched sampling: all requests of a call are decoded together.
+
+    The cache holds the sequences of the last call. A request whose key was part of it is continued from
+    there; any other is computed from its first token. Rows that have stopped are dropped from the decoding
+    batch once they are many, so that one long turn does not cost the whole batch.
+    """
+
+    def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
+        """
+        Args:
+            model: a `transformers` causal LM, in evaluation mode, on its device.
+            tokenizer: for the bytes behind ids, where closing tags have several tokens.
+            stop: where turns end.
+
+        Raises:
+            ModelError: an architecture whose state the cache cannot keep.
+        """
+        check_architecture(model.config)
+        self.model, self.weights_version = model, 0
+        self._tokenizer, self._stop = tokenizer, stop
+        self._device = next(model.parameters()).device
+        self._mapping = "conv" in (getattr(model.config, "layer_types", None) or ())
+        self._forget()
+
+    def update_weights(self, state: Mapping[str, Any], version: int) -> None:
+        """Takes a state dict of the whole model; see :class:`~agents.engines.base.Engine`."""
+        self.model.load_state_dict({name: torch.as_tensor(value) for name, value in state.items()})
+        self.weights_version = version
+        self._forget()
+
+    @torch.inference_mode()
+    def generate(
+        self, requests: Sequence[Request], *, temperature: float, generator: torch.Generator
+    ) -> list[Generation]:
+        """See :class:`~agents.engines.base.Engine`."""
+        if not requests:
+            return []
+        self._take_rows(requests)
+        turns = [_Turn(request, self._stop, self._tokenizer) for request in requests]
+        cache, logits = self._cache, self._prefill(requests)
+        rows = torch.arange(len(requests), device=self._device)
+        live = turns
+        while True:
+            tokens, logprobs = _sample(logits, temperature, generator)
+            pairs = zip(live, tokens.tolist(), logprobs.tolist(), strict=True)
+            going = torch.tensor([turn.take(token, logprob) for turn, token, logprob in pairs], device=self._device)
+            if not bool(going.any()):
+                break
+            if float(going.float().mean()) < _COMPACT_BELOW:
+                if cache is not self._cache:
+                    self._cache.put_back(rows, cache)
+                rows, tokens, going = rows[going], tokens[going], going[going]
+                live = [turn for turn in live if not turn.stopped]
+                cache = self._cache.select(rows)
+            logits = self._forward(cache, tokens[:, None], going.long())
+        if cache is not self._cache:
+            self._cache.put_back(rows, cache)
+        for request, turn in zip(requests, turns, strict=True):
+            # The last sampled token was never fed: it belongs to the next call's prefill.
+            self._seen[request.key] = len(request.ids) + len(turn.ids) - 1
+        return [Generation(turn.ids, turn.logprobs) for turn in turns]
+
+    def _forget(self) -> None:
+        self._cache = RaggedCache(0, self._device)
+        self._rows: dict[int, int] = {}
+        self._seen: dict[int, int] = {}
+
+    def _take_rows(self, requests: Sequence[Request]) -> None:
+        """Makes the cache hold exactly the requested rows, in their order."""
+        keys = [request.key for request in requests]
+        if len(set(keys)) != len(keys):
+            raise UsageError("two requests of one call have the same key")
+        old = [self._rows.get(key, -1) for key in keys]
+        if old != list(range(len(self._rows))):
+            self._cache = self._cache.select(torch.tensor(old, device=self._device)) if self._rows else RaggedCache(
+                len(keys), self._device
+            )
+        self._rows = {key: row for row, key in enumerate(keys)}
+        self._seen = {key: self._seen.get(key, 0) for key in keys}
+
+    def _prefill(self, requests: Sequence[Request]) -> Tensor:
+        """Feeds what is new of each request; logits (rows, vocabulary) at its last token."""
+        new = [request.ids[self._seen[request.key] :] for request in requests]
+        lengths = torch.tensor([len(ids) for ids in new], device=self._device)
+        width = int(lengths.max())
+        padded = torch.zeros(len(new), width, dtype=torch.long)
+        for row, ids in enumerate(new):
+            padded[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
+        return self._forward(self._cache, padded.to(self._device), lengths)
+
+    def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
+        positions, visible = cache.expect(new, ids.shape[1])
+        dtype = self.model.dtype
+        mask: Any = torch.zeros(visible.shape, dtype=dtype, device=self._device)
+        mask.masked_fill_(~visible, torch.finfo(dtype).min)
+        if self._mapping:
+            mask = {"full_attention": mask, "conv": None}
+        hidden = self.model.base_model(
+            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache
+        ).last_hidden_state
+        cache.commit()
+        last = hidden[torch.arange(len(ids), device=self._device), (new - 1).clamp(min=0)]
+        return self.model.get_output_embeddings()(last).float()
+
+
+class _Turn:
+    """One request's sampled tokens, and whether they have come to an end."""
+
+    def __init__(self, request: Request, stop: StopRule, tokenizer: Tokenizer) -> None:
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.stopped = False
+        self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
+        self._tail = b""
+        self._reach = max(map(len, stop.strings), default=1) - 1
+
+    def take(self, token: int, logprob: float) -> bool:
+        """Notes a token, unless the turn is over; true while it goes on."""
+        if self.stopped:
+            return False
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.stopped = len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
+        return not self.stopped
+
+    def _spelled(self, token: int) -> bool:
+        if not self._stop.strings:
+            return False
+        text = self._tail + self._tokenizer.pieces[token]
+        self._tail = text[-self._reach :] if self._reach else b""
+        return any(string in text for string in self._stop.strings)
+
+
+def _sample(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary)."""
+    if temperature > 0:
+        logits = logits / temperature
+    logprobs = torch.log_softmax(logits, dim=-1)
+    if temperature > 0:
+        tokens = torch.multinomial(logprobs.exp(), 1, generator=generator).squeeze(1)
+    else:
+        tokens = logprobs.argmax(dim=-1)
+    return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
+
+
+def check_architecture(config: Any) -> None:
+    """Makes sure that every layer's state can be kept.
+
+    Raises:
+        ModelError: names the layer type that cannot.
+    """
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    unserved = sorted(kinds - SERVED_LAYERS)
+    if unserved or getattr(config, "is_encoder_decoder", False):
+        what = ", ".join(unserved) or "an encoder"
+        raise ModelError(
+            f"the transformers engine cannot keep the state of {config.model_type} ({what}); "
+            f"it serves decoder-only models whose layers are {' or '.join(sorted(SERVED_LAYERS))}"
+        )

@@ -1,0 +1,1 @@
+"""The losses, as pure functions of tensors."""

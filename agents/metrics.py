@@ -1,0 +1,68 @@
+"""The figures of a step, made from its game records. One home for every name in ``metrics.jsonl``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+
+
+def step_metrics(games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Figures of one training step.
+
+    Shares and means over an empty set are left out rather than made up.
+
+    Args:
+        games: all games of the step.
+        slots: questions that the step was to have.
+        updates: what the learners said of each optimizer update.
+    """
+    proposed = [game for game in games if game.origin == "proposed" and game.outcome != "void"]
+    accepted = [game for game in proposed if game.outcome == "valid"]
+    solved = [game for game in games if game.outcome == "valid"]
+    known = [game for game in accepted if game.right_answers is not None]
+    figures: dict[str, float] = {
+        "games": float(len(games)),
+        "void_games": float(sum(game.outcome == "void" for game in games)),
+        "reused_games": float(sum(game.origin == "reused" for game in games)),
+        "filled_slots": len(solved) / slots,
+        "learner_updates": float(len(updates)),
+    }
+    _mean(figures, "proposer_reward", [game.proposer_reward for game in proposed])
+    _mean(figures, "solver_reward", [game.solve_rate for game in solved])
+    _mean(figures, "solver_reward_fresh", [game.solve_rate for game in accepted])
+    _mean(figures, "valid_rate", [float(game.outcome == "valid") for game in proposed])
+    verified = [game for game in proposed if game.verification is not None]
+    _mean(figures, "verified_rate", [float(game.outcome == "valid") for game in verified])
+    _mean(figures, "true_share", [float(game.answer in (game.right_answers or ())) for game in known])
+    _mean(figures, "ambiguous_share", [float(len(game.right_answers or ()) > 1) for game in known])
+    _mean(figures, "question_hops", [game.hops for game in accepted])
+    _mean(figures, "question_words", [len((game.question or "").split()) for game in accepted])
+    for role in ("proposer", "solver"):
+        plays = [t for game in games for t in game.trajectories if t.role == role]
+        _mean(figures, f"{role}_searches", [len(t.searches) for t in plays])
+        _mean(figures, f"{role}_tokens", [t.policy_tokens for t in plays])
+    figures.update(_reasons(proposed))
+    figures["policy_tokens"] = float(sum(t.policy_tokens for t in _trajectories(games)))
+    figures["all_tokens"] = float(sum(segment.tokens for t in _trajectories(games) for segment in t.segments))
+    for name in sorted({name for update in updates for name in update}):
+        figures[f"learner_{name}"] = fmean(update[name] for update in updates)
+    return figures
+
+
+def _mean(figures: dict[str, float], name: str, values: Sequence[float | None]) -> None:
+    present = [value for value in values if value is not None]
+    if present:
+        figures[name] = fmean(present)
+
+
+def _reasons(proposed: Sequence[GameRecord]) -> dict[str, float]:
+    """Share of the proposals that each reason code ended."""
+    counts = Counter(game.reason for game in proposed if game.reason is not None)
+    return {f"invalid_{reason}": count / len(proposed) for reason, count in sorted(counts.items())}
+
+
+def _trajectories(games: Sequence[GameRecord]) -> list[TrajectoryRecord]:
+    return [trajectory for game in games for trajectory in game.trajectories]

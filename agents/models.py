@@ -1,0 +1,80 @@
+"""Model directories: loading a causal LM and its tokenizer, offline, with errors that say what is missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssp_env.errors import ModelError
+
+
+def tiny_directory() -> Path:
+    """The checkpoint that ships with the checkout."""
+    return Path(str(resources.files("agents.tiny") / "checkpoint"))
+
+
+def load_model(directory: str | Path, device: torch.device | str = "cpu") -> Any:
+    """A causal LM in float32 and evaluation mode.
+
+    Eager attention on CPUs: at small sizes its backward pass is faster there than the fused one.
+
+    Raises:
+        ModelError: no such directory, or not a causal LM that `transformers` can load.
+    """
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    path = Path(directory)
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path} is no model directory (config.json is missing)")
+    attention = "eager" if torch.device(device).type == "cpu" else "sdpa"
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            path, local_files_only=True, attn_implementation=attention, dtype=torch.float32
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
+    return model.to(device).eval()
+
+
+def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
+    """The dtype to compute in, or ``None`` for float32; ``auto`` asks the machine."""
+    if precision == "float32":
+        return None
+    if precision == "bfloat16":
+        return torch.bfloat16
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else None
+    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else None
+
+
+def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Path) -> None:
+    """Writes trained weights as a model directory, with config and tokenizer of where they started from.
+
+    Args:
+        weights: parameter name -> array, as the model names them.
+        source: the directory that the policy was loaded from.
+        directory: where to; made if it is missing.
+    """
+    from safetensors.torch import save_file
+
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    for file in sorted(Path(source).iterdir()):
+        if file.is_file() and file.suffix in (".json", ".txt", ".model", ".jinja") and "safetensors" not in file.name:
+            shutil.copyfile(file, target / file.name)
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    tensors = {name: torch.as_tensor(value).contiguous().clone() for name, value in weights.items()}
+    if config.get("tie_word_embeddings"):
+        # The output layer is the embedding; loading ties them again.
+        tensors.pop("lm_head.weight", None)
+    path = target / "model.safetensors"
+    save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(0o644)

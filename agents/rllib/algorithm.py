@@ -1,0 +1,274 @@
+"""The algorithm, used as RLlib users expect: ``SSPConfig().environment(...).training(...).build_algo().train()``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import ray
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+
+from agents.config import LearningConfig
+from agents.metrics import step_metrics
+from agents.models import tiny_directory
+from agents.rllib.batch import MODULE_ID, shard, to_batch
+from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
+from agents.rllib.learner import SSPLearner
+from agents.rllib.module import LLMModule
+from agents.rllib.spaces import module_spaces
+from agents.rows import Row, weigh
+from ssp_env.config import GameConfig, from_mapping
+from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.game.record import GameRecord
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.worlds import open_world
+from ssp_env.worlds.base import Question, World
+
+ENV_KEYS = ("world", "world_options", "game", "make_rules")
+
+
+class SSPConfig(AlgorithmConfig):
+    """RLlib's config, with the game in ``environment`` and the learning in ``training``.
+
+    ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one), ``world_options`` (a
+    dict), ``game`` (a :class:`~ssp_env.config.GameConfig` or a dict of its fields) and ``make_rules`` (a function
+    of world, tokenizer and game config, for an own retriever, judge or verifier). ``training(...)``
+    takes every field of :class:`~agents.config.LearningConfig` by name, and ``model_dir``, a causal LM
+    directory; the tiny policy that ships is used when there is none. ``debugging(seed=...)`` seeds everything.
+    """
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        super().__init__(algo_class=algo_class or SSP)
+        self.model_dir = str(tiny_directory())
+        for field in fields(LearningConfig):
+            setattr(self, field.name, field.default)
+        self.env_runner_cls = SSPEnvRunner
+        self.num_env_runners = 0
+        # Rollouts of an LLM take long; results that come late must not be dropped.
+        self.sample_timeout_s = 24 * 3600.0
+        self.policies = {MODULE_ID: (None, None, None, None)}
+        self.policy_mapping_fn = _to_llm
+
+    def training(self, *, model_dir: Any = NotProvided, **kwargs: Any) -> SSPConfig:
+        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, or RLlib's own settings."""
+        if model_dir is not NotProvided:
+            self.model_dir = str(model_dir)
+        own = {field.name for field in fields(LearningConfig)}
+        for name in [name for name in kwargs if name in own]:
+            setattr(self, name, kwargs.pop(name))
+        super().training(**kwargs)
+        return self
+
+    def learning(self) -> LearningConfig:
+        """The learning settings, validated."""
+        values = {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
+        return from_mapping(LearningConfig, values, "training")
+
+    def game(self) -> GameConfig:
+        """The game's settings, validated."""
+        game = self.env_config.get("game", {})
+        return game if isinstance(game, GameConfig) else from_mapping(GameConfig, dict(game), "game")
+
+    def make_world(self) -> World:
+        """Opens the world."""
+        world = self.env_config.get("world", "mini")
+        options = dict(self.env_config.get("world_options", {}))
+        return world(**options) if callable(world) else open_world(world, **options)
+
+    def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
+        """What games are played by."""
+        make: Callable[..., Rules] = self.env_config.get("make_rules", Rules.build)
+        return make(world, tokenizer, self.game())
+
+    def validate(self) -> None:
+        """Checks our settings before RLlib checks its own, and before anything is built."""
+        for key in self.env_config:
+            if key not in ENV_KEYS:
+                raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
+        game, learning = self.game(), self.learning()
+        if "solver" in learning.learning_roles and learning.solver_algorithm == "grpo" and game.attempts < 2:
+            raise ConfigError("game.attempts", game.attempts, "GRPO compares attempts: give at least 2")
+        if "proposer" in learning.learning_roles and learning.proposer_algorithm == "grpo" and game.proposals < 2:
+            raise ConfigError("game.proposals", game.proposals, "GRPO compares proposals: give at least 2")
+        if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
+            fix = "must be a multiple of game.proposals times the number of env runners"
+            raise ConfigError("training.batch_size", learning.batch_size, fix)
+        super().validate()
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """The causal LM of ``model_dir``."""
+        observation, action = module_spaces(HuggingFaceTokenizer.load(self.model_dir).vocab_size)
+        return RLModuleSpec(
+            module_class=LLMModule,
+            observation_space=observation,
+            action_space=action,
+            model_config={"model": self.model_dir},
+        )
+
+    def get_default_learner_class(self) -> type[SSPLearner]:
+        """Both losses in one learner."""
+        return SSPLearner
+
+
+def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:
+    return MODULE_ID
+
+
+class SSP(Algorithm):
+    """Search self-play: play a round, learn from it, hand the new weights to the players.
+
+    ``last_games`` holds the records of the latest step, for whoever wants to keep them.
+    """
+
+    last_games: Sequence[GameRecord] = ()
+
+    @classmethod
+    def get_default_config(cls) -> SSPConfig:
+        """An empty config."""
+        return SSPConfig()
+
+    def training_step(self) -> None:
+        """One step of the paper's Algorithm 1; the figures go to RLlib's metrics under ``ssp``."""
+        learning, game = self.config.learning(), self.config.game()
+        began = time.perf_counter()
+        samples = self._play()
+        sampled = time.perf_counter()
+        rows = [row for sample in samples for row in sample.rows]
+        updates = [self._learn(part, size, game.attempts) for part, size in _deal(rows, learning)]
+        self._hand_over_weights()
+        learnt = time.perf_counter()
+        self.last_games = [record for sample in samples for record in sample.records]
+        figures = step_metrics(self.last_games, learning.batch_size, [update for update in updates if update])
+        seconds = {
+            "sample": sampled - began,
+            "learn": learnt - sampled,
+            "game": max((sample.seconds["game"] for sample in samples), default=0.0),
+            "engine": max((sample.seconds["engine"] for sample in samples), default=0.0),
+        }
+        self.metrics.log_dict({"figures": figures, "seconds": seconds}, key="ssp", window=1)
+
+    def solve(self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0) -> list[GameRecord]:
+        """Lets the present policy answer questions; one record a question, in order.
+
+        Raises:
+            ServiceError: a runner died.
+        """
+        if self.env_runner is not None:
+            return self.env_runner.solve(questions, temperature, seed)
+        runners = self.env_runner_group.healthy_worker_ids()
+        shares = {runner: questions[i :: len(runners)] for i, runner in enumerate(runners)}
+        results = self.env_runner_group.foreach_env_runner(
+            [lambda r, share=share: r.solve(share, temperature, seed) for share in shares.values()],
+            local_env_runner=False,
+            remote_worker_ids=list(shares),
+            timeout_seconds=self.config.sample_timeout_s,
+        )
+        if len(results) != len(runners):
+            raise ServiceError("engine", "an env runner died while it was evaluating")
+        answered: list[GameRecord | None] = [None] * len(questions)
+        for i, records in enumerate(results):
+            answered[i :: len(runners)] = records
+        return [record for record in answered if record is not None]
+
+    def policy_weights(self) -> dict[str, Any]:
+        """The present weights, named as the model names them."""
+        module = self.learner_group.get_weights()[MODULE_ID]
+        return {name.removeprefix("lm."): value for name, value in module.items()}
+
+    def _play(self) -> list[Sample]:
+        step = self.iteration
+        if self.env_runner_group.num_healthy_remote_workers() == 0:
+            return [self.env_runner.sample(step=step)]
+        runners = self.env_runner_group.healthy_worker_ids()
+        share = self.config.learning().batch_size // max(1, self.config.num_env_runners)
+        samples = self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.sample(step=step, slots=share),
+            local_env_runner=False,
+            remote_worker_ids=runners,
+            timeout_seconds=self.config.sample_timeout_s,
+        )
+        return _renumber(samples)
+
+    def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
+        """One optimizer update; empty when there is nothing to learn from."""
+        if not rows:
+            return {}
+        weighed = weigh(rows, self.config.learning(), games, attempts)
+        timesteps = {"training_step": self.iteration}
+        if self.config.num_learners == 0:
+            results = self.learner_group.update(batch=to_batch(weighed), timesteps=timesteps)
+        else:
+            batches = [to_batch(part) for part in shard(weighed, self.config.num_learners)]
+            results = self.learner_group.update(batches=batches, timesteps=timesteps)
+        return SSPLearner.merge([result[MODULE_ID] for result in results])
+
+    def _hand_over_weights(self) -> None:
+        """Synchronous, unlike RLlib's own: no runner may play the next step with old weights."""
+        weights = self.learner_group.get_weights()
+        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: self.iteration + 1}
+        if self.env_runner is not None:
+            self.env_runner.set_state(state)
+        if self.env_runner_group.num_healthy_remote_workers():
+            shared = {**state, COMPONENT_RL_MODULE: ray.put(weights)}
+            self.env_runner_group.foreach_env_runner(
+                lambda runner: runner.set_state(shared),
+                local_env_runner=False,
+                timeout_seconds=self.config.sample_timeout_s,
+            )
+
+    # -- checkpoints -----------------------------------------------------------------------------------
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """RLlib's state, and the batch strategy of every runner."""
+        state = super().get_state(*args, **kwargs)
+        if self.env_runner_group.num_healthy_remote_workers():
+            strategies = self.env_runner_group.foreach_env_runner(
+                lambda runner: runner.get_state(components=COMPONENT_STRATEGY), local_env_runner=False
+            )
+        else:
+            strategies = [self.env_runner.get_state(components=COMPONENT_STRATEGY)]
+        state["ssp_strategies"] = [strategy[COMPONENT_STRATEGY] for strategy in strategies]
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes all of it back."""
+        super().set_state(state)
+        for i, strategy in enumerate(state.get("ssp_strategies", ())):
+            self._restore_strategy(i, strategy)
+        self._hand_over_weights()
+
+    def _restore_strategy(self, index: int, strategy: dict[str, Any]) -> None:
+        part = {COMPONENT_STRATEGY: strategy}
+        if self.env_runner_group.num_healthy_remote_workers() == 0:
+            self.env_runner.set_state(part)
+            return
+        runners = self.env_runner_group.healthy_worker_ids()
+        self.env_runner_group.foreach_env_runner(
+            lambda runner: runner.set_state(part), local_env_runner=False, remote_worker_ids=[runners[index]]
+        )
+
+
+def _deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
+    """Rows of each optimizer update, by game, and how many slots it stands for."""
+    parts = learning.minibatches
+    sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
+    return [([row for row in rows if row.game % parts == i], size) for i, size in enumerate(sizes)]
+
+
+def _renumber(samples: Sequence[Sample]) -> list[Sample]:
+    """Gives the games of all runners numbers of their own."""
+    numbered, base = [], 0
+    for sample in samples:
+        rows = [replace(row, game=row.game + base) for row in sample.rows]
+        records = [replace(r, slot=r.slot + base, group=r.group + base) for r in sample.records]
+        numbered.append(replace(sample, rows=rows, records=records))
+        base += len(sample.records)
+    return numbered

@@ -1,0 +1,161 @@
+"""The EnvRunner: plays whole rounds of games and hands back rows to learn from and records to keep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import ray
+from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rllib.batch import MODULE_ID
+from agents.rllib.spaces import module_spaces
+from agents.rollout import play
+from agents.rows import Row, rows_of
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import make_strategy
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds.base import GroundTruth, Question
+
+COMPONENT_STRATEGY = "strategy"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one runner brings back from a step; plain data, cheap to ship."""
+
+    rows: list[Row]
+    records: list[GameRecord]
+    seconds: dict[str, float]
+    """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
+
+
+class SSPEnvRunner(EnvRunner, Checkpointable):
+    """Holds a world, an engine and a batch strategy of its own; plays its share of each step's slots.
+
+    Groups never leave a runner. All randomness follows from the config's seed, the step and the runner's index,
+    so a resumed run plays the same games.
+    """
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        self.game, self.learning = self.config.game(), self.config.learning()
+        self.tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
+        self.world = self.config.make_world()
+        self.rules: Rules = self.config.make_rules(self.world, self.tokenizer)
+        self.strategy = make_strategy(self.learning.strategy, self.learning.reset_every)
+        self.make_module()
+        self._index = self.worker_index or 0
+
+    def make_module(self) -> None:
+        """Loads the model into an inference engine."""
+        gpus = self.config.num_gpus_per_env_runner
+        model = load_model(self.config.model_dir, "cuda" if gpus else "cpu")
+        self.engine = TransformersEngine(model, self.tokenizer, StopRule.of(self.game, self.tokenizer))
+
+    def sample(self, *, step: int = 0, slots: int | None = None, **_: Any) -> Sample:
+        """Plays one round.
+
+        Args:
+            step: training step; decides all randomness, together with seed and runner.
+            slots: how many questions; the config's batch size when not given.
+        """
+        seed = (self.config.seed or 0, step, self._index)
+        engine = _Stopwatch(self.engine)
+        began = time.perf_counter()
+        wanted = self.learning.batch_size if slots is None else slots
+        played = Round(self.rules, self._answers, wanted, [0x9A3E, *seed], self.strategy)
+        rng = np.random.default_rng([0x7E3A, *seed])
+        play(played, engine, temperature=self.learning.temperature, rng=rng)
+        records = [record_game(game, self.rules, engine.weights_version) for game in played.games]
+        rows = rows_of(played.games, self.learning)
+        game_seconds = time.perf_counter() - began - engine.seconds
+        return Sample(rows, records, {"game": game_seconds, "engine": engine.seconds})
+
+    def solve(self, questions: Sequence[Question], temperature: float, seed: int) -> list[GameRecord]:
+        """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
+        once = replace(self.rules, config=replace(self.game, attempts=1))
+        played = Round.of_questions(once, questions, [0xE7A1, seed])
+        play(played, self.engine, temperature=temperature, rng=np.random.default_rng([0xE7A1, seed]))
+        return [record_game(game, self.rules, self.engine.weights_version) for game in played.games]
+
+    def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        answers = self.world.answers
+        return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
+
+    # -- RLlib -----------------------------------------------------------------------------------------
+
+    def get_spaces(self) -> dict[str, Any]:
+        """Observations are token sequences, actions single tokens."""
+        spaces = module_spaces(self.tokenizer.vocab_size)
+        return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, MODULE_ID: spaces}
+
+    def get_metrics(self) -> dict[str, Any]:
+        """None of its own: figures are made from the records, over all runners."""
+        return self.metrics.reduce()
+
+    def assert_healthy(self) -> None:
+        """Raises if the runner is not ready."""
+        assert self.engine is not None, "the engine was not built"
+
+    def get_state(self, components: Any = None, *, not_components: Any = None, **_: Any) -> dict[str, Any]:
+        """Weights and the batch strategy's state."""
+        state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
+        if self._check_component(COMPONENT_STRATEGY, components, not_components):
+            state[COMPONENT_STRATEGY] = self.strategy.get_state()
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            weights = {name: tensor.cpu().numpy() for name, tensor in self.engine.model.state_dict().items()}
+            state[COMPONENT_RL_MODULE] = {MODULE_ID: {f"lm.{name}": value for name, value in weights.items()}}
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes weights (they may come as an object reference) and the strategy's state, whichever is there."""
+        if COMPONENT_STRATEGY in state:
+            self.strategy.set_state(state[COMPONENT_STRATEGY])
+        if COMPONENT_RL_MODULE in state:
+            weights = state[COMPONENT_RL_MODULE]
+            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+            module = weights.get(MODULE_ID, weights)
+            named = {name.removeprefix("lm."): value for name, value in module.items()}
+            self.engine.update_weights(named, int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1)))
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
+        """For RLlib's checkpoints."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """No part keeps a checkpoint of its own."""
+        return []
+
+    def stop(self) -> None:
+        """Nothing to close."""
+
+
+class _Stopwatch:
+    """An engine that notes how long it was at work."""
+
+    def __init__(self, engine: TransformersEngine) -> None:
+        self._engine, self.seconds = engine, 0.0
+        self.weights_version = engine.weights_version
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return self._engine.generate(*args, **kwargs)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def update_weights(self, state: Any, version: int) -> None:
+        self._engine.update_weights(state, version)

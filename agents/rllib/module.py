@@ -1,0 +1,52 @@
+"""The RLModule: a causal LM that scores the tokens a policy wrote."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import Tensor
+
+from agents.models import load_model
+
+
+class LLMModule(TorchRLModule):
+    """Wraps the model in ``model_config["model"]`` (a directory)."""
+
+    def setup(self) -> None:
+        """Loads the model."""
+        self.lm = load_model(self.model_config["model"])
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Logits (rows, vocabulary) for the token after each row's last, as RLlib's action inputs."""
+        last = batch["lengths"] - 1
+        hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
+        rows = torch.arange(len(last), device=last.device)
+        return {Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])}
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated."""
+        return {Columns.ACTION_LOGP: token_logprobs(self.lm, batch["ids"], batch["loss_mask"], batch["temperature"])}
+
+
+def token_logprobs(lm: Any, ids: Tensor, mask: Tensor, temperature: float) -> Tensor:
+    """Log-probabilities of the masked tokens under a model, at the temperature that they were sampled with.
+
+    Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are made
+    for the masked tokens alone, which are a fraction of all.
+
+    Args:
+        lm: a causal LM of `transformers`.
+        ids: int64 (rows, length), right-padded.
+        mask: (rows, length), above 0 on the tokens that count; never at position 0.
+        temperature: logits are divided by it.
+
+    Returns:
+        float32 (tokens,), row by row.
+    """
+    hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+    own = mask[:, 1:] > 0
+    logits = lm.get_output_embeddings()(hidden[own]).float() / temperature
+    return torch.log_softmax(logits, dim=-1).gather(1, ids[:, 1:][own][:, None]).squeeze(1)

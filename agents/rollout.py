@@ -1,0 +1,41 @@
+"""Plays whole rounds against an inference engine: the batched door to the game."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from agents.engines.base import Engine, Request
+from ssp_env.errors import ServiceError
+from ssp_env.game.round import Round
+from ssp_env.game.trajectory import Trajectory
+
+
+def play(played: Round, engine: Engine, *, temperature: float, rng: np.random.Generator) -> Round:
+    """Lets the engine play all trajectories of a round to its end.
+
+    Args:
+        played: a round; it is moved to :attr:`~ssp_env.game.round.Phase.DONE` in place.
+        engine: plays both roles.
+        temperature: of sampling; 0 is greedy.
+        rng: seeds the engine's sampling.
+    """
+    generator = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
+    while pending := played.pending():
+        take_turns(played, pending, engine, temperature, generator)
+        played.advance()
+    return played
+
+
+def take_turns(
+    played: Round, pending: list[Trajectory], engine: Engine, temperature: float, generator: torch.Generator
+) -> None:
+    """One engine call for all pending trajectories. If the engine fails for good, their games are void."""
+    requests = [Request(t.key, t.ids, t.room) for t in pending]
+    try:
+        generations = engine.generate(requests, temperature=temperature, generator=generator)
+    except ServiceError as error:
+        played.void(pending, error)
+        return
+    for trajectory, generation in zip(pending, generations, strict=True):
+        trajectory.feed(generation.ids, generation.logprobs)

@@ -1,0 +1,129 @@
+"""Makes the tiny policy from nothing: supervised training on demonstrations over ever new worlds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import Lfm2ForCausalLM
+
+from agents.tiny.model import tiny_model, tiny_tokenizer
+from agents.tiny.traces import Trace, TraceConfig, TraceWriter
+from ssp_env.config import GameConfig, at_least
+from ssp_env.tokenizers import HuggingFaceTokenizer
+
+
+_POOL = 256
+"""Traces that are sorted by length together."""
+
+
+@dataclass(frozen=True)
+class BootstrapConfig:
+    """How the base policy is made."""
+
+    seed: int = 0
+    """Weights, worlds and demonstrations follow from it."""
+    steps: int = 1300
+    """Optimizer steps."""
+    tokens_per_step: int = 6000
+    """Tokens of one step's batch, padding included, at most."""
+    lr: float = 4e-3
+    """Highest learning rate of AdamW; 50 steps of warm-up, linear decay to a twentieth."""
+    simple_share: float = 0.4
+    """The first share of the steps shows one-hop demonstrations without faults."""
+    traces: TraceConfig = field(default_factory=TraceConfig)
+    """What the demonstrations are like."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "bootstrap", 1, "steps", "tokens_per_step")
+        at_least(self, "bootstrap", 0, "seed", "lr", "simple_share")
+
+
+def bootstrap(
+    config: BootstrapConfig, game: GameConfig, report: Callable[[int, float], None] = lambda step, loss: None
+) -> Lfm2ForCausalLM:
+    """Trains a fresh tiny policy.
+
+    Args:
+        config: seeds, sizes and faults of the demonstrations.
+        game: the format that the policy will play in (prompts, ``top_k``).
+        report: called after each step with its number and its loss in nats a token.
+    """
+    tokenizer = HuggingFaceTokenizer(tiny_tokenizer())
+    model = tiny_model(tokenizer.vocab_size, torch.Generator().manual_seed(config.seed))
+    rng = np.random.default_rng([config.seed, 0xB007])
+    writer = TraceWriter(config.traces, game, tokenizer, rng)
+    simple, full = (
+        _batches(source.stream(), config.tokens_per_step, rng) for source in (writer.simple(), writer)
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    model.train()
+    for step in range(1, config.steps + 1):
+        ids, mask = next(simple if step <= config.simple_share * config.steps else full)
+        for group in optimizer.param_groups:
+            group["lr"] = config.lr * _schedule(step, config.steps)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = _loss(model, ids, mask)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        report(step, float(loss.detach()))
+    return model.eval()
+
+
+def save_policy(model: Lfm2ForCausalLM, directory: str | Path) -> None:
+    """Writes config, weights (safetensors) and tokenizer, readable by everybody."""
+    model.save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    for file in Path(directory).iterdir():
+        file.chmod(0o644)
+
+
+def _schedule(step: int, steps: int, warmup: int = 50) -> float:
+    if step < warmup:
+        return step / warmup
+    return 1.0 - 0.95 * (step - warmup) / max(1, steps - warmup)
+
+
+def _batches(
+    stream: Iterator[Trace], max_tokens: int, rng: np.random.Generator
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Batches of traces of similar length, in random order: int64 ids and float mask, (rows, length).
+
+    Sorting within a pool of a few batches saves a third of the padding.
+    """
+    while True:
+        pool = sorted((next(stream) for _ in range(_POOL)), key=lambda trace: len(trace.ids))
+        parts: list[list[Trace]] = [[]]
+        for trace in pool:
+            if len(trace.ids) * (len(parts[-1]) + 1) > max_tokens:
+                parts.append([])
+            parts[-1].append(trace)
+        for i in rng.permutation(len(parts)):
+            yield _padded(parts[i])
+
+
+def _padded(rows: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
+    longest = max(len(row.ids) for row in rows)
+    ids = torch.zeros(len(rows), longest, dtype=torch.long)
+    mask = torch.zeros(len(rows), longest)
+    for i, row in enumerate(rows):
+        ids[i, : len(row.ids)] = torch.tensor(row.ids)
+        mask[i, : len(row.mask)] = torch.tensor(row.mask, dtype=torch.float)
+    return ids, mask
+
+
+def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy over the player's own tokens. Right padding is harmless: everything is causal."""
+    hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+    own = mask[:, 1:] > 0
+    logits = model.lm_head(hidden[own])
+    loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
+    if not math.isfinite(float(loss.detach())):
+        raise FloatingPointError("the bootstrap diverged: its loss is not finite; lower bootstrap.lr")
+    return loss

@@ -1,0 +1,63 @@
+"""The tiny policy: a stock Lfm2 of under a million parameters, and the tokenizer that goes with it."""
+
+from __future__ import annotations
+
+import torch
+from tokenizers import Regex, pre_tokenizers
+from tokenizers import Tokenizer as RawTokenizer
+from tokenizers.models import WordLevel
+from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
+
+from ssp_env.game.protocol import Tags
+from ssp_env.tokenizers.words import EOS, PAD, UNKNOWN, WORD, WordTokenizer
+from ssp_env.worlds.mini.lexicon import vocabulary
+
+
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """The mini-wiki's words and the tags as a `transformers` tokenizer; same ids as ``WordTokenizer``."""
+    words = WordTokenizer(vocabulary(), Tags().all())
+    raw = RawTokenizer(WordLevel({token: i for i, token in enumerate(words.tokens)}, unk_token=UNKNOWN))
+    raw.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
+    raw.add_special_tokens([PAD, EOS, UNKNOWN, *words.tags])
+    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN)
+
+
+def tiny_config(vocab_size: int) -> Lfm2Config:
+    """Four layers of width 128: convolution, attention, convolution, attention."""
+    return Lfm2Config(
+        vocab_size=vocab_size,
+        hidden_size=128,
+        intermediate_size=320,
+        block_auto_adjust_ff_dim=False,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        layer_types=["conv", "full_attention", "conv", "full_attention"],
+        conv_L_cache=4,
+        conv_bias=False,
+        max_position_embeddings=1024,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=1,
+        dtype="float32",
+        # vLLM reads these two; the configuration class does not define them.
+        block_dim=128,
+        conv_dim=128,
+    )
+
+
+def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
+    """A fresh model. The stock initialisation stalls at this size: wide embeddings and taps decide it."""
+    model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_tokens" in name:
+                parameter.normal_(0.0, 0.2, generator=generator)
+            elif name.endswith("conv.conv.weight"):
+                parameter.uniform_(-0.5, 0.5, generator=generator)
+            elif parameter.ndim >= 2:
+                parameter.normal_(0.0, 0.06, generator=generator)
+    model.tie_weights()
+    return model

@@ -1,0 +1,178 @@
+"""Demonstrations for the bootstrap: a scripted player with chosen faults, in the game's own format.
+
+The bootstrap stands in for pre-training and instruction tuning. It has to leave room for self-play: most
+of its questions have one hop, and on longer ones it mostly answers too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ssp_env.config import GameConfig, at_least
+from ssp_env.errors import ConfigError
+from ssp_env.game.protocol import Tags
+from ssp_env.game.rules import Rules
+from ssp_env.search.base import Document
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.worlds.mini import MiniWorld
+from ssp_env.worlds.mini.grammar import Hop, write_question
+from ssp_env.worlds.mini.lexicon import RELATIONS
+from ssp_env.worlds.mini.pages import Fact, read_facts
+
+
+@dataclass(frozen=True)
+class TraceConfig:
+    """What the demonstrations are like."""
+
+    solver_hops: tuple[float, ...] = (0.75, 0.22, 0.03)
+    """Shares of solver questions with 1, 2, 3 hops."""
+    premature: float = 0.65
+    """Share of multi-hop demonstrations that answer after too few hops."""
+    solver_slips: float = 0.15
+    """Share of solver demonstrations with a wrong value at some hop."""
+    broken: float = 0.06
+    """Share of demonstrations whose last tag is missing."""
+    proposer_share: float = 0.5
+    """Share of proposer demonstrations."""
+    proposer_hops: tuple[float, ...] = (0.70, 0.20, 0.10)
+    """Shares of proposals with 1, 2, 3 hops."""
+    proposer_slips: float = 0.12
+    """Share of proposals with a wrong relation at some hop."""
+    worlds_every: int = 400
+    """Demonstrations from one world before the next is drawn; a fixed world would be learnt by heart."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "traces", 1, "worlds_every")
+        for name in ("solver_hops", "proposer_hops"):
+            if abs(sum(getattr(self, name)) - 1) > 1e-6:
+                raise ConfigError(f"traces.{name}", getattr(self, name), "the shares must add up to 1")
+        for name in ("premature", "solver_slips", "broken", "proposer_share", "proposer_slips"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"traces.{name}", getattr(self, name), "a share lies between 0 and 1")
+
+
+@dataclass
+class Trace:
+    """One demonstration: token ids, and a mask that is 1 on the player's own tokens."""
+
+    ids: list[int]
+    mask: list[int]
+
+
+class TraceWriter:
+    """Endless demonstrations over ever new worlds."""
+
+    def __init__(self, config: TraceConfig, game: GameConfig, tokenizer: Tokenizer, rng: np.random.Generator) -> None:
+        self.config, self.game, self.tokenizer, self.rng = config, game, tokenizer, rng
+        self.tags: Tags = game.tags
+
+    def simple(self) -> TraceWriter:
+        """A writer of one-hop demonstrations without faults, over the same stream of randomness.
+
+        Looking a value up is learnt from these or not at all: among faulty ones a model stays where it copies
+        names that are not in the documents.
+        """
+        shares = {"solver_hops": (1.0,), "proposer_hops": (1.0,)}
+        clean = replace(self.config, premature=0.0, solver_slips=0.0, broken=0.0, proposer_slips=0.0, **shares)
+        return TraceWriter(clean, self.game, self.tokenizer, self.rng)
+
+    def stream(self) -> Iterator[Trace]:
+        """Demonstrations without end."""
+        while True:
+            world = MiniWorld(seed=int(self.rng.integers(1 << 31)))
+            rules = Rules.build(world, self.tokenizer, self.game)
+            linked = {name: links for name, links in world.train_graph.backlinks().items() if links}
+            for _ in range(self.config.worlds_every):
+                if self.rng.random() < self.config.proposer_share:
+                    trace = self._propose(world, rules, str(self.rng.choice(list(linked))))
+                else:
+                    trace = self._solve(world, rules)
+                if trace is not None:
+                    yield trace
+
+    def _solve(self, world: MiniWorld, rules: Rules) -> Trace | None:
+        chain = world.train_graph.walk(self.rng, self._hops(self.config.solver_hops))
+        if chain is None:
+            return None
+        start, path, _ = chain
+        question = write_question(start, [Hop(relation) for relation in path])
+        trace = self._start(rules.prompts.solver(question, self.game.max_searches))
+        stop_after = len(path)
+        if len(path) > 1 and self.rng.random() < self.config.premature:
+            stop_after = int(self.rng.integers(1, len(path)))
+        slip_at = int(self.rng.integers(stop_after)) if self.rng.random() < self.config.solver_slips else -1
+        entity = start
+        for hop in range(stop_after):
+            documents = self._look_up(rules, trace, entity)
+            relation = path[hop]
+            value = world.train_graph.facts[entity].get(relation)
+            if hop == slip_at or value is None:
+                value = self._some_name(documents, entity)
+            if value is None:
+                return None
+            self._write(trace, f"{self._tag('think')}{entity} {relation.noun} {value}{self._end('think')}")
+            entity = value
+        self._finish(trace, "answer", entity)
+        return trace
+
+    def _propose(self, world: MiniWorld, rules: Rules, answer: str) -> Trace | None:
+        trace = self._start(rules.prompts.proposer(answer, 1))
+        wanted = self._hops(self.config.proposer_hops)
+        slip_at = int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
+        entity, nouns, seen = answer, [], {answer}
+        for hop in range(wanted):
+            documents = self._look_up(rules, trace, entity)
+            facts: list[Fact] = [f for f in read_facts(documents) if f[2] == entity and f[0] not in seen]
+            facts = [f for f in facts if f[1].inverse is None]
+            if not facts:
+                return None
+            source, relation, _ = facts[int(self.rng.integers(len(facts)))]
+            if hop == slip_at:
+                relation = RELATIONS[int(self.rng.integers(len(RELATIONS)))]
+            self._write(trace, f"{self._tag('think')}{entity} {relation.noun} of {source}{self._end('think')}")
+            nouns.append(Hop(relation))
+            seen.add(source)
+            entity = source
+        self._finish(trace, "question", write_question(entity, nouns[::-1]))
+        return trace
+
+    def _start(self, prompt: list[int]) -> Trace:
+        return Trace(list(prompt), [0] * len(prompt))
+
+    def _write(self, trace: Trace, text: str) -> None:
+        ids = self.tokenizer.encode(text)
+        trace.ids.extend(ids)
+        trace.mask.extend([1] * len(ids))
+
+    def _finish(self, trace: Trace, kind: str, content: str) -> None:
+        broken = self.rng.random() < self.config.broken
+        self._write(trace, f"{self._tag(kind)}{content}{'' if broken else self._end(kind)}")
+        if broken:
+            assert self.tokenizer.eos_id is not None, "the tiny tokenizer has an end token"
+            trace.ids.append(self.tokenizer.eos_id)
+            trace.mask.append(1)
+
+    def _look_up(self, rules: Rules, trace: Trace, entity: str) -> list[Document]:
+        self._write(trace, f"{self._tag('search')}{entity}{self._end('search')}")
+        (found,) = rules.retriever.search([entity], self.game.top_k)
+        shuffled = [found[i] for i in self.rng.permutation(len(found))]
+        information = rules.prompts.information(shuffled, self.game.max_document_tokens)
+        trace.ids.extend(information)
+        trace.mask.extend([0] * len(information))
+        return shuffled
+
+    def _some_name(self, documents: list[Document], other_than: str) -> str | None:
+        names = sorted({name for fact in read_facts(documents) for name in (fact[0], fact[2])} - {other_than})
+        return str(self.rng.choice(names)) if names else None
+
+    def _hops(self, shares: tuple[float, ...]) -> int:
+        return int(self.rng.choice(len(shares), p=shares)) + 1
+
+    def _tag(self, name: str) -> str:
+        return f"{self.tags.opening(name)} "
+
+    def _end(self, name: str) -> str:
+        return f" {self.tags.closing(name)} "

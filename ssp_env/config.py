@@ -1,0 +1,143 @@
+"""Settings of the game. Frozen, validated when made, a docstring under each field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.protocol import Tags
+
+VERIFIERS = ("auto", "world", "policy", "openai", "none")
+DEFAULT_FILTERS = ("empty_question", "no_search", "short_question", "long_question", "spoiler")
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """Rules of one game. The defaults are the paper's (its table of hyper-parameters)."""
+
+    attempts: int = 5
+    """Solver trajectories a question (the paper's n)."""
+    proposals: int = 1
+    """Proposer trajectories an answer; more than 1 makes groups, as GRPO for the proposer needs them."""
+    max_searches: int = 10
+    """Search calls that a trajectory may make; one more ends it."""
+    top_k: int = 3
+    """Documents a search returns."""
+    max_prompt_tokens: int = 4096
+    """Longest prompt; a game that needs a longer one is invalid."""
+    max_response_tokens: int = 8192
+    """Most tokens after the prompt, what was retrieved included."""
+    max_document_tokens: int = 512
+    """A longer passage is cut to this many tokens before a policy sees it."""
+    max_query_tokens: int = 128
+    """A search call with a longer query ends its trajectory."""
+    min_question_chars: int = 20
+    """A shorter question is invalid."""
+    max_question_chars: int = 1000
+    """A longer question is invalid."""
+    asked_searches: tuple[int, int] = (1, 3)
+    """The proposer's prompt names a number of searches drawn from this range (both ends included); not enforced."""
+    filters: tuple[str, ...] = DEFAULT_FILTERS
+    """Rules that a proposed question must pass, by name, in order; see :mod:`ssp_env.game.filters`."""
+    verifier: str = "policy"
+    """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world`` (a symbolic
+    reader, where the world has one), ``openai`` (a model behind an API), ``none``, or ``auto``: ``world`` where it can
+    read, else ``policy``."""
+    noise_documents: int = 4
+    """Documents mixed in for verification that this game's proposer did not retrieve."""
+    proposer_reward: str = "1-p"
+    """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
+    invalid_reward: float = 0.0
+    """Proposer's reward for an invalid question. The paper shows that a negative one can collapse the game."""
+    tags: Tags = field(default_factory=Tags)
+    """Names of the protocol's tags."""
+    prompts: str = "plain"
+    """Prompt set: ``plain``, ``mini``, or a directory of your own."""
+
+    def __post_init__(self) -> None:
+        from ssp_env.game.filters import FILTERS
+        from ssp_env.game.rewards import PROPOSER_REWARDS
+
+        at_least(self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens")
+        at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
+        at_least(self, "game", 0, "min_question_chars", "noise_documents")
+        if self.max_question_chars < self.min_question_chars:
+            raise ConfigError("game.max_question_chars", self.max_question_chars, "must not be below min_question_chars")
+        low, high = self.asked_searches
+        if not 1 <= low <= high <= self.max_searches:
+            fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
+            raise ConfigError("game.asked_searches", self.asked_searches, fix)
+        for name in self.filters:
+            one_of("game.filters", name, FILTERS)
+        one_of("game.verifier", self.verifier, VERIFIERS)
+        one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARDS)
+
+
+def at_least(config: Any, prefix: str, minimum: float, *names: str) -> None:
+    """Checks that numeric fields are not below ``minimum``.
+
+    Raises:
+        ConfigError: names the field.
+    """
+    for name in names:
+        if getattr(config, name) < minimum:
+            raise ConfigError(f"{prefix}.{name}", getattr(config, name), f"must be at least {minimum}")
+
+
+def one_of(field_name: str, value: str, known: Any) -> None:
+    """Checks that a name is a known one.
+
+    Raises:
+        ConfigError: offers the nearest names.
+    """
+    if value not in known:
+        raise ConfigError(field_name, value, nearest(value, known))
+
+
+def from_mapping(kind: type[C], values: dict[str, Any], prefix: str) -> C:
+    """Makes a config dataclass from plain values, as they come from YAML.
+
+    Raises:
+        ConfigError: an unknown field (offers the nearest), a value of another type or out of range.
+    """
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    ready: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            raise ConfigError(f"{prefix}.{name}", value, nearest(name, known))
+        ready[name] = _coerce(known[name].type, value, f"{prefix}.{name}")
+    return kind(**ready)
+
+
+def _coerce(annotation: Any, value: Any, name: str) -> Any:
+    text = str(annotation)
+    if text == "Tags" and isinstance(value, dict):
+        return from_mapping(Tags, value, name)
+    if text.startswith("tuple") and isinstance(value, list | tuple):
+        return tuple(value)
+    if value is None and "None" in text:
+        return None
+    expected = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}.get(text.removesuffix(" | None"))
+    if expected is None:
+        return value
+    if not isinstance(value, expected) or (isinstance(value, bool) and text.split()[0] != "bool"):
+        raise ConfigError(name, value, f"a value of the type {text} is needed, not {type(value).__name__}")
+    return float(value) if text.startswith("float") else value
+
+
+MINI_GAME = GameConfig(
+    max_searches=4,
+    top_k=2,
+    max_prompt_tokens=256,
+    max_response_tokens=320,
+    max_document_tokens=64,
+    max_query_tokens=16,
+    min_question_chars=10,
+    asked_searches=(1, 1),
+    verifier="auto",
+    prompts="mini",
+)
+"""Rules for the mini-wiki and its word vocabulary: short budgets, and the world itself as the verifier."""

@@ -1,0 +1,116 @@
+"""The whole error model of the package.
+
+A bad *rollout* is data, never an exception: an unparsable turn, a forbidden question or a spent
+budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.outcome`).
+
+An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
+back-off where it is called (:mod:`ssp_env.retry`); what is still failing afterwards raises
+:class:`ServiceError`, which voids the games that were hit. It never becomes a reward or an observation.
+
+Everything else is raised to the caller, as early as it can be known:
+
+================== ============================================================================
+``ConfigError``     a setting that cannot work; names the field, the value and the fix
+``DataError``       a corpus, answer or question file that cannot be read; names file and line
+``TokenizerError``  a tokenizer that cannot spell the protocol's tags or its prompts
+``ModelError``      a model directory that cannot be loaded or sampled from
+``RunError``        a run directory that cannot be written, resumed or read
+``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
+``ServiceError``    an outage that outlived its retries
+``MissingExtra``    a feature whose optional dependency is not installed; says what to install
+================== ============================================================================
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SSPError(Exception):
+    """Base class of every error that this package raises on purpose."""
+
+
+class ConfigError(SSPError, ValueError):
+    """A setting that cannot work.
+
+    Args:
+        field: dotted name of the setting.
+        value: what was given.
+        fix: what to do instead, as a sentence.
+    """
+
+    def __init__(self, field: str, value: object, fix: str) -> None:
+        self.field, self.value, self.fix = field, value, fix
+        super().__init__(f"{field} = {value!r}: {fix}")
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
+        return type(self), (self.field, self.value, self.fix)
+
+
+class DataError(SSPError, ValueError):
+    """A data file that cannot be read: names the file, the line (if one is to blame) and what is wrong."""
+
+    def __init__(self, path: object, what: str, line: int | None = None) -> None:
+        self.path, self.what, self.line = str(path), what, line
+        where = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{where}: {what}")
+
+    def __reduce__(self) -> tuple[type[DataError], tuple[str, str, int | None]]:
+        return type(self), (self.path, self.what, self.line)
+
+
+class TokenizerError(SSPError, ValueError):
+    """A tokenizer that cannot spell what the game needs (tags, prompts)."""
+
+
+class ModelError(SSPError):
+    """A model directory that cannot be loaded or sampled from."""
+
+
+class RunError(SSPError):
+    """A run directory that cannot be written, resumed or read."""
+
+
+class UsageError(SSPError, RuntimeError):
+    """A call that does not fit the game's state, such as a step after the end."""
+
+
+class ServiceError(SSPError):
+    """A search, judge, verifier or engine call that failed for good: it voids the games that were hit.
+
+    Args:
+        service: ``"search"``, ``"judge"``, ``"verifier"`` or ``"engine"``.
+        what: what went wrong, for the log (never shown to a policy).
+    """
+
+    def __init__(self, service: str, what: str) -> None:
+        self.service, self.what = service, what
+        super().__init__(f"{service}: {what}")
+
+    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str]]:
+        return type(self), (self.service, self.what)
+
+
+class TransientServiceError(ServiceError):
+    """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx)."""
+
+
+class MissingExtra(SSPError, ImportError):
+    """A feature whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, install: str) -> None:
+        self.feature, self.install = feature, install
+        super().__init__(f"{feature} needs a package that is not installed; run: {install}")
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return type(self), (self.feature, self.install)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for an unknown name: the nearest known ones, or all of them when none is near."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+    return "known: " + ", ".join(names)

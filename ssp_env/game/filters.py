@@ -1,0 +1,67 @@
+"""Rule filters: cheap checks of a proposed question, each with a reason code (the paper's Section 3.4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.text import mentions
+from ssp_env.worlds.base import GroundTruth
+
+if TYPE_CHECKING:
+    from ssp_env.config import GameConfig
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a filter looks at."""
+
+    question: str
+    truth: GroundTruth
+    trajectory: Trajectory
+    config: GameConfig
+
+
+Filter = Callable[[Proposal], bool]
+"""True when the proposal *fails*; the filter's name is the reason code."""
+
+
+def empty_question(proposal: Proposal) -> bool:
+    """Nothing to read between the question tags."""
+    return re.search(r"\w", proposal.question) is None
+
+
+def no_search(proposal: Proposal) -> bool:
+    """No search found anything: the question cannot rest on evidence."""
+    return not any(search.documents for search in proposal.trajectory.searches)
+
+
+def short_question(proposal: Proposal) -> bool:
+    """Fewer characters than ``min_question_chars``."""
+    return len(proposal.question) < proposal.config.min_question_chars
+
+
+def long_question(proposal: Proposal) -> bool:
+    """More characters than ``max_question_chars``."""
+    return len(proposal.question) > proposal.config.max_question_chars
+
+
+def spoiler(proposal: Proposal) -> bool:
+    """The question mentions the answer or an alias, in any spelling that reads the same."""
+    return mentions(proposal.question, proposal.truth.wordings) is not None
+
+
+def repeated_query(proposal: Proposal) -> bool:
+    """The same query was sent twice, up to case and spacing."""
+    queries = [" ".join(search.query.casefold().split()) for search in proposal.trajectory.searches]
+    return len(set(queries)) < len(queries)
+
+
+FILTERS: dict[str, Filter] = {
+    rule.__name__: rule
+    for rule in (empty_question, no_search, short_question, long_question, spoiler, repeated_query)
+}
+"""All filters that ship, by reason code."""

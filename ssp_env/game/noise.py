@@ -1,0 +1,54 @@
+"""Noise documents: passages that verification has to see through (the paper's Section 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ssp_env.search.base import Document
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseDocument:
+    """One document that this game's proposer did not retrieve, and where it came from."""
+
+    document: Document
+    origin: str
+    """``game <slot>`` whose proposer retrieved it, or ``corpus``."""
+
+
+def draw_noise(
+    rng: np.random.Generator,
+    count: int,
+    own: Iterable[Document],
+    others: Sequence[tuple[int, Document]],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """Draws noise from the other games of the batch, and from the corpus when those have too little.
+
+    Args:
+        rng: source of all randomness.
+        count: how many documents; fewer only if the corpus runs out.
+        own: what this game's proposer retrieved; none of it is drawn.
+        others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+        corpus: every passage there is.
+    """
+    taken = {document.id for document in own}
+    pool: dict[str, tuple[int, Document]] = {}
+    for slot, document in others:
+        if document.id not in taken:
+            pool.setdefault(document.id, (slot, document))
+    candidates = list(pool.values())
+    chosen = rng.permutation(len(candidates))[:count] if count else []
+    noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]
+    taken.update(item.document.id for item in noise)
+    free = max(0, len(corpus) - len(taken))
+    while len(noise) < count and free:
+        document = corpus[int(rng.integers(len(corpus)))]
+        if document.id not in taken:
+            taken.add(document.id)
+            free -= 1
+            noise.append(NoiseDocument(document, "corpus"))
+    return tuple(noise)

@@ -1,0 +1,43 @@
+"""How games and trajectories end: three outcomes, and a reason code for each way to fail."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What became of a game. The three endings are never mixed."""
+
+    PENDING = "pending"
+    """Not decided yet."""
+    VALID = "valid"
+    """The question passed every check; both roles are rewarded."""
+    INVALID = "invalid"
+    """The proposer failed, for a reason; it earns ``invalid_reward``, the solver is not asked."""
+    VOID = "void"
+    """Search, judge, verifier or engine failed after retries; no reward, nothing is trained on."""
+
+
+class Ending(StrEnum):
+    """How a trajectory ended; all but ``ACTION`` and ``OUTAGE`` are the policy's own fault."""
+
+    ACTION = "action"
+    """With the question or the answer that it was to give."""
+    FORMAT = "format"
+    """A turn ended without a complete action."""
+    FORGED = "forged_information"
+    """The policy wrote a tag that only the environment may write."""
+    BUDGET_TOKENS = "budget_tokens"
+    """No room for another token."""
+    BUDGET_SEARCHES = "budget_searches"
+    """One search call too many."""
+    BUDGET_QUERY = "budget_query"
+    """A query of too many tokens."""
+    OUTAGE = "outage"
+    """A service failed; the game is void."""
+
+
+UNVERIFIED = "unverified"
+"""Reason of a game whose question was not answerable from its documents."""
+BUDGET_PROMPT = "budget_prompt"
+"""Reason of a game whose question or documents do not fit into a prompt."""

@@ -1,0 +1,148 @@
+"""Prompts: text files with placeholders, turned into token ids.
+
+A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``, ``document.txt`` and
+``nothing.txt``. Two sets ship with the package: ``plain`` (for instruction-following models) and ``mini``
+(for the word-level vocabulary of the mini-wiki). Any other name is taken for a directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.protocol import Role, Tags
+from ssp_env.search.base import Document
+from ssp_env.tokenizers.base import Tokenizer
+
+SHIPPED = ("mini", "plain")
+
+_REQUIRED: dict[str, frozenset[str]] = {
+    "proposer": frozenset({"answer"}),
+    "solver": frozenset({"question"}),
+    "verifier": frozenset({"question", "documents"}),
+    "document": frozenset({"text"}),
+    "nothing": frozenset(),
+}
+_OPTIONAL: dict[str, frozenset[str]] = {
+    "proposer": frozenset({"searches"}),
+    "solver": frozenset({"searches"}),
+    "verifier": frozenset(),
+    "document": frozenset({"title"}),
+    "nothing": frozenset(),
+}
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+class Template:
+    """Literal text and placeholders. Values are outside text: they are defused, then encoded as data."""
+
+    def __init__(self, name: str, text: str, frame: tuple[str, str] = ("", "")) -> None:
+        """
+        Args:
+            name: which prompt this is; decides the placeholders.
+            text: the template.
+            frame: what a chat template puts around a message.
+
+        Raises:
+            ConfigError: a placeholder is missing or unknown.
+        """
+        parts = _PLACEHOLDER.split(text.strip())
+        self.literals, self.fields = parts[0::2], parts[1::2]
+        missing = _REQUIRED[name] - set(self.fields)
+        unknown = set(self.fields) - _REQUIRED[name] - _OPTIONAL[name]
+        if missing:
+            raise ConfigError(f"prompts.{name}", text.strip()[:60], f"put the placeholder {{{min(missing)}}} into it")
+        if unknown:
+            known = _REQUIRED[name] | _OPTIONAL[name]
+            raise ConfigError(f"prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
+        self.literals[0] = frame[0] + self.literals[0]
+        self.literals[-1] += frame[1]
+
+    def encode(self, tokenizer: Tokenizer, values: Mapping[str, Sequence[int]]) -> list[int]:
+        """Ids of the literals (tags are tags) with the already encoded values between them."""
+        ids = tokenizer.encode(self.literals[0])
+        for field, literal in zip(self.fields, self.literals[1:], strict=True):
+            ids.extend(values[field])
+            ids.extend(tokenizer.encode(literal))
+        return ids
+
+
+class Prompts:
+    """A prompt set, bound to a tokenizer and to tags."""
+
+    def __init__(self, source: str | Path, tokenizer: Tokenizer, tags: Tags) -> None:
+        """
+        Args:
+            source: ``"plain"``, ``"mini"``, or a directory of your own.
+            tokenizer: encodes everything; its chat template, if it has one, frames the three role prompts.
+            tags: what look-alikes in outside text are defused against.
+
+        Raises:
+            ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
+        """
+        chat_frame: Callable[[], tuple[str, str]] = getattr(tokenizer, "chat_frame", lambda: ("", ""))
+        frame = chat_frame()
+        folder = _open_set(source)
+        self._templates = {
+            name: Template(name, _read(folder, name, source), frame if name in set(Role) else ("", ""))
+            for name in _REQUIRED
+        }
+        self._tokenizer, self._tags = tokenizer, tags
+
+    def proposer(self, answer: str, searches: int) -> list[int]:
+        """Prompt of the proposer: the ground truth and a number of searches to aim at."""
+        return self._fill("proposer", answer=answer, searches=str(searches))
+
+    def solver(self, question: str, searches: int) -> list[int]:
+        """Prompt of the solver: the question and the search budget."""
+        return self._fill("solver", question=question, searches=str(searches))
+
+    def verifier(self, question: str, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
+        """Prompt of RAG verification: the question and the documents, no search."""
+        listing = self._documents(documents, max_document_tokens)
+        question_ids = self._data(question)
+        return self._templates["verifier"].encode(self._tokenizer, {"question": question_ids, "documents": listing})
+
+    def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
+        """The observation that follows a search: documents between the information tags."""
+        return [
+            *self._tokenizer.encode(self._tags.opening("information")),
+            *self._documents(documents, max_document_tokens),
+            *self._tokenizer.encode(self._tags.closing("information")),
+        ]
+
+    def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
+        if not documents:
+            return self._templates["nothing"].encode(self._tokenizer, {})
+        ids: list[int] = []
+        for document in documents:
+            values = {"title": self._data(document.title), "text": self._data(document.text)[:max_tokens]}
+            ids.extend(self._tokenizer.encode("\n") if ids else [])
+            ids.extend(self._templates["document"].encode(self._tokenizer, values))
+        return ids
+
+    def _fill(self, name: str, **values: str) -> list[int]:
+        return self._templates[name].encode(self._tokenizer, {key: self._data(text) for key, text in values.items()})
+
+    def _data(self, text: str) -> list[int]:
+        return self._tokenizer.encode_data(self._tags.defuse(text))
+
+
+def _open_set(source: str | Path) -> Traversable:
+    if isinstance(source, str) and source in SHIPPED:
+        return resources.files(__name__) / source
+    folder = Path(source)
+    if not folder.is_dir():
+        raise ConfigError("prompts", str(source), f"name a directory, or a shipped set; {nearest(str(source), SHIPPED)}")
+    return folder
+
+
+def _read(folder: Traversable, name: str, source: str | Path) -> str:
+    file = folder / f"{name}.txt"
+    if not file.is_file():
+        raise ConfigError("prompts", str(source), f"{name}.txt is missing from it")
+    return file.read_text(encoding="utf-8")

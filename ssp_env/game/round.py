@@ -1,0 +1,271 @@
+"""A round: the games of one step, played together through propose, filter, verify and solve.
+
+This is the one state machine of the package. Every door (the AEC env, one-role views, batched rollouts)
+asks it which trajectories wait for tokens, hands those tokens over, and reads the games off at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+import numpy as np
+
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.noise import draw_noise
+from ssp_env.game.outcome import BUDGET_PROMPT, UNVERIFIED, Outcome
+from ssp_env.game.protocol import Role
+from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion
+from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.search.base import Document
+from ssp_env.worlds.base import GroundTruth, Question
+
+
+class Phase(StrEnum):
+    """What the round is doing. Filtering happens at the end of ``PROPOSE``."""
+
+    PROPOSE = "propose"
+    VERIFY = "verify"
+    SOLVE = "solve"
+    DONE = "done"
+
+
+Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
+"""Draws that many ground truths."""
+
+
+class Round:
+    """Plays ``slots`` games side by side.
+
+    Loop: while :meth:`pending` is not empty, give each of these trajectories tokens with
+    :meth:`Trajectory.feed`, then call :meth:`advance`. All searches that became due are sent to the
+    retriever as one batch there.
+    """
+
+    def __init__(
+        self, rules: Rules, answers: Answers, slots: int, seed: Sequence[int], strategy: BatchStrategy | None = None
+    ) -> None:
+        """
+        Args:
+            rules: what is played by.
+            answers: where ground truths come from.
+            slots: how many questions the step is to have.
+            seed: decides, with the tokens that are fed, everything that happens.
+            strategy: what to do with failed slots; they stay empty when not given. ``begin_step`` is called here.
+        """
+        self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
+        self.games: list[Game] = []
+        self.waves = 0
+        self._answers, self._seed = answers, tuple(seed)
+        self._strategy = strategy if strategy is not None else DummyPadding()
+        self._rng = np.random.default_rng([*self._seed, 0])
+        self._retrieved: list[tuple[int, Document]] = []
+        self._strategy.begin_step()
+        self._propose(slots)
+
+    @classmethod
+    def of_questions(cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]) -> Round:
+        """A round in which given questions are solved; nothing is proposed or verified."""
+        played = cls(rules, lambda rng, count: (), 0, seed)
+        for slot, question in enumerate(questions):
+            played._add(slot, question.truth, Origin.GIVEN).question = question.text
+        played._start_solving()
+        played.advance()
+        return played
+
+    def pending(self) -> list[Trajectory]:
+        """The trajectories that wait for the policy's tokens, in a fixed order."""
+        return [t for t in self._live() if t.waiting is Waiting.POLICY]
+
+    def advance(self) -> None:
+        """Serves all pending searches, and moves on to the next phase as often as one is complete."""
+        self._search()
+        while self.phase is not Phase.DONE and not self._live():
+            match self.phase:
+                case Phase.PROPOSE:
+                    self._filter_and_verify()
+                case Phase.VERIFY:
+                    self._read_verifications()
+                    self._after_verification()
+                case Phase.SOLVE:
+                    self._judge()
+
+    def void(self, trajectories: Sequence[Trajectory], error: ServiceError) -> None:
+        """Voids the games of these trajectories, whose engine failed."""
+        keys = {trajectory.key for trajectory in trajectories}
+        for game in self.games:
+            if any(trajectory.key in keys for trajectory in game.trajectories()):
+                game.void(error)
+
+    @property
+    def done(self) -> bool:
+        """Whether all games have an outcome."""
+        return self.phase is Phase.DONE
+
+    # -- propose ---------------------------------------------------------------------------------------
+
+    def _propose(self, count: int) -> None:
+        config = self.rules.config
+        self.waves += 1
+        groups = len({game.group for game in self.games})
+        truths = self._answers(self._rng, -(-count // config.proposals)) if count else ()
+        for index in range(count if truths else 0):
+            group, truth = groups + index // config.proposals, truths[index // config.proposals]
+            game = self._add(len(self.games), truth, Origin.PROPOSED, group)
+            low, high = config.asked_searches
+            game.asked_searches = int(game.rng.integers(low, high + 1))
+            prompt = self.rules.prompts.proposer(truth.answer, game.asked_searches)
+            game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
+        self.phase = Phase.PROPOSE
+
+    def _filter_and_verify(self) -> None:
+        wave = [game for game in self.games if game.origin is Origin.PROPOSED and game.question is None]
+        wave = [game for game in wave if game.outcome is Outcome.PENDING]
+        for game in wave:
+            game.take_proposal(self.rules)
+            self._retrieved.extend((game.slot, document) for document in game.evidence)
+        tasks = [(game, self._verify_task(game)) for game in wave if game.accepted]
+        self.phase = Phase.VERIFY
+        if self.rules.verifier is None:
+            for game, task in tasks:
+                game.verifier = self._verifier_trajectory(game, task)
+            return
+        if tasks:
+            results = self.rules.verifier.verify([task for _, task in tasks])
+            for (game, _), result in zip(tasks, results, strict=True):
+                self._settle(game, result)
+
+    def _verify_task(self, game: Game) -> VerifyTask:
+        assert game.question is not None
+        others = [(slot, document) for slot, document in self._retrieved if slot != game.slot]
+        config, corpus = self.rules.config, self.rules.corpus
+        game.noise = draw_noise(game.rng, config.noise_documents, game.evidence, others, corpus)
+        return VerifyTask(game.question, game.truth, game.materials())
+
+    # -- verify ----------------------------------------------------------------------------------------
+
+    def _verifier_trajectory(self, game: Game, task: VerifyTask) -> Trajectory | None:
+        limit = self.rules.config.max_document_tokens
+        prompt = self.rules.prompts.verifier(task.question, task.documents, limit)
+        return self._trajectory(game, Role.VERIFIER, prompt)
+
+    def _read_verifications(self) -> None:
+        """The policy's own readings, judged like any answer (Algorithm 1 of the paper)."""
+        read = [g for g in self.games if g.accepted and g.verifier is not None and g.verification is None]
+        if read:
+            verdicts = self._verdicts([(game, game.verifier) for game in read if game.verifier is not None])
+            for game, verdict in zip(read, verdicts, strict=True):
+                self._settle(game, verdict)
+
+    def _settle(self, game: Game, result: Verdict | ServiceError) -> None:
+        if isinstance(result, ServiceError):
+            game.void(result)
+            return
+        game.verification = result
+        if not result.correct:
+            game.fail(UNVERIFIED, self.rules)
+
+    def _after_verification(self) -> None:
+        fresh = [game for game in self.games if game.accepted]
+        if self._strategy.wants_more(len(fresh), self.slots, self.waves):
+            self._propose(self.slots - len(fresh))
+            return
+        pool = [PooledQuestion(game.question, game.truth) for game in fresh if game.question is not None]
+        for item in self._strategy.fill(self._rng, pool, max(0, self.slots - len(fresh))):
+            self._add(len(self.games), item.truth, Origin.REUSED).question = item.question
+        self._start_solving()
+
+    # -- solve -----------------------------------------------------------------------------------------
+
+    def _start_solving(self) -> None:
+        self.phase = Phase.SOLVE
+        config = self.rules.config
+        for game in self.games:
+            if not game.accepted or game.question is None:
+                continue
+            prompt = self.rules.prompts.solver(game.question, config.max_searches)
+            for _ in range(config.attempts):
+                trajectory = self._trajectory(game, Role.SOLVER, list(prompt))
+                if trajectory is None:
+                    break
+                game.attempts.append(Attempt(trajectory))
+
+    def _judge(self) -> None:
+        asked = [(game, attempt) for game in self.games if game.accepted for attempt in game.attempts]
+        verdicts = self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
+        for (game, attempt), verdict in zip(asked, verdicts, strict=True):
+            if isinstance(verdict, ServiceError):
+                game.void(verdict)
+            else:
+                attempt.verdict = verdict
+        for game in self.games:
+            if game.accepted:
+                game.finish(self.rules)
+        self.phase = Phase.DONE
+
+    def _verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> list[Verdict | ServiceError]:
+        """The judge's word on each trajectory; one that gave no answer is wrong without asking."""
+        tasks = [
+            JudgeTask(game.question or "", trajectory.result, game.truth)
+            for game, trajectory in pairs
+            if trajectory.result is not None
+        ]
+        judged = iter(self.rules.judge.judge(tasks) if tasks else ())
+        return [
+            next(judged) if trajectory.result is not None else Verdict(False, f"no answer: {trajectory.ending}")
+            for _, trajectory in pairs
+        ]
+
+    # -- shared ----------------------------------------------------------------------------------------
+
+    def _add(self, slot: int, truth: GroundTruth, origin: Origin, group: int | None = None) -> Game:
+        rng = np.random.default_rng([*self._seed, 1, slot])
+        game = Game(slot, slot if group is None else group, truth, origin, rng)
+        self.games.append(game)
+        return game
+
+    def _trajectory(self, game: Game, role: Role, prompt: list[int]) -> Trajectory | None:
+        if len(prompt) > self.rules.config.max_prompt_tokens:
+            game.fail(BUDGET_PROMPT, self.rules)
+            return None
+        return Trajectory(self.rules.limits[role], prompt)
+
+    def _live(self) -> list[Trajectory]:
+        live = [g for g in self.games if g.outcome is Outcome.PENDING]
+        return [t for game in live for t in game.trajectories() if not t.done]
+
+    def _search(self) -> None:
+        due = [
+            (game, trajectory)
+            for game in self.games
+            for trajectory in game.trajectories()
+            if trajectory.waiting is Waiting.SEARCH
+        ]
+        if not due:
+            return
+        results = self._retrieve([trajectory.query or "" for _, trajectory in due])
+        limit = self.rules.config.max_document_tokens
+        for (game, trajectory), found in zip(due, results, strict=True):
+            if isinstance(found, ServiceError):
+                game.void(found)
+            elif not trajectory.done:
+                trajectory.observe(found, self.rules.prompts.information(found, limit))
+
+    def _retrieve(self, queries: Sequence[str]) -> list[list[Document] | ServiceError]:
+        """One batch; if that fails, one query at a time, so that only the games that are hit are voided."""
+        retriever, k = self.rules.retriever, self.rules.config.top_k
+        try:
+            return list(retriever.search(queries, k))
+        except ServiceError as error:
+            if len(queries) == 1:
+                return [error]
+        alone: list[list[Document] | ServiceError] = []
+        for query in queries:
+            try:
+                alone.extend(retriever.search([query], k))
+            except ServiceError as error:
+                alone.append(error)
+        return alone

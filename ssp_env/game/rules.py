@@ -1,0 +1,94 @@
+"""Everything that games share: settings, tokenizer, prompts, search, judge, verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ssp_env.config import GameConfig
+from ssp_env.errors import ConfigError
+from ssp_env.game.prompts import Prompts
+from ssp_env.game.protocol import Role, check_tokenizer
+from ssp_env.game.trajectory import Limits
+from ssp_env.judge.base import Judge, Verifier
+from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.world import NoVerifier, WorldVerifier
+from ssp_env.search.base import Document, Retriever
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.worlds.base import World
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a game is played by. Make one with :meth:`build`."""
+
+    config: GameConfig
+    tokenizer: Tokenizer
+    prompts: Prompts
+    retriever: Retriever
+    corpus: Sequence[Document]
+    """Where noise comes from when the batch has too little."""
+    judge: Judge
+    verifier: Verifier | None
+    """``None``: the policy itself verifies, in a trajectory of the role ``verifier``."""
+    limits: dict[Role, Limits]
+    world: World
+
+    @classmethod
+    def build(
+        cls,
+        world: World,
+        tokenizer: Tokenizer,
+        config: GameConfig,
+        *,
+        retriever: Retriever | None = None,
+        judge: Judge | None = None,
+        verifier: Verifier | None = None,
+    ) -> Rules:
+        """Checks that everything fits together, before any play.
+
+        Args:
+            world: corpus and answers.
+            tokenizer: must be able to spell the tags.
+            config: the settings.
+            retriever: BM25 over the world's corpus when not given.
+            judge: exact match over all wordings when not given.
+            verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
+
+        Raises:
+            ConfigError: a part that cannot work with another.
+            TokenizerError: a tag that the tokenizer cannot spell.
+        """
+        check_tokenizer(tokenizer, config.tags)
+        if verifier is None:
+            verifier = _verifier(resolve_verifier(config.verifier, world), world)
+        return cls(
+            config=config,
+            tokenizer=tokenizer,
+            prompts=Prompts(config.prompts, tokenizer, config.tags),
+            retriever=retriever if retriever is not None else BM25Retriever(world.corpus),
+            corpus=world.corpus,
+            judge=judge if judge is not None else ExactMatchJudge(),
+            verifier=verifier,
+            limits={role: Limits.of(role, config, tokenizer) for role in Role},
+            world=world,
+        )
+
+
+def resolve_verifier(name: str, world: World) -> str:
+    """The verifier that ``auto`` stands for in a world; any other name is what it is."""
+    if name != "auto":
+        return name
+    return "world" if world.can_read else "policy"
+
+
+def _verifier(name: str, world: World) -> Verifier | None:
+    match name:
+        case "policy":
+            return None
+        case "world":
+            return WorldVerifier(world)
+        case "none":
+            return NoVerifier()
+    raise ConfigError("game.verifier", name, "this one has to be made first; pass it as verifier=...")

@@ -1,0 +1,151 @@
+"""Batch strategies: what a step does with the slots whose proposals failed (the paper's Appendix B.1).
+
+A strategy belongs to the game, not to a trainer. Its state is plain data, so that any checkpoint can hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.worlds.base import GroundTruth
+
+
+@dataclass(frozen=True, slots=True)
+class PooledQuestion:
+    """A verified question that may be played again."""
+
+    question: str
+    truth: GroundTruth
+
+
+class BatchStrategy(Protocol):
+    """Decides about more proposals and about fill-ins, once a wave of proposals was verified."""
+
+    def begin_step(self) -> None:
+        """Called once at the start of each training step."""
+        ...
+
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        """Whether another wave of proposals is to be played.
+
+        Args:
+            valid: verified questions of this step so far.
+            slots: how many the step is to have.
+            waves: waves played so far, at least 1.
+        """
+        ...
+
+    def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
+        """Questions for the empty slots; may be fewer. ``fresh`` holds this step's verified questions."""
+        ...
+
+    def get_state(self) -> dict[str, Any]:
+        """The state as plain data (JSON)."""
+        ...
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes a state back."""
+        ...
+
+
+class DummyPadding:
+    """Leaves failed slots empty. They still count in the batch's denominators, as dummy problems would."""
+
+    def begin_step(self) -> None: ...
+
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return False
+
+    def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
+        return []
+
+    def get_state(self) -> dict[str, Any]:
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None: ...
+
+
+class DynamicResampling(DummyPadding):
+    """Proposes again, with new answers, until the batch is full or ``max_waves`` were played."""
+
+    def __init__(self, max_waves: int = 8) -> None:
+        if max_waves < 1:
+            raise ConfigError("strategy.max_waves", max_waves, "at least one wave has to be played")
+        self.max_waves = max_waves
+
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return valid < slots and waves < self.max_waves
+
+
+class ReplayBuffer(DummyPadding):
+    """Fills failed slots with earlier verified questions; forgets them all every ``reset_every`` steps.
+
+    A question played again does not enter the pool again, so that reuse cannot breed reuse, and earns
+    its proposer nothing.
+    """
+
+    def __init__(self, reset_every: int | None = None) -> None:
+        """
+        Args:
+            reset_every: steps between two resets; ``None`` never resets (the paper's Full Reuse).
+        """
+        if reset_every is not None and reset_every < 1:
+            raise ConfigError("strategy.reset_every", reset_every, "give a number of steps, at least 1")
+        self.reset_every = reset_every
+        self.pool: list[PooledQuestion] = []
+        self._steps = 0
+
+    def begin_step(self) -> None:
+        if self.reset_every is not None and self._steps % self.reset_every == 0:
+            self.pool.clear()
+        self._steps += 1
+
+    def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
+        earlier = list(self.pool)
+        self.pool.extend(fresh)
+        if not earlier:
+            return []
+        # Without replacement until the pool is used up, so that no question fills two slots needlessly.
+        rounds = -(-empty // len(earlier)) if empty else 0
+        order = np.concatenate([rng.permutation(len(earlier)) for _ in range(rounds)]) if rounds else []
+        return [earlier[int(i)] for i in order[:empty]]
+
+    def get_state(self) -> dict[str, Any]:
+        return {"steps": self._steps, "pool": [asdict(item) for item in self.pool]}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self._steps = int(state["steps"])
+        self.pool = [
+            PooledQuestion(
+                item["question"],
+                GroundTruth(item["truth"]["id"], item["truth"]["answer"], tuple(item["truth"]["aliases"])),
+            )
+            for item in state["pool"]
+        ]
+
+
+STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset")
+"""Names that :func:`make_strategy` knows."""
+
+
+def make_strategy(name: str, reset_every: int = 10) -> BatchStrategy:
+    """A new strategy by name; ``reset_every`` (steps) matters to ``periodic_reset`` alone.
+
+    Raises:
+        ConfigError: an unknown name (offers the nearest).
+    """
+    match name:
+        case "dummy":
+            return DummyPadding()
+        case "resample":
+            return DynamicResampling()
+        case "reuse":
+            return ReplayBuffer()
+        case "periodic_reset":
+            return ReplayBuffer(reset_every)
+    raise ConfigError("strategy", name, nearest(name, STRATEGIES))

@@ -1,0 +1,172 @@
+"""One role's play: its tokens, who wrote them, what it searched for, how it ended."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ssp_env.config import GameConfig
+from ssp_env.errors import UsageError
+from ssp_env.game.outcome import Ending
+from ssp_env.game.protocol import Action, Role
+from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.search.base import Document
+from ssp_env.tokenizers.base import Tokenizer
+
+
+class Waiting(StrEnum):
+    """What a trajectory is waiting for."""
+
+    POLICY = "policy"
+    SEARCH = "search"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRecord:
+    """One search call and what it found."""
+
+    query: str
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a trajectory of one role needs to know of the rules; shared by all of them."""
+
+    role: Role
+    tokenizer: Tokenizer
+    tags: ScannerTags
+    max_response_tokens: int
+    max_searches: int
+    max_query_tokens: int
+
+    @classmethod
+    def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
+        """The limits that a config sets for a role."""
+        searches = 0 if role is Role.VERIFIER else config.max_searches
+        scanner = ScannerTags(config.tags, role)
+        return cls(role, tokenizer, scanner, config.max_response_tokens, searches, config.max_query_tokens)
+
+
+_keys = itertools.count()
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """Prompt, turns and observations of one role, as one growing sequence of token ids.
+
+    ``ids`` (int), ``mask`` (1 on precisely the tokens that the policy wrote) and ``logprobs`` (behaviour
+    log-probabilities in nats, 0.0 where the mask is 0) have equal length. Nothing is ever removed.
+    """
+
+    limits: Limits
+    ids: list[int]
+    prompt_length: int = field(init=False)
+    mask: bytearray = field(init=False)
+    logprobs: list[float] = field(init=False)
+    searches: list[SearchRecord] = field(default_factory=list)
+    waiting: Waiting = Waiting.POLICY
+    ending: Ending | None = None
+    result: str | None = None
+    """The question or the answer, once there is one."""
+    query: str | None = None
+    """The query that waits for its documents."""
+    key: int = field(default_factory=lambda: next(_keys))
+    """Tells trajectories of this process apart, for engines that cache by it. Never recorded."""
+    _scanner: TurnScanner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prompt_length = len(self.ids)
+        self.mask = bytearray(self.prompt_length)
+        self.logprobs = [0.0] * self.prompt_length
+        self._scanner = TurnScanner(self.limits.tags)
+
+    @property
+    def role(self) -> Role:
+        """Whose play this is."""
+        return self.limits.role
+
+    @property
+    def room(self) -> int:
+        """How many more tokens the budget allows."""
+        return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.ending is not None
+
+    def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
+        """Takes tokens that the policy sampled; returns whether they ended the turn.
+
+        Args:
+            ids: the next tokens, at least one.
+            logprobs: behaviour log-probability of each; zeros when not given.
+
+        Raises:
+            UsageError: it is not the policy's turn, an id is outside the vocabulary, or tokens go on after the
+                turn's end (nothing is taken then).
+        """
+        if self.waiting is not Waiting.POLICY:
+            raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for tokens")
+        tokenizer, scanner = self.limits.tokenizer, self._scanner
+        room, taken, found, ended = self.room, 0, None, False
+        for token in ids:
+            if not 0 <= token < tokenizer.vocab_size:
+                raise UsageError(f"token {token} is outside the action space 0 .. {tokenizer.vocab_size - 1}")
+            taken += 1
+            found = None if token == tokenizer.eos_id else scanner.feed(tokenizer.pieces[token])
+            if found is not None or token == tokenizer.eos_id or taken == room:
+                ended = True
+                break
+        if taken < len(ids):
+            raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
+        self.ids.extend(ids)
+        self.mask.extend(b"\x01" * taken)
+        self.logprobs.extend(logprobs if logprobs is not None else [0.0] * taken)
+        if ended:
+            self._end_turn(found)
+        return ended
+
+    def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
+        """Takes what the pending search found, already written down as ids.
+
+        Raises:
+            UsageError: no search is pending.
+        """
+        if self.waiting is not Waiting.SEARCH or self.query is None:
+            raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for documents")
+        self.searches.append(SearchRecord(self.query, tuple(documents)))
+        self.query = None
+        if len(observation) >= self.room:
+            self.end(Ending.BUDGET_TOKENS)
+            return
+        self.ids.extend(observation)
+        self.mask.extend(bytes(len(observation)))
+        self.logprobs.extend([0.0] * len(observation))
+        self._scanner = TurnScanner(self.limits.tags)
+        self.waiting = Waiting.POLICY
+
+    def end(self, ending: Ending) -> None:
+        """Ends it."""
+        self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
+
+    def _end_turn(self, found: Call | Forgery | None) -> None:
+        if isinstance(found, Forgery):
+            self.end(Ending.FORGED)
+        elif found is None:
+            eos = self.ids[-1] == self.limits.tokenizer.eos_id
+            self.end(Ending.FORMAT if eos else Ending.BUDGET_TOKENS)
+        elif found.action is not Action.SEARCH:
+            self.result = found.content
+            self.end(Ending.ACTION)
+        elif len(self.searches) >= self.limits.max_searches:
+            self.end(Ending.BUDGET_SEARCHES)
+        elif len(self.limits.tokenizer.encode_data(found.content)) > self.limits.max_query_tokens:
+            self.end(Ending.BUDGET_QUERY)
+        else:
+            self.query = found.content
+            self.waiting = Waiting.SEARCH

@@ -1,0 +1,60 @@
+"""Prompt templates: text files with named placeholders, filled with text that nobody vouches for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from ssp_env.errors import ConfigError
+
+
+class Template:
+    """A prompt with placeholders such as ``{question}``; all other braces are plain text."""
+
+    def __init__(self, path: str | Path | None, default: str, placeholders: Sequence[str]) -> None:
+        """
+        Args:
+            path: a UTF-8 text file; ``None`` for the package's own.
+            default: name of the package's own file, under ``ssp_env/judge/prompts``.
+            placeholders: names that the text has to hold, each at least once.
+
+        Raises:
+            ConfigError: a file that cannot be read or lacks a placeholder.
+        """
+        source = files("ssp_env.judge").joinpath("prompts", default) if path is None else Path(path)
+        try:
+            self._text = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("prompt", str(source), f"give a readable UTF-8 text file ({error})") from error
+        missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self._text]
+        if missing:
+            raise ConfigError("prompt", str(source), f"put {' and '.join(missing)} into this template")
+        self._holes = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
+
+    def fill(self, **values: str) -> str:
+        """The prompt with every placeholder replaced in one pass, so that a value's own braces stay as they are.
+
+        Values go in as they are: pass outside text through :func:`line` or :func:`block` first.
+        """
+        return self._holes.sub(lambda hole: values[hole[1]], self._text)
+
+
+def line(text: str) -> str:
+    """Outside text as one line that can neither open nor close a tag, nor pass for a line of its own."""
+    return " ".join(block(text).split())
+
+
+def block(text: str) -> str:
+    """Outside text that can neither open nor close a tag; line breaks stay.
+
+    Only angle brackets are escaped: an ampersand is harmless, and a reader would copy its escape into an answer.
+    Half a surrogate pair, which no server would take, becomes a question mark.
+    """
+    return text.encode("utf-8", "replace").decode("utf-8").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def unescape(text: str) -> str:
+    """Undoes the escapes of :func:`block` in a reply that quotes its prompt."""
+    return text.replace("&lt;", "<").replace("&gt;", ">")

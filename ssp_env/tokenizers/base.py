@@ -1,0 +1,36 @@
+"""What the game needs of a tokenizer, and what it checks before any play."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to ids and back, and the bytes behind every single id.
+
+    Sampled ids are never decoded and encoded again. ``pieces`` lets the game find tags in them: the
+    concatenation of the pieces of a turn is the text that tags are looked for in.
+    """
+
+    vocab_size: int
+    """Number of ids; actions are 0 .. vocab_size - 1."""
+    pad_id: int
+    """Fills up arrays; never part of a transcript."""
+    eos_id: int | None
+    """Ends a turn when a policy samples it; ``None`` if there is none."""
+    pieces: Sequence[bytes]
+    """UTF-8 bytes that each id contributes to a text; empty for ids that stand for no text."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of text that *we* wrote (prompts): tags in it become the tags' ids."""
+        ...
+
+    def encode_data(self, text: str) -> list[int]:
+        """Ids of text from outside: nothing in it may become a special token."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids, special tokens included."""
+        ...

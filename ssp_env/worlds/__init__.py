@@ -1,0 +1,40 @@
+"""Worlds: closed places to search in, and a registry that opens them by name."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from typing import Any, cast
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.worlds.base import World
+
+__all__ = ["WORLDS", "open_world"]
+
+WORLDS = {
+    "mini": "ssp_env.worlds.mini.world:MiniWorld",
+    "wiki-mini": "ssp_env.worlds.wiki_mini:WikiMini",
+    "files": "ssp_env.worlds.files:FileWorld",
+}
+"""Name of each world, and where its factory is; the module is imported when the world is opened."""
+
+
+def open_world(name: str, **options: Any) -> World:
+    """Opens a world by name.
+
+    Args:
+        name: one of :data:`WORLDS`.
+        options: settings of that world's factory.
+
+    Raises:
+        ConfigError: no such world, or a setting that it does not have.
+    """
+    if name not in WORLDS:
+        raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
+    module, _, attribute = WORLDS[name].partition(":")
+    factory = getattr(import_module(module), attribute)
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise ConfigError("world options", options, f"world {name!r} does not take them: {error}") from None
+    return cast(World, factory(**options))

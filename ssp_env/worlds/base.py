@@ -1,0 +1,95 @@
+"""What a world is: a corpus, an answer set to play from, and questions to be judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ssp_env.search.base import Document
+from ssp_env.search.corpus import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class GroundTruth:
+    """An answer that a proposer writes a question for (an element of the paper's answer set D)."""
+
+    id: str
+    """Identifier, unique within its answer set."""
+    answer: str
+    """The canonical wording."""
+    aliases: tuple[str, ...] = ()
+    """Other wordings that mean the same."""
+
+    @property
+    def wordings(self) -> tuple[str, ...]:
+        """The canonical wording and all aliases."""
+        return (self.answer, *self.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An evaluation question. Never trained on."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    """Every accepted wording; the first is the canonical one."""
+    group: str
+    """What accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
+
+    @property
+    def truth(self) -> GroundTruth:
+        """Its answers as a ground truth."""
+        return GroundTruth(self.id, self.answers[0], self.answers[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What a world knows of a question."""
+
+    hops: int
+    """How many facts have to be chained."""
+    answers: frozenset[str]
+    """*All* its right answers in the whole world; empty when a fact is missing."""
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether more than one answer is right, as in the paper's hacking cases."""
+        return len(self.answers) > 1
+
+
+class World(Protocol):
+    """A closed place to search in. Everything in it follows from its settings; nothing is random later."""
+
+    @property
+    def name(self) -> str:
+        """What configs and records call it."""
+        ...
+
+    @property
+    def can_read(self) -> bool:
+        """Whether :meth:`read` works, as the symbolic verifier needs it."""
+        ...
+
+    @property
+    def corpus(self) -> Corpus:
+        """Every passage there is to find."""
+        ...
+
+    @property
+    def answers(self) -> Sequence[GroundTruth]:
+        """The answer set D of self-play; shares nothing with the evaluation questions."""
+        ...
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        """Evaluation questions, ``per_group`` of each group (``None``: all there are)."""
+        ...
+
+    def analyse(self, question: str) -> Analysis | None:
+        """What is known of any question text; ``None`` when the world cannot tell or it is ill-formed."""
+        ...
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        """The answers that these documents alone support; ``None`` when the world cannot read."""
+        ...

@@ -1,0 +1,62 @@
+"""Questions: "what is the R of the R of E ?", written and parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One look-up: the value of a relation, or, inverted, the entities that have a value."""
+
+    relation: Relation
+    inverted: bool = False
+
+    @property
+    def noun(self) -> str:
+        """The word that names it in a question."""
+        if not self.inverted:
+            return self.relation.noun
+        assert self.relation.inverse is not None, "only one-to-many relations are asked backwards"
+        return self.relation.inverse
+
+
+_HOPS = {hop.noun: hop for hop in (*(Hop(r) for r in (*RELATIONS, NATION)), Hop(NATION, inverted=True))}
+
+Facts = Mapping[tuple[str, Relation], frozenset[str]]
+"""``(entity, relation) -> values``."""
+
+
+def write_question(start: str, hops: Sequence[Hop]) -> str:
+    """The question that starts at ``start`` and follows ``hops`` in order: the last hop is named first."""
+    nouns = " of the ".join(hop.noun for hop in reversed(hops))
+    return f"what is the {nouns} of {start} ?"
+
+
+def parse_question(text: str) -> tuple[str, tuple[Hop, ...]] | None:
+    """Start entity and hops of a question, or ``None`` when the text is not of the grammar."""
+    words = text.split()
+    if len(words) < 7 or words[:2] != ["what", "is"] or words[-1] != "?":
+        return None
+    body, start = words[2:-2], words[-2]
+    if len(body) % 3 or not start[:1].isupper():
+        return None
+    hops = []
+    for i in range(0, len(body), 3):
+        the, noun, of = body[i : i + 3]
+        if the != "the" or of != "of" or noun not in _HOPS:
+            return None
+        hops.append(_HOPS[noun])
+    return start, tuple(reversed(hops))
+
+
+def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> frozenset[str]:
+    """All entities that ``hops`` lead to from ``start``, by the given facts in both directions."""
+    reached = frozenset([start])
+    for hop in hops:
+        table = backward if hop.inverted else forward
+        reached = frozenset().union(*(table.get((entity, hop.relation), frozenset()) for entity in reached))
+    return reached

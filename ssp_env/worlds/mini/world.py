@@ -1,0 +1,130 @@
+"""The mini-wiki as a world: pages to search, answers to play from, questions to be judged by."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ssp_env.errors import ConfigError
+from ssp_env.search.base import Document
+from ssp_env.search.corpus import Corpus
+from ssp_env.worlds.base import Analysis, GroundTruth, Question
+from ssp_env.worlds.mini.grammar import Facts, Hop, follow, parse_question, write_question
+from ssp_env.worlds.mini.graph import Graph, grow
+from ssp_env.worlds.mini.lexicon import NAME_POOL, names
+from ssp_env.worlds.mini.pages import Fact, read_facts, write_pages
+
+
+class MiniWorld:
+    """Two graphs over disjoint entities, one to play in and one to be judged by, behind one index.
+
+    The answers of self-play come from the first graph, the evaluation questions from the second, and no
+    fact connects them. The world parses any question of its grammar, so it knows how many hops a
+    question has and all its right answers, and it can read: see :meth:`read`.
+    """
+
+    name = "mini"
+    can_read = True
+
+    def __init__(self, seed: int = 0, entities: int = 449, one_to_many: bool = False, max_hops: int = 4) -> None:
+        """
+        Args:
+            seed: names, graphs and pages follow from it.
+            entities: how many entities *each* of the two graphs has.
+            one_to_many: also state citizenships, which allow ambiguous questions ("the citizen of E").
+            max_hops: evaluation questions have 1 to this many hops.
+
+        Raises:
+            ConfigError: an option out of its range.
+        """
+        if not 50 <= entities <= NAME_POOL // 2:
+            raise ConfigError("world.entities", entities, f"choose 50 to {NAME_POOL // 2}: names come from a fixed pool")
+        if not 1 <= max_hops <= 6:
+            raise ConfigError("world.max_hops", max_hops, "choose 1 to 6")
+        self.max_hops = max_hops
+        self.one_to_many = one_to_many
+        rng = np.random.default_rng(np.random.SeedSequence([0x5EED, seed]))
+        pool = names()
+        drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
+        self.train_graph = grow(rng, drawn[:entities], one_to_many)
+        self.eval_graph = grow(rng, drawn[entities:], one_to_many)
+        pages = write_pages(rng, self.train_graph) + write_pages(rng, self.eval_graph)
+        self.corpus = Corpus((pages[i] for i in rng.permutation(len(pages))), name=f"mini-wiki (seed {seed})")
+        self._forward, self._backward = _tables(_graph_facts(self.train_graph, self.eval_graph))
+        linked = self.train_graph.backlinks()
+        self.answers: Sequence[GroundTruth] = tuple(
+            GroundTruth(f"mini-{name}", name) for name in self.train_graph.entities if linked[name]
+        )
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        """Questions over the evaluation graph, each with one right answer, grouped by hop count.
+
+        Args:
+            seed: which questions are drawn.
+            per_group: how many a hop count; ``None`` means 150.
+
+        Raises:
+            ConfigError: the graph has not that many different questions.
+        """
+        wanted = 150 if per_group is None else per_group
+        drawn: list[Question] = []
+        for hops in range(1, self.max_hops + 1):
+            drawn.extend(self._questions(np.random.default_rng([seed, hops]), hops, wanted))
+        return drawn
+
+    def analyse(self, question: str) -> Analysis | None:
+        """Hops and all right answers of a question; ``None`` when it is not of this world's grammar."""
+        parsed = self._parse(question)
+        if parsed is None:
+            return None
+        start, hops = parsed
+        return Analysis(len(hops), follow(start, hops, self._forward, self._backward))
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        """What these documents, and nothing else, say the answer is.
+
+        A perfect but narrow reader: it knows the grammar of pages and questions, not the graph. Several
+        answers mean that the documents leave the question ambiguous; ``None`` that it is ill-formed.
+        """
+        parsed = self._parse(question)
+        if parsed is None:
+            return None
+        return follow(*parsed, *_tables(read_facts(documents)))
+
+    def _parse(self, question: str) -> tuple[str, tuple[Hop, ...]] | None:
+        parsed = parse_question(question)
+        if parsed is not None and not self.one_to_many and any(hop.relation.inverse for hop in parsed[1]):
+            return None
+        return parsed
+
+    def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
+        found: dict[str, Question] = {}
+        for _ in range(200 * wanted + 1000):
+            if len(found) == wanted:
+                return list(found.values())
+            chain = self.eval_graph.walk(rng, hops)
+            if chain is not None:
+                start, path, answer = chain
+                text = write_question(start, [Hop(relation) for relation in path])
+                found.setdefault(text, Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops)))
+        raise ConfigError("questions.per_group", wanted, f"this graph has only about {len(found)} {hops}-hop questions")
+
+
+def _graph_facts(*graphs: Graph) -> Iterable[Fact]:
+    for graph in graphs:
+        for entity, facts in graph.facts.items():
+            for relation, value in facts.items():
+                yield entity, relation, value
+
+
+def _tables(facts: Iterable[Fact]) -> tuple[Facts, Facts]:
+    forward, backward = defaultdict(set), defaultdict(set)
+    for entity, relation, value in facts:
+        forward[entity, relation].add(value)
+        backward[value, relation].add(entity)
+    return (
+        {key: frozenset(values) for key, values in forward.items()},
+        {key: frozenset(values) for key, values in backward.items()},
+    )

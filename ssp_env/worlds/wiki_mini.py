@@ -1,0 +1,88 @@
+"""wiki-mini: 27,197 real Wikipedia passages, 1,306 real answers and seven open-domain QA benchmarks, all packaged.
+
+Where every record comes from and under which licence is told in ``data/NOTICE-wiki_mini.md`` and
+``data/wiki_mini/manifest.json``. ``experiments/build_wiki_mini.py`` made the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from ssp_env.search.base import Document
+from ssp_env.search.corpus import Corpus, read_corpus
+from ssp_env.worlds.base import Analysis, GroundTruth, Question
+from ssp_env.worlds.files import read_answers, read_questions, sample_questions
+
+
+class WikiMini:
+    """The packaged :class:`~ssp_env.worlds.base.World` of real text. Each part is read when it is first asked for.
+
+    Questions are grouped by benchmark: ``2wiki``, ``bamboogle``, ``hotpotqa``, ``musique``, ``nq``, ``popqa``,
+    ``triviaqa``. No wording of the answer set answers any of them.
+    """
+
+    name = "wiki-mini"
+    can_read = False
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Counts, digests, licences and sources of the packaged files."""
+        with packaged("manifest.json") as path:
+            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return manifest
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The passages, at most 180 words each."""
+        with packaged("passages.jsonl.gz") as path:
+            return Corpus(read_corpus(path), name=self.name)
+
+    @cached_property
+    def answers(self) -> Sequence[GroundTruth]:
+        """The answer set D, from the training splits of HotpotQA, 2WikiMultiHopQA and MuSiQue."""
+        with packaged("answers.jsonl") as path:
+            return read_answers(path)
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        """Evaluation questions, benchmark by benchmark; see :func:`~ssp_env.worlds.files.sample_questions`.
+
+        Raises:
+            ConfigError: ``per_group`` below 1 or a negative seed.
+        """
+        return sample_questions(self._questions, seed, per_group)
+
+    def analyse(self, question: str) -> Analysis | None:
+        """``None``: free text tells nothing of a question."""
+        return None
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        """``None``: this world has no reader."""
+        return None
+
+    @cached_property
+    def _questions(self) -> tuple[Question, ...]:
+        questions: list[Question] = []
+        for benchmark in sorted(self.manifest["questions"]):
+            with packaged(f"questions/{benchmark}.jsonl") as path:
+                questions += read_questions(path, group=benchmark)
+        return tuple(questions)
+
+
+def wiki_mini() -> WikiMini:
+    """Opens wiki-mini. Nothing is read yet."""
+    return WikiMini()
+
+
+def packaged(name: str) -> AbstractContextManager[Path]:
+    """A packaged file of wiki-mini as a path, for as long as the context is open.
+
+    Args:
+        name: relative to the data folder, such as ``"passages.jsonl.gz"``.
+    """
+    return as_file(files("ssp_env.worlds").joinpath("data", "wiki_mini", *name.split("/")))

@@ -1,0 +1,139 @@
+"""Judges and verifiers that need no model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
+from ssp_env.judge.exact import ExactMatchJudge, F1Judge
+from ssp_env.judge.world import NoVerifier, WorldJudge, WorldVerifier
+from ssp_env.search.base import Document
+from ssp_env.search.corpus import Corpus
+from ssp_env.worlds.base import Analysis, GroundTruth, Question
+
+TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))
+FACTS = {"Which city hosts it?": {"New York City", "Geneva"}, "Which city is big?": {"New York City"}, "Where?": set()}
+
+
+class CityWorld:
+    """Reads a question by looking for its answers in the documents."""
+
+    name = "cities"
+    corpus = Corpus([Document("0", "", "text")])
+    answers = (TRUTH,)
+
+    def __init__(self, can_read: bool = True) -> None:
+        self.can_read = can_read
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        return []
+
+    def analyse(self, question: str) -> Analysis | None:
+        return Analysis(1, frozenset(FACTS[question])) if question in FACTS else None
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        if question not in FACTS:
+            return None
+        return frozenset(a for a in FACTS[question] if any(a in document.text for document in documents))
+
+
+class MuteWorld(CityWorld):
+    """A world that has not heard of reading."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def judged(judge: Judge, *predictions: str, question: str = "Which city is big?") -> list[bool]:
+    results = judge.judge([JudgeTask(question, prediction, TRUTH) for prediction in predictions])
+    assert all(isinstance(result, Verdict) for result in results)
+    return [result.correct for result in results if isinstance(result, Verdict)]
+
+
+def verified(question: str, *texts: str, truth: GroundTruth = TRUTH) -> Verdict | ServiceError:
+    documents = tuple(Document(str(i), "", text) for i, text in enumerate(texts))
+    (result,) = WorldVerifier(CityWorld()).verify([VerifyTask(question, truth, documents)])
+    return result
+
+
+def test_exact_match_takes_every_alias() -> None:
+    assert judged(ExactMatchJudge(), "nyc", "Big Apple!", "the new york city", "New York", "") == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_f1_compares_with_its_threshold() -> None:
+    # "New York" shares 2 of 2 and 3 words with the answer: F1 = 2 * 2 / (2 + 3) = 0.8.
+    assert judged(F1Judge(), "New York", "York", "") == [True, False, False]
+    assert judged(F1Judge(0.81), "New York", "NYC") == [False, True]
+    assert F1Judge().judge([JudgeTask("?", "New York", TRUTH)]) == [Verdict(True, "F1 0.800")]
+
+
+@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.01, math.nan])
+def test_f1_refuses_a_threshold_that_cannot_work(threshold: float) -> None:
+    with pytest.raises(ConfigError, match=r"judge\.threshold"):
+        F1Judge(threshold)
+
+
+def test_world_judge_takes_every_right_answer() -> None:
+    judge = WorldJudge(CityWorld())
+    assert judged(judge, "geneva", "NYC", "Rome", question="Which city hosts it?") == [True, True, False]
+    assert judged(judge, "geneva", question="Which city is big?") == [False]
+
+
+def test_world_judge_keeps_to_the_truth_where_the_world_knows_nothing() -> None:
+    assert judged(WorldJudge(CityWorld()), "NYC", "Geneva", "", question="Unheard of?") == [True, False, False]
+
+
+def test_world_verifier_accepts_one_answer_that_is_the_truth() -> None:
+    result = verified("Which city hosts it?", "It is in New York City.", "Rome is old.")
+    assert result == Verdict(True, "the documents support: New York City")
+
+
+@pytest.mark.parametrize(
+    ("question", "texts", "detail"),
+    [
+        ("Which city hosts it?", ("In Geneva.",), "the documents support: Geneva"),
+        ("Which city hosts it?", ("In Geneva.", "New York City"), "2 answers: Geneva; New York City"),
+        ("Which city hosts it?", ("Rome",), "support no answer"),
+        ("Which city hosts it?", (), "support no answer"),
+        ("Unheard of?", ("New York City",), "cannot be read"),
+    ],
+)
+def test_world_verifier_refuses_anything_else(question: str, texts: tuple[str, ...], detail: str) -> None:
+    result = verified(question, *texts)
+    assert isinstance(result, Verdict)
+    assert not result.correct
+    assert detail in result.detail
+
+
+@pytest.mark.parametrize("world", [CityWorld(can_read=False), MuteWorld()])
+def test_world_verifier_needs_a_world_that_reads(world: CityWorld) -> None:
+    with pytest.raises(ConfigError, match="policy, openai or none"):
+        WorldVerifier(world)
+
+
+def test_no_verifier_accepts_everything() -> None:
+    task = VerifyTask("Unheard of?", TRUTH, ())
+    results = NoVerifier().verify([task, task])
+    assert [isinstance(result, Verdict) and result.correct for result in results] == [True, True]
+
+
+@pytest.mark.parametrize("judge", [ExactMatchJudge(), F1Judge(), WorldJudge(CityWorld())])
+def test_judges_fit_the_protocol(judge: object) -> None:
+    assert isinstance(judge, Judge)
+    assert judge.judge([]) == []
+
+
+@pytest.mark.parametrize("verifier", [WorldVerifier(CityWorld()), NoVerifier()])
+def test_verifiers_fit_the_protocol(verifier: object) -> None:
+    assert isinstance(verifier, Verifier)
+    assert verifier.verify([]) == []

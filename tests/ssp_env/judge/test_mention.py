@@ -1,0 +1,134 @@
+"""Does a text give an answer away?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssp_env.judge.text import mentions
+
+GIVEN_AWAY = [
+    ("What is the capital PARIS known for?", "Paris"),
+    ("Who is Paris's mayor?", "Paris"),
+    ("Which river crosses (Paris)?", "Paris"),
+    ("Which river crosses P a r i s?", "Paris"),
+    ("Which river crosses P.a.r.i.s?", "Paris"),
+    ("Which river crosses p-a-r-i-s?", "Paris"),
+    ("Where is N e w Y o r k?", "New York"),
+    ("Where is NewYork?", "New York"),
+    ("Where is New-York?", "New York"),
+    ("What did Jean Paul Sartre write?", "Jean-Paul Sartre"),
+    ("What did JeanPaul Sartre write?", "Jean-Paul Sartre"),
+    ("Who drew Spider-Man?", "Spiderman"),
+    ("Who drew Spider Man?", "Spiderman"),
+    ("Who wrote as J. R. R. Tolkien?", "JRR Tolkien"),
+    ("Who wrote as JRR Tolkien?", "J.R.R. Tolkien"),
+    ("Where is Sao Paulo?", "São Paulo"),
+    ("Where is São Paulo?", "Sao Paulo"),
+    ("Where is Sa\u0303o Paulo?", "São Paulo"),
+    ("Where is Lodz?", "Łódź"),
+    ("Who are beatles?", "The Beatles"),
+    ("Who wrote Lord of Rings?", "The Lord of the Rings"),
+    ("Who wrote The Lord of the Rings?", "Lord of Rings"),
+    ("Which state followed the USSR?", "U.S.S.R."),
+    ("Which state followed the U. S. S. R.?", "USSR"),
+    ("Which series is M*A*S*H?", "MASH"),
+    ("What has 1,000 islands?", "1000"),
+    ("What has 1000 islands?", "1,000"),
+    ("What has 1 000 islands?", "1000"),
+    ("What happened in 2012?", "2012"),
+    ("Whose pi is ٣?", "3"),
+    ("What did Apollo-11 bring?", "Apollo 11"),
+    ("Does Iran lie in Asia?", "Iran"),
+    ("Is it Zero\u200bWidth?", "Zerowidth"),
+    ("Where do the Who come from?", "The Who"),
+    ("Who starred in It as a child?", "It"),
+    ('Who directed "It"?', "It"),
+    ("In which US state is it?", "U.S."),
+    ("US troops left in which year?", "US"),
+    ("Who leads Serie A now?", "Serie A"),
+    ("Who sings in the band !!!?", "!!!"),
+    ("ГДЕ ЛЕЖИТ МОСКВА?", "Москва"),
+    ("दिल्ली की आबादी?", "दिल्ली"),
+    ("東京の人口は?", "東京"),
+    ("東 京 タ ワ ーはどこ?", "東京タワー"),
+    ("レオナルドダヴィンチの母は?", "レオナルド・ダ・ヴィンチ"),
+    ("AKB48の劇場はどこ?", "AKB48"),
+    ("2012年12月に何が?", "12月"),
+    ("파리의 시장은?", "파리"),
+    ("กรุงเทพมหานครอยู่ที่ไหน", "กรุงเทพ"),
+]
+
+KEPT_SECRET = [
+    ("Who is the veteran?", "Iran"),
+    ("When I ran a marathon, who won?", "Iran"),
+    ("What happened in 2012?", "12"),
+    ("What weighs 12.5 tons?", "12"),
+    ("What weighs 12.5 tons?", "125"),
+    ("What has 12,000 seats?", "12"),
+    ("Which match ended 1-2?", "12"),
+    ("Which match had 12 goals?", "1-2"),
+    ("Who is the 12th man?", "12"),
+    ("Which is not able to fly?", "Notable"),
+    ("Which is a way to go?", "Away"),
+    ("Which of us is it?", "U.S."),
+    ("What is it?", "It"),
+    ("It was founded when?", "It"),
+    ("Who sang?", "The Who"),
+    ("Which vitamin cures scurvy?", "Vitamin A"),
+    ("Does an ox ford rivers?", "Oxford"),
+    ("Which banks pay out first?", "Payout"),
+    ("Which a city?", "A"),
+    ("Where was the artist born?", "The Artists"),
+    ("Where is New Jersey, near York?", "New York"),
+    ("Where is York, New Jersey?", "New York"),
+    ("Is it super, a man, or what?", "Superman"),
+    ("Is it super, a man?", "Superman"),
+    ("Really!!! Who?", "!!!"),
+    ("2012年12月に何が?", "2月"),
+    ("関東、京都はどこ?", "東京"),
+    ("XAKB48の劇場はどこ?", "AKB48の劇場"),
+    ("Anything at all?", ""),
+    ("Anything at all?", " \u200b "),
+    ("", "Paris"),
+]
+
+
+@pytest.mark.parametrize(("text", "wording"), GIVEN_AWAY)
+def test_given_away(text: str, wording: str) -> None:
+    assert mentions(text, [wording]) == wording
+
+
+@pytest.mark.parametrize(("text", "wording"), KEPT_SECRET)
+def test_kept_secret(text: str, wording: str) -> None:
+    assert mentions(text, [wording]) is None
+
+
+def test_three_spaced_letters_are_no_mention() -> None:
+    assert mentions("Who made c a t?", ["Cat"]) is None
+
+
+def test_the_first_wording_that_occurs_is_named() -> None:
+    assert mentions("Is New York City in New York?", ["Gotham", "New York", "New York City"]) == "New York"
+    assert mentions("Is it in New York?", []) is None
+
+
+WORDS = st.text(st.sampled_from("bcdfghjklmnpqrvwxzé中ไकж"), min_size=4, max_size=9)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=3).map(" ".join))
+def test_a_wording_is_found_between_other_words_however_it_is_written(wording: str) -> None:
+    for written in (wording, wording.upper(), wording.replace(" ", "-"), f"«{wording}»", f"the {wording}'s"):
+        assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
+
+
+@given(st.text(st.sampled_from("bcdfghjklmnpqrvwxz"), min_size=1, max_size=9), st.sampled_from("bcdxyz0123"))
+def test_a_longer_word_is_not_the_wording(word: str, more: str) -> None:
+    assert mentions(f"Tell me: {word}{more}", [word]) is None
+    assert mentions(f"Tell me: {more}{word}!", [word]) is None
+
+
+@given(st.text(max_size=30), st.text(max_size=10))
+def test_any_text_can_be_searched(text: str, wording: str) -> None:
+    assert mentions(text, [wording]) in (None, wording)

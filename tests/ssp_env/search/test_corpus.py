@@ -1,0 +1,137 @@
+"""Corpora and their reader: formats, and errors that name file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from ssp_env.errors import DataError
+from ssp_env.search.base import Document
+from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
+
+ROWS = [
+    {"id": "1", "contents": '"Vienna"\nCapital of "Austria".\nSecond line.'},
+    {"id": 2, "title": "Danube", "text": "A river."},
+    {"id": "3", "contents": "no title here"},
+]
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def lines_of(rows: list[dict[str, object]]) -> list[str]:
+    return [json.dumps(row) for row in rows]
+
+
+def test_both_formats_and_blank_lines(tmp_path: Path) -> None:
+    rows = lines_of(ROWS)  # type: ignore[arg-type]
+    corpus = read_corpus(write(tmp_path / "c.jsonl", rows[0], "", "  ", *rows[1:]))
+    assert list(corpus) == [
+        Document("1", "Vienna", 'Capital of "Austria".\nSecond line.'),
+        Document("2", "Danube", "A river."),
+        Document("3", "", "no title here"),
+    ]
+    assert corpus.by_id("2") is corpus[1]
+    assert len(corpus[1:]) == 2
+    with pytest.raises(KeyError):
+        corpus.by_id("9")
+
+
+def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    plain = write(tmp_path / "c.jsonl", *lines_of(ROWS))  # type: ignore[arg-type]
+    zipped = tmp_path / "zipped.jsonl"
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    assert list(read_corpus(zipped)) == list(read_corpus(plain))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.jsonl: cannot be read"):
+        read_corpus(tmp_path / "absent.jsonl")
+
+
+def test_empty_file(tmp_path: Path) -> None:
+    for text in ("", "\n\n"):
+        path = tmp_path / "empty.jsonl"
+        path.write_text(text)
+        with pytest.raises(DataError, match="holds no passage"):
+            read_corpus(path)
+
+
+def test_not_json_names_the_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", json.dumps(ROWS[0]), "", "{broken")
+    with pytest.raises(DataError, match=r"c\.jsonl:3: not JSON") as caught:
+        read_corpus(path)
+    assert caught.value.line == 3
+
+
+def test_a_line_that_is_no_object(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r":1: a JSON object was expected, not list"):
+        list(read_jsonl(write(tmp_path / "c.jsonl", "[1]")))
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"contents": "x"}, "field 'id' is missing"),
+        ({"id": "1", "title": "x"}, "field 'text' is missing"),
+        ({"id": "1", "text": "x"}, "field 'title' is missing"),
+        ({"id": None, "contents": "x"}, "field 'id' has the type NoneType"),
+        ({"id": "1", "contents": ["x"]}, "field 'contents' has the type list"),
+        ({"id": "1", "title": "x", "text": 3}, "field 'text' has the type int"),
+    ],
+)
+def test_missing_and_wrong_fields(tmp_path: Path, row: dict[str, object], what: str) -> None:
+    path = write(tmp_path / "c.jsonl", json.dumps(ROWS[2]), json.dumps(row))
+    with pytest.raises(DataError) as caught:
+        read_corpus(path)
+    assert what in str(caught.value)
+    assert caught.value.line == 2
+
+
+def test_duplicate_id(tmp_path: Path) -> None:
+    twice = [{"id": "1", "contents": "x"}, {"id": "2", "contents": "y"}, {"id": 1, "contents": "z"}]
+    with pytest.raises(DataError, match="id '1' occurs twice"):
+        read_corpus(write(tmp_path / "c.jsonl", *lines_of(twice)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_corrupt_gzip(tmp_path: Path, damage: str) -> None:
+    whole = bytearray(gzip.compress("\n".join(lines_of(ROWS * 50)).encode()))  # type: ignore[arg-type]
+    if damage == "cut":
+        whole = whole[: len(whole) // 2]
+    else:
+        whole[20:60] = bytes(40)
+    path = tmp_path / "c.jsonl.gz"
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"c\.jsonl\.gz: cannot be read"):
+        list(read_jsonl(path))
+
+
+def test_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(b'{"id": "1", "contents": "\xff"}\n')
+    with pytest.raises(DataError, match="cannot be read"):
+        read_corpus(path)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_corpus(tmp_path)
+
+
+def test_digest_tells_corpora_apart() -> None:
+    base = [Document("1", "a", "b"), Document("2", "c", "d")]
+    digest = Corpus(base).digest()
+    assert digest == Corpus([Document("1", "a", "b", score=3.0), base[1]], name="other").digest()
+    others = [
+        base[::-1],
+        base[:1],
+        [Document("1", "ab", ""), base[1]],
+        [Document("1", "a", "b"), Document("2", "c", "e")],
+    ]
+    assert len({digest, *(Corpus(documents).digest() for documents in others)}) == 5

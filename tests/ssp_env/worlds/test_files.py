@@ -1,0 +1,173 @@
+"""Worlds from a user's files: formats, errors with file and line, samples, leaks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.worlds.base import GroundTruth, Question, World
+from ssp_env.worlds.files import FileWorld, read_answers, read_questions, sample_questions, shared_answers
+
+
+def write(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write(tmp_path / "corpus.jsonl", {"id": "1", "contents": '"Vienna"\nCapital of Austria.'})
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "answers.jsonl", {"id": 7, "answer": "Vienna", "aliases": ["Wien", "Beč"]}, {"answer": "Danube"}
+    )
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    return write(
+        tmp_path / "questions.jsonl",
+        {"question": "Which river?", "answers": ["Inn", "the Inn"]},
+        {"id": "x", "question": "Which hill?", "answers": ["Kahlenberg"], "group": "hills", "extra": 1},
+    )
+
+
+def test_a_whole_world(corpus: Path, answers: Path, questions: Path) -> None:
+    world: World = FileWorld("mine", corpus, answers, questions)
+    assert world.name == "mine"
+    assert world.corpus[0].title == "Vienna"
+    assert list(world.answers) == [GroundTruth("7", "Vienna", ("Wien", "Beč")), GroundTruth("a2", "Danube")]
+    assert world.questions(seed=0) == [
+        Question("q1", "Which river?", ("Inn", "the Inn"), "all"),
+        Question("x", "Which hill?", ("Kahlenberg",), "hills"),
+    ]
+    assert world.analyse("Which river?") is None
+    assert world.read("Which river?", list(world.corpus)) is None
+
+
+def test_a_world_without_questions_says_so_when_asked(corpus: Path, answers: Path) -> None:
+    with pytest.raises(ConfigError, match="questions_path"):
+        FileWorld("mine", corpus, answers).questions(seed=0)
+
+
+def test_gzip_is_read_too(tmp_path: Path, answers: Path) -> None:
+    zipped = tmp_path / "a.gz"
+    zipped.write_bytes(gzip.compress(answers.read_bytes()))
+    assert read_answers(zipped) == read_answers(answers)
+
+
+@pytest.mark.parametrize("missing", ["corpus_path", "answers_path", "questions_path"])
+def test_a_missing_file(tmp_path: Path, corpus: Path, answers: Path, questions: Path, missing: str) -> None:
+    paths = {"corpus_path": corpus, "answers_path": answers, "questions_path": questions}
+    with pytest.raises(DataError, match=r"absent\.jsonl: cannot be read"):
+        FileWorld("mine", **{**paths, missing: tmp_path / "absent.jsonl"})
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_file_is_an_error(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text(text)
+    with pytest.raises(DataError, match="holds no answer"):
+        read_answers(path)
+    with pytest.raises(DataError, match="holds no question"):
+        read_questions(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"aliases": []}, "field 'answer' is missing"),
+        ({"answer": 3}, "field 'answer' has the type int"),
+        ({"answer": None}, "field 'answer' has the type NoneType"),
+        ({"answer": ""}, "field 'answer' is blank"),
+        ({"answer": " \t"}, "field 'answer' is blank"),
+        ({"answer": "x", "aliases": "y"}, "field 'aliases' has the type str"),
+        ({"answer": "x", "aliases": ["y", 1]}, "field 'aliases' holds 1"),
+        ({"answer": "x", "aliases": [""]}, "field 'aliases' is blank"),
+        ({"answer": "x", "id": 1.5}, "field 'id' has the type float"),
+        ({"answer": "x", "id": "a1"}, "id 'a1' occurs twice"),
+        (["x"], "a JSON object was expected"),
+    ],
+)
+def test_bad_answer_lines(tmp_path: Path, row: Any, what: str) -> None:
+    path = write(tmp_path / "a.jsonl", {"answer": "fine"}, row)
+    with pytest.raises(DataError) as caught:
+        read_answers(path)
+    assert str(caught.value).startswith(f"{path}:2: {what}")
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"answers": ["x"]}, "field 'question' is missing"),
+        ({"question": "x"}, "field 'answers' is missing"),
+        ({"question": ["x"], "answers": ["x"]}, "field 'question' has the type list"),
+        ({"question": " ", "answers": ["x"]}, "field 'question' is blank"),
+        ({"question": "x", "answers": "x"}, "field 'answers' has the type str"),
+        ({"question": "x", "answers": []}, "field 'answers' is empty"),
+        ({"question": "x", "answers": ["x", ""]}, "field 'answers' is blank"),
+        ({"question": "x", "answers": [None]}, "field 'answers' holds None"),
+        ({"question": "x", "answers": ["x"], "group": 2}, "field 'group' has the type int"),
+        ({"question": "x", "answers": ["x"], "group": ""}, "field 'group' is blank"),
+        ({"question": "x", "answers": ["x"], "id": "q1"}, "id 'q1' occurs twice"),
+    ],
+)
+def test_bad_question_lines(tmp_path: Path, row: Any, what: str) -> None:
+    path = write(tmp_path / "q.jsonl", {"question": "fine?", "answers": ["yes"]}, row)
+    with pytest.raises(DataError) as caught:
+        read_questions(path)
+    assert str(caught.value).startswith(f"{path}:2: {what}")
+
+
+@pytest.mark.parametrize("leak", ["the INN!", "Kahlen-berg"])
+def test_an_evaluation_answer_may_not_be_played_from(tmp_path: Path, corpus: Path, questions: Path, leak: str) -> None:
+    for row in ({"answer": leak}, {"answer": "harmless", "aliases": ["also harmless", leak]}):
+        answers = write(tmp_path / "a.jsonl", {"answer": "Vienna"}, row)
+        with pytest.raises(DataError, match="also an answer of evaluation question"):
+            FileWorld("mine", corpus, answers, questions)
+
+
+def test_shared_answers_tell_which() -> None:
+    truths = [GroundTruth("1", "Enns"), GroundTruth("2", "Salzach", ("Inn", "the inn"))]
+    question = Question("q", "?", ("Danube", "Inn"), "g")
+    assert list(shared_answers(truths, [question])) == [(truths[1], question)]
+
+
+QUESTIONS = [Question(f"{group}{i}", "?", ("x",), group) for i in range(40) for group in ("a", "b")]
+
+
+def test_all_questions_come_group_by_group_in_order() -> None:
+    drawn = sample_questions(QUESTIONS, seed=3, per_group=None)
+    assert [q.id for q in drawn] == [f"a{i}" for i in range(40)] + [f"b{i}" for i in range(40)]
+
+
+def test_samples_are_seeded_nested_and_of_the_size_asked_for() -> None:
+    small, large = (sample_questions(QUESTIONS, 3, n) for n in (5, 9))
+    assert [q.group for q in small] == ["a"] * 5 + ["b"] * 5
+    assert small == sample_questions(QUESTIONS, 3, 5)
+    assert set(small) < set(large)
+    assert small != sample_questions(QUESTIONS, 4, 5)
+    assert {q.id[1:] for q in small[:5]} != {q.id[1:] for q in small[5:]}
+
+
+def test_a_groups_sample_does_not_depend_on_other_groups() -> None:
+    only_b = [q for q in QUESTIONS if q.group == "b"]
+    assert sample_questions(only_b, 3, 5) == sample_questions(QUESTIONS, 3, 5)[5:]
+
+
+def test_a_small_group_gives_all_it_has() -> None:
+    assert sample_questions(QUESTIONS, 0, 1000) == sample_questions(QUESTIONS, 0, None)
+
+
+@pytest.mark.parametrize(("seed", "per_group", "field"), [(0, 0, "per_group"), (0, -1, "per_group"), (-1, 1, "seed")])
+def test_impossible_samples(seed: int, per_group: int, field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        sample_questions(QUESTIONS, seed, per_group)
