@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ssp_env.config import at_least, one_of
@@ -65,9 +66,12 @@ class LearningConfig:
         at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight", "clip_low", "clip_high")
         if self.minibatches > self.batch_size:
             raise ConfigError("learning.minibatches", self.minibatches, "must not exceed batch_size")
-        if self.max_grad_norm <= 0:
+        for name in ("lr", "kl_coeff", "proposer_weight"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(f"learning.{name}", getattr(self, name), "give a finite number")
+        if not self.max_grad_norm > 0:
             raise ConfigError("learning.max_grad_norm", self.max_grad_norm, "must be above 0")
-        if self.temperature <= 0:
+        if not 0 < self.temperature < math.inf:
             raise ConfigError("learning.temperature", self.temperature, "self-play has to sample: give more than 0")
         if not 0 <= self.beta2 < 1:
             raise ConfigError("learning.beta2", self.beta2, "give a value from 0 up to, not including, 1")

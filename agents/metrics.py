@@ -22,7 +22,7 @@ def step_metrics(games: Sequence[GameRecord], slots: int, updates: Sequence[dict
     proposed = [game for game in games if game.origin == "proposed" and game.outcome != "void"]
     accepted = [game for game in proposed if game.outcome == "valid"]
     solved = [game for game in games if game.outcome == "valid"]
-    known = [game for game in accepted if game.right_answers is not None]
+    known = [game for game in accepted if game.truly_correct is not None]
     figures: dict[str, float] = {
         "games": float(len(games)),
         "void_games": float(sum(game.outcome == "void" for game in games)),
@@ -36,9 +36,11 @@ def step_metrics(games: Sequence[GameRecord], slots: int, updates: Sequence[dict
     _mean(figures, "valid_rate", [float(game.outcome == "valid") for game in proposed])
     verified = [game for game in proposed if game.verification is not None]
     _mean(figures, "verified_rate", [float(game.outcome == "valid") for game in verified])
-    _mean(figures, "true_share", [float(game.answer in (game.right_answers or ())) for game in known])
+    _mean(figures, "true_share", [float(bool(game.truly_correct)) for game in known])
     _mean(figures, "ambiguous_share", [float(len(game.right_answers or ()) > 1) for game in known])
     _mean(figures, "question_hops", [game.hops for game in accepted])
+    for hops in (1, 2, 3, 4):
+        _mean(figures, f"share_{hops}hop", [float(game.hops == hops) for game in known])
     _mean(figures, "question_words", [len((game.question or "").split()) for game in accepted])
     for role in ("proposer", "solver"):
         plays = [t for game in games for t in game.trajectories if t.role == role]

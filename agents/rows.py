@@ -85,32 +85,28 @@ def _proposer_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     played = [g for g in games if g.origin is Origin.PROPOSED and g.outcome in (Outcome.VALID, Outcome.INVALID)]
     paid = [(g, g.proposer, g.proposer_reward) for g in played if g.proposer is not None]
     rewards = np.array([reward or 0.0 for _, _, reward in paid])
-    if config.proposer_algorithm == "grpo":
-        groups = np.array([game.group for game, _, _ in paid])
-        advantages = grpo_advantages(rewards, groups, std_normalise=config.std_normalise)
-    else:
-        advantages = rewards
-    rows = [_row(t, "proposer", game, a) for (game, t, _), a in zip(paid, advantages, strict=True)]
-    if config.proposer_algorithm == "reinforce" or config.drop_uniform_groups:
-        rows = [row for row in rows if row.advantage]
-    return rows
+    advantages, kept = _credit(rewards, [game.group for game, _, _ in paid], config.proposer_algorithm, config)
+    return [_row(t, "proposer", game, a) for (game, t, _), a, k in zip(paid, advantages, kept, strict=True) if k]
 
 
 def _solver_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     tried = [(game, attempt) for game in games if game.outcome is Outcome.VALID for attempt in game.attempts]
     rewards = np.array([attempt.reward or 0.0 for _, attempt in tried])
-    if config.solver_algorithm == "grpo":
-        groups = np.array([game.slot for game, _ in tried])
-        advantages = grpo_advantages(rewards, groups, std_normalise=config.std_normalise)
-    else:
-        advantages = rewards
-    rows = [_row(a.trajectory, "solver", game, value) for (game, a), value in zip(tried, advantages, strict=True)]
-    if config.solver_algorithm == "reinforce":
-        return [row for row in rows if row.advantage]
-    if config.drop_uniform_groups:
-        alive = {row.game for row in rows if row.advantage}
-        return [row for row in rows if row.game in alive]
-    return rows
+    advantages, kept = _credit(rewards, [game.slot for game, _ in tried], config.solver_algorithm, config)
+    return [_row(t.trajectory, "solver", game, a) for (game, t), a, k in zip(tried, advantages, kept, strict=True) if k]
+
+
+def _credit(
+    rewards: np.ndarray, groups: Sequence[int], algorithm: str, config: LearningConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """The advantage of each trajectory (or its return), and whether it is learnt from."""
+    if algorithm == "reinforce":
+        return rewards, rewards != 0
+    of = np.array(groups, dtype=np.int64)
+    advantages = grpo_advantages(rewards, of, std_normalise=config.std_normalise)
+    if not config.drop_uniform_groups:
+        return advantages, np.ones(len(rewards), dtype=bool)
+    return advantages, np.isin(of, of[advantages != 0])
 
 
 def _row(trajectory: Trajectory, role: str, game: Game, advantage: float) -> Row:

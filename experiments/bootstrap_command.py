@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -14,24 +16,45 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
 from experiments.provenance import git_commit, machine
+from experiments.quiet import quiet_libraries
+from experiments.run_directory import make_directories
 from ssp_env.config import MINI_GAME
 from ssp_env.errors import RunError
 
 
 def run(arguments: Namespace) -> int:
-    """Trains the tiny policy on demonstrations and writes it as a model directory."""
-    config = BootstrapConfig(seed=arguments.seed)
-    if arguments.steps is not None:
-        config = BootstrapConfig(seed=arguments.seed, steps=arguments.steps)
+    """Trains the tiny policy on demonstrations and writes it as a model directory, in full or not at all."""
+    given = {"steps": arguments.steps} if arguments.steps is not None else {}
+    config = BootstrapConfig(seed=arguments.seed, **given)
     out = Path(arguments.out)
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
+    quiet_libraries()
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    made = make_directories(unfinished)
     try:
-        out.mkdir(parents=True)
+        model = _train(config)
+        save_policy(model, unfinished)
+        digest = hashlib.sha256((unfinished / "model.safetensors").read_bytes()).hexdigest()
+        text = json.dumps(_origin(config, digest), indent=2) + "\n"
+        (unfinished / "origin.json").write_text(text, encoding="utf-8")
+        unfinished.rename(out)
     except OSError as error:
-        raise RunError(f"{out} cannot be made: {error}") from error
+        raise RunError(f"{out} cannot be written: {error}") from error
+    finally:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+            for folder in made[1:]:
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+    Console(stderr=True).print(f"wrote {out} (model.safetensors sha256 {digest})", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _train(config: BootstrapConfig) -> Any:
     torch.set_num_threads(1)
-    console = Console(stderr=True)
     columns = (
         TextColumn("bootstrap"),
         BarColumn(),
@@ -39,18 +62,17 @@ def run(arguments: Namespace) -> int:
         TextColumn("loss {task.fields[loss]:.3f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=config.steps, loss=float("nan"))
-        model = bootstrap(config, MINI_GAME, lambda step, loss: bar.update(task, completed=step, loss=loss))
-    save_policy(model, out)
-    digest = hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
-    origin = {
+        return bootstrap(config, MINI_GAME, lambda step, loss: bar.update(task, completed=step, loss=loss))
+
+
+def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:
+    """Where the weights come from, to be kept beside them."""
+    return {
         "command": f"ssp bootstrap --seed {config.seed} --steps {config.steps} --out DIR",
         "config": asdict(config),
         "sha256": digest,
         "git_commit": git_commit(),
         "machine": machine(),
     }
-    (out / "origin.json").write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
-    console.print(f"wrote {out} (model.safetensors sha256 {digest[:16]}…)", highlight=False)
-    return 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,9 @@ from typing import Any
 import yaml
 
 from agents.config import LearningConfig
-from agents.models import tiny_directory
 from ssp_env.config import GameConfig, at_least, from_mapping
 from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.protocol import Tags
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.retry import RetryPolicy
 
@@ -33,6 +35,8 @@ class EvaluationConfig:
     def __post_init__(self) -> None:
         at_least(self, "evaluation", 1, "every", "per_group")
         at_least(self, "evaluation", 0, "seed", "temperature")
+        if not math.isfinite(self.temperature):
+            raise ConfigError("evaluation.temperature", self.temperature, "give a finite number; 0 is greedy")
 
 
 @dataclass(frozen=True)
@@ -69,19 +73,27 @@ class OpenAIConfig:
     """Whether it also judges the solver's answers; exact match does otherwise."""
     timeout: float = 60.0
     """Seconds that one call may take."""
+    attempts: int = 4
+    """Calls until a task counts as hit by an outage; the pauses between them double from a quarter of a second."""
 
     def chat(self) -> ChatConfig:
         """The client's settings.
 
         Raises:
-            ConfigError: no address or no model.
+            ConfigError: no address, no model, or a value that cannot work.
         """
         for name in ("base_url", "model"):
             if not getattr(self, name):
-                raise ConfigError(f"openai.{name}", "", "needed for game.verifier=openai and for openai.judge")
-        return ChatConfig(
-            self.base_url, self.model, api_key_env=self.api_key_env, timeout=self.timeout, retry=RetryPolicy()
-        )
+                fix = f"needed for game.verifier=openai and for openai.judge; give --set openai.{name}=..."
+                raise ConfigError(f"openai.{name}", "", fix)
+        try:
+            retry = RetryPolicy(attempts=self.attempts)
+            return ChatConfig(
+                self.base_url, self.model, api_key_env=self.api_key_env, timeout=self.timeout, retry=retry
+            )
+        except ConfigError as error:
+            # The client's own names mean nothing to whoever wrote these settings.
+            raise ConfigError(f"openai.{error.field.partition('.')[2]}", error.value, error.fix) from None
 
 
 @dataclass(frozen=True)
@@ -114,18 +126,24 @@ class RunConfig:
     """A judge or verifier behind an API."""
 
     def __post_init__(self) -> None:
-        at_least(self, "run", 0, "seed")
-        at_least(self, "run", 1, "steps", "checkpoint_every")
+        for name, least in (("seed", 0), ("steps", 1), ("checkpoint_every", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(name, getattr(self, name), f"must be at least {least}")
         if self.game.verifier == "openai" or self.openai.judge:
             self.openai.chat()
 
     @property
     def model_dir(self) -> Path:
         """The directory that the policy is loaded from."""
-        return Path(self.model) if self.model else tiny_directory()
+        if self.model:
+            return Path(self.model)
+        # Imported late: settings can be read, and refused, without loading PyTorch.
+        from agents.models import tiny_directory
+
+        return tiny_directory()
 
 
-SECTIONS = {
+SECTIONS: dict[str, type] = {
     "game": GameConfig,
     "learning": LearningConfig,
     "evaluation": EvaluationConfig,
@@ -156,44 +174,86 @@ def override(values: dict[str, Any], assignment: str) -> None:
     """Applies one ``section.field=value`` (the value is YAML) to plain settings, in place.
 
     Raises:
-        ConfigError: no ``=``, or a name that is not known (offers the nearest).
+        ConfigError: no ``=``, a value that is not YAML, or a name that is not known (offers the nearest).
     """
     path, equals, text = assignment.partition("=")
-    if not equals:
+    path = path.strip()
+    if not equals or not path:
         raise ConfigError("--set", assignment, "write it as section.field=value")
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(path, text, f"the value is not YAML: {error}") from None
-    *sections, name = path.strip().split(".")
+    except yaml.YAMLError:
+        raise ConfigError(path, text, "the value is not YAML; put it in quotes") from None
+    *sections, name = path.split(".")
+    if path == "preset":
+        raise ConfigError(path, value, "choose it by --preset")
+    _check_known(sections, name, path, value)
     target = values
     for section in sections:
-        if section not in {*SECTIONS, "world_options", "tags"}:
-            raise ConfigError(path, value, nearest(section, [*SECTIONS, "world_options"]))
         target = target.setdefault(section, {})
-    if sections[:1] != ["world_options"]:
-        known = [f.name for f in fields(SECTIONS[sections[0]] if sections else RunConfig)]
-        if len(sections) < 2 and name not in known:
-            raise ConfigError(path, value, nearest(name, known))
     target[name] = value
 
 
-def make_config(values: dict[str, Any]) -> RunConfig:
+def _check_known(sections: list[str], name: str, path: str, value: Any) -> None:
+    """
+    Raises:
+        ConfigError: no setting has this dotted name.
+    """
+    if sections == ["world_options"]:
+        # The world knows its own settings, and says so when it is opened.
+        return
+    if not sections:
+        known = [f.name for f in fields(RunConfig) if f.name != "preset"]
+    elif sections[0] not in (*SECTIONS, "world_options"):
+        raise ConfigError(path, value, nearest(sections[0], [*SECTIONS, "world_options"]))
+    elif sections == ["game", "tags"]:
+        known = [f.name for f in fields(Tags)]
+    elif len(sections) > 1:
+        raise ConfigError(path, value, "no setting lies so deep; write section.field=value")
+    else:
+        known = [f.name for f in fields(SECTIONS[sections[0]])]
+    if name not in known:
+        raise ConfigError(path, value, nearest(name, known))
+
+
+def make_config(values: Mapping[str, Any]) -> RunConfig:
     """The typed settings.
 
     Raises:
         ConfigError: an unknown name, or a value that cannot work.
     """
-    values = dict(values)
-    typed = {name: from_mapping(kind, dict(values.pop(name, None) or {}), name) for name, kind in SECTIONS.items()}
-    plain = from_mapping(RunConfig, values, "run")
-    return RunConfig(**{f.name: getattr(plain, f.name) for f in fields(RunConfig) if f.name not in SECTIONS}, **typed)
+    plain = dict(values)
+    typed: dict[str, Any] = {}
+    for name, kind in SECTIONS.items():
+        typed[name] = from_mapping(kind, _mapping(name, plain.pop(name, None)), name)
+    for name, value in plain.items():
+        if name not in (f.name for f in fields(RunConfig)):
+            raise ConfigError(name, value, nearest(name, (f.name for f in fields(RunConfig))))
+    options = _mapping("world_options", plain.pop("world_options", None))
+    try:
+        top = from_mapping(RunConfig, plain, "run")
+        own = {name: getattr(top, name) for name in plain}
+        return RunConfig(**own, world_options=options, **typed)
+    except ConfigError as error:
+        # Settings at the top have no section in front of them.
+        raise ConfigError(error.field.removeprefix("run."), error.value, error.fix) from None
+
+
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    """
+    Raises:
+        ConfigError: not a mapping of names to values.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ConfigError(name, value, "a section of named settings is needed here")
+    return dict(value)
 
 
 def to_plain(config: Any) -> dict[str, Any]:
     """A config as plain data for YAML and JSON, tuples as lists."""
-    assert is_dataclass(config), "only config dataclasses are turned into plain data"
-    return {key: _plain(value) for key, value in asdict(config).items()}  # type: ignore[arg-type]
+    return {key: _plain(value) for key, value in asdict(config).items()}
 
 
 def _plain(value: Any) -> Any:

@@ -21,11 +21,11 @@ class Accuracy:
 
     @property
     def value(self) -> float:
-        """The share; 0 when nothing was asked."""
-        return self.right / self.asked if self.asked else 0.0
+        """The share; not a number when nothing was asked."""
+        return self.right / self.asked if self.asked else math.nan
 
     def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """Wilson's 95% interval."""
+        """Wilson's 95% interval; everything is possible when nothing was asked."""
         if not self.asked:
             return 0.0, 1.0
         n, p = self.asked, self.value

@@ -2,7 +2,7 @@
 
 ====================================  ======================================================================
 ``config.yaml``                       the settings, in full
-``metrics.jsonl``                     a line a step; step 0 is the base policy (see ``docs`` in the README)
+``metrics.jsonl``                     a line a step; step 0 is the base policy
 ``games/step_000001.jsonl``           every game of the step: transcripts, documents, noise, verdicts, rewards
 ``checkpoints/step_000040/``          everything that is needed to go on; ``policy/`` in it is a model directory
 ``tensorboard/``                      the same figures for TensorBoard
@@ -12,13 +12,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -27,10 +30,21 @@ from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
-"""A run does not start with less free disk than this."""
+"""A run does not start with less free disk than this and its checkpoints."""
 KEPT_CHECKPOINTS = 2
-CHANGEABLE = ("steps", "checkpoint_every", "compute")
-"""Settings in which a resumed run may differ from its directory."""
+CHANGEABLE = (
+    "steps",
+    "checkpoint_every",
+    "compute.learners",
+    "compute.gpus_per_env_runner",
+    "compute.gpus_per_learner",
+    "compute.threads",
+    "openai.base_url",
+    "openai.api_key_env",
+    "openai.timeout",
+    "openai.attempts",
+)
+"""Settings in which a resumed run may differ from its directory: none decides which games are played."""
 
 
 class RunDirectory:
@@ -38,41 +52,88 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.config = self.path / "config.yaml"
         self.metrics = self.path / "metrics.jsonl"
         self.summary = self.path / "summary.json"
         self.checkpoints = self.path / "checkpoints"
         self.games = self.path / "games"
+        self.tensorboard = self.path / "tensorboard"
 
-    def open(self, config: RunConfig, resume: bool) -> int:
-        """Claims the directory for a run; returns the step to go on from (0: a new run).
+    # -- the beginning of a run ------------------------------------------------------------------------
+
+    @contextmanager
+    def claimed(self, config: RunConfig, resume: bool, checkpoint_bytes: int = 0) -> Iterator[int]:
+        """Holds the directory for a run; gives the step to go on from (0: a new run).
+
+        A new run that fails or is interrupted before it wrote a line of metrics leaves nothing behind.
+
+        Args:
+            config: the run's settings.
+            resume: whether the directory's run goes on.
+            checkpoint_bytes: about what one checkpoint takes.
 
         Raises:
             RunError: it holds a run already, another run's settings, nothing to resume, or cannot be written.
         """
-        held = self.path / "config.yaml"
-        if resume:
-            step = self._check_resumable(held, config)
-        else:
-            if self.path.exists() and any(self.path.iterdir()):
-                raise RunError(f"{self.path} is not empty; go on with it by --resume, or choose another --out")
-            step = 0
-        self._check_writable()
-        write_atomically(held, yaml.safe_dump(to_plain(config), sort_keys=False))
-        if resume:
-            self._drop_after(step)
-        return step
+        made = make_directories(self.path)
+        begun = False
+        try:
+            with locked(self.path):
+                step = self._check_resumable(config) if resume else self._check_empty()
+                room = KEPT_CHECKPOINTS + 1 - len(self._checkpoints())
+                check_free(self.path, MIN_FREE_BYTES + checkpoint_bytes * max(1, room))
+                begun = not resume
+                if resume:
+                    self._drop_after(step)
+                self.write_config(config)
+                yield step
+        except BaseException:
+            if begun and not self.metrics.exists():
+                self._empty()
+            for folder in made:
+                if folder.is_dir() and not any(folder.iterdir()):
+                    folder.rmdir()
+            raise
+
+    def read_config(self) -> dict[str, Any]:
+        """The settings that the directory's run was started with.
+
+        Raises:
+            RunError: there is no run, or its settings cannot be read.
+        """
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)") from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.config} cannot be read: {error}") from error
+        if not isinstance(values, dict):
+            raise RunError(f"{self.config} holds no settings")
+        return values
+
+    # -- what a run writes -----------------------------------------------------------------------------
+
+    def write_config(self, config: RunConfig) -> None:
+        """Writes the settings.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        write_atomically(self.config, yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True))
 
     def append_metrics(self, line: dict[str, Any]) -> None:
-        """Adds one line to ``metrics.jsonl``.
+        """Adds one line to ``metrics.jsonl``, in full or not at all. A figure that is not finite becomes ``null``.
 
         Raises:
             RunError: it cannot be written (a full disk, say).
         """
+        before = 0
         try:
+            before = self.metrics.stat().st_size if self.metrics.exists() else 0
             with open(self.metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+                file.write(json.dumps(_finite(line), allow_nan=False) + "\n")
         except OSError as error:
+            self._shorten_metrics(before)
             raise RunError(f"{self.metrics} cannot be written: {error}") from error
 
     def write_games(self, step: int, games: Iterable[GameRecord]) -> None:
@@ -82,25 +143,16 @@ class RunDirectory:
             RunError: they cannot be written.
         """
         text = "".join(json.dumps(game.to_dict(), ensure_ascii=False) + "\n" for game in games)
-        self.games.mkdir(exist_ok=True)
+        make_directories(self.games)
         write_atomically(self.games / f"step_{step:06d}.jsonl", text)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Writes the result."""
-        write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
-
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """All lines of ``metrics.jsonl``.
+        """Writes the result.
 
         Raises:
-            RunError: there are none, or one is not JSON.
+            RunError: it cannot be written.
         """
-        try:
-            return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
-        except OSError as error:
-            raise RunError(f"{self.path} holds no metrics: {error}") from error
-        except json.JSONDecodeError as error:
-            raise RunError(f"{self.metrics}: a line is not JSON ({error})") from error
+        write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
 
     def save_checkpoint(self, step: int, save: Callable[[Path], None]) -> Path:
         """Lets ``save`` fill a new checkpoint, makes it visible in one move, and forgets old ones.
@@ -108,6 +160,8 @@ class RunDirectory:
         Raises:
             RunError: it cannot be written.
         """
+        from safetensors import SafetensorError
+
         final = self.checkpoints / f"step_{step:06d}"
         unfinished = self.checkpoints / f".unfinished_{step:06d}"
         try:
@@ -116,17 +170,38 @@ class RunDirectory:
             save(unfinished)
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
-        except OSError as error:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            for _, old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+                shutil.rmtree(old)
+        except (OSError, SafetensorError) as error:
             raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
-        for _, old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
-            shutil.rmtree(old)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
         return final
+
+    # -- what was written ------------------------------------------------------------------------------
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines of ``metrics.jsonl``.
+
+        Raises:
+            RunError: there are none, or one is not JSON.
+        """
+        try:
+            lines = [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        except OSError as error:
+            raise RunError(f"{self.path} holds no metrics: {error}") from error
+        except ValueError as error:
+            raise RunError(f"{self.metrics}: a line is not JSON ({error})") from error
+        if not lines:
+            raise RunError(f"{self.metrics} is empty")
+        return lines
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""
         found = self._checkpoints()
         return found[-1] if found else None
+
+    # -- within ----------------------------------------------------------------------------------------
 
     def _checkpoints(self) -> list[tuple[int, Path]]:
         if not self.checkpoints.is_dir():
@@ -134,41 +209,138 @@ class RunDirectory:
         found = [(re.fullmatch(r"step_(\d+)", child.name), child) for child in self.checkpoints.iterdir()]
         return sorted((int(match[1]), child) for match, child in found if match)
 
-    def _check_resumable(self, held: Path, config: RunConfig) -> int:
-        if not held.is_file():
-            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)")
-        theirs, ours = yaml.safe_load(held.read_text(encoding="utf-8")), to_plain(config)
-        differing = [key for key in ours if key not in CHANGEABLE and theirs.get(key) != ours[key]]
+    def _check_empty(self) -> int:
+        try:
+            taken = self.path.exists() and any(self.path.iterdir())
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be used: {error}") from error
+        if taken:
+            raise RunError(f"{self.path} is not empty; go on with it by --resume, or choose another --out")
+        return 0
+
+    def _check_resumable(self, config: RunConfig) -> int:
+        theirs, ours = _flat(self.read_config()), _flat(to_plain(config))
+        names = sorted({*theirs, *ours} - {*CHANGEABLE})
+        differing = [name for name in names if theirs.get(name) != ours.get(name)]
         if differing:
             raise RunError(
-                f"{self.path} holds a run with other settings ({', '.join(differing)} differ); "
+                f"{self.path} holds a run with other settings ({', '.join(differing)}); "
                 "leave them as they were, or choose another --out"
             )
         latest = self.latest_checkpoint()
         if latest is None:
             raise RunError(f"{self.path} holds no checkpoint to resume from; start anew in another --out")
+        if latest[0] > config.steps:
+            raise RunError(f"{self.path} is at step {latest[0]} already; ask for more than {config.steps} --steps")
         return latest[0]
 
-    def _check_writable(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / ".probe"
-            probe.write_bytes(b"x" * 4096)
-            probe.unlink()
-            free = shutil.disk_usage(self.path).free
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be written: {error}") from error
-        if free < MIN_FREE_BYTES:
-            raise RunError(f"{self.path}: only {free >> 20} MiB of disk are free; at least {MIN_FREE_BYTES >> 20} are needed")
-
     def _drop_after(self, step: int) -> None:
-        """Forgets what was written after the checkpoint; those steps are played again, to the same result."""
-        kept = [line for line in self.read_metrics() if line["step"] <= step]
-        write_atomically(self.metrics, "".join(json.dumps(line) + "\n" for line in kept))
-        if self.games.is_dir():
+        """Forgets what was written after the checkpoint; those steps are played again, to the same result.
+
+        The last line may have been cut off by a crash, or be of a step after the checkpoint; earlier ones are whole.
+        """
+        try:
+            lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+            write_atomically(self.metrics, "".join(kept))
             for file in self.games.glob("step_*.jsonl"):
                 if int(file.stem.removeprefix("step_")) > step:
                     file.unlink()
+            self.summary.unlink(missing_ok=True)
+            for left in [*self.path.rglob(".*.unfinished"), *self.checkpoints.glob(".unfinished_*")]:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise RunError(f"{self.path} cannot be resumed: {error}") from error
+
+    def _shorten_metrics(self, size: int) -> None:
+        try:
+            os.truncate(self.metrics, size)
+        except OSError:
+            # Resuming drops a line that was cut off; see _drop_after.
+            return
+        if size == 0:
+            self.metrics.unlink()
+
+    def _empty(self) -> None:
+        self.config.unlink(missing_ok=True)
+        for folder in (self.tensorboard, self.games, self.checkpoints):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def fresh(base: str | Path) -> Path:
+    """``base``, or the first of ``base-2``, ``base-3`` and so on that does not exist yet."""
+    path, number = Path(base), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{base}-{number}")
+    return path
+
+
+def newest(base: str | Path) -> Path:
+    """The last of ``base``, ``base-2``, ``base-3`` and so on that holds a run.
+
+    Raises:
+        RunError: none does.
+    """
+    base = Path(base)
+    pattern = re.compile(re.escape(base.name) + r"(?:-(\d+))?")
+    names = [(pattern.fullmatch(held.parent.name), held.parent) for held in base.parent.glob("*/config.yaml")]
+    runs = sorted((int(match[1] or 1), path) for match, path in names if match)
+    if not runs:
+        raise RunError(f"there is no run {base} to resume; name its directory by --out")
+    return runs[-1][1]
+
+
+def check_free(path: Path, needed: int) -> None:
+    """Makes sure that there is room where a directory is.
+
+    Raises:
+        RunError: less than ``needed`` bytes are free, or nobody can tell.
+    """
+    try:
+        free = shutil.disk_usage(path).free
+    except OSError as error:
+        raise RunError(f"{path} cannot be used: {error}") from error
+    if free < needed:
+        raise RunError(f"{path}: only {free >> 20} MiB of disk are free; at least {needed >> 20} MiB are needed")
+
+
+def make_directories(path: Path) -> list[Path]:
+    """Makes a directory and the missing ones above it; returns those made, deepest first.
+
+    Raises:
+        RunError: they cannot be made.
+    """
+    missing, there = [], path
+    try:
+        while not there.exists() and there != there.parent:
+            missing.append(there)
+            there = there.parent
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{path} cannot be made: {error}") from error
+    return missing
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes out of a directory. The lock goes with the process, however that ends.
+
+    Raises:
+        RunError: another process holds it.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        busy = isinstance(error, BlockingIOError)
+        why = "it is in use by a run that is still going on" if busy else f"it cannot be locked: {error}"
+        raise RunError(f"{path}: {why}") from error
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -177,13 +349,43 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         RunError: it cannot be written.
     """
+    with finished_in_full(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def finished_in_full(path: Path) -> Iterator[TextIO]:
+    """A file to write to, under another name until all of it is there. A lone surrogate becomes its JSON escape.
+
+    Raises:
+        RunError: it cannot be written.
+    """
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        with open(unfinished, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         raise RunError(f"{path} cannot be written: {error}") from error
+    finally:
+        if unfinished.is_file():
+            unfinished.unlink()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            flat.update({f"{name}.{inner}": deep for inner, deep in _flat(value).items()})
+        else:
+            flat[name] = value
+    return flat

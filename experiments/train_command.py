@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from experiments.config import RunConfig, load_preset, make_config, override
+from experiments.run_directory import RunDirectory, fresh, newest
+
+DEFAULT_PRESET = "tiny"
 
 
 def run(arguments: Namespace) -> int:
     """Trains and prints base and final accuracy."""
-    config = settings(arguments)
-    if arguments.solver_only:
-        from experiments.training import solver_only
-
-        config = solver_only(config)
-    suffix = "-solver-only" if arguments.solver_only else ""
-    out = arguments.out or f"runs/{config.preset}{suffix}-seed{config.seed}"
-    from experiments.training import train
-
+    config, out = plan(arguments)
+    if not arguments.quiet:
+        print(f"loading PyTorch and Ray ({config.preset}, {config.steps} steps)", file=sys.stderr)
     try:
+        from experiments.training import train
+
         summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
     except KeyboardInterrupt:
-        print(f"stopped; the same command with --resume --out {out} goes on", file=sys.stderr)
+        print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
         return 130
     show(summary, out)
     return 0
 
 
-def settings(arguments: Namespace) -> RunConfig:
-    """Preset, then the command's own options, then ``--set``.
+def plan(arguments: Namespace) -> tuple[RunConfig, Path]:
+    """Settings and directory of the run that a command line asks for.
+
+    A resumed run starts from the settings in its directory; whatever else is given has to agree with them.
 
     Raises:
-        ConfigError: an unknown preset or setting, or a value that cannot work.
+        SSPError: an unknown preset or setting, a value that cannot work, or nothing to resume.
     """
-    values = load_preset(arguments.preset)
+    preset = arguments.preset or DEFAULT_PRESET
+    if not arguments.resume:
+        config = settings(arguments, load_preset(preset))
+        return config, Path(arguments.out) if arguments.out else fresh(default_directory(config))
+    out = Path(arguments.out or newest(default_directory(settings(arguments, load_preset(preset)))))
+    held = RunDirectory(out).read_config()
+    agrees = arguments.preset in (None, held.get("preset"))
+    return settings(arguments, held if agrees else load_preset(preset)), out
+
+
+def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
+    """What to start from, then the command's own options, then ``--set``.
+
+    Raises:
+        ConfigError: an unknown setting, or a value that cannot work.
+    """
     for name in ("seed", "steps", "world", "model"):
         value = getattr(arguments, name, None)
         if value is not None:
@@ -47,10 +66,32 @@ def settings(arguments: Namespace) -> RunConfig:
         values.setdefault("game", {})["verifier"] = arguments.verifier
     for assignment in arguments.set:
         override(values, assignment)
-    return make_config(values)
+    config = make_config(values)
+    if getattr(arguments, "solver_only", False):
+        config = solver_only(config)
+    return config
 
 
-def show(summary: dict[str, Any], out: str) -> None:
+def solver_only(config: RunConfig) -> RunConfig:
+    """The paper's Solver-Only: the proposer plays on, but is not trained."""
+    return replace(config, learning=replace(config.learning, learning_roles=("solver",)))
+
+
+def default_directory(config: RunConfig) -> Path:
+    """Where a run goes that names no directory, if that is still free."""
+    alone = "-solver-only" if config.learning.learning_roles == ("solver",) else ""
+    return Path("runs") / f"{config.preset}{alone}-seed{config.seed}"
+
+
+def after_interrupt(out: Path) -> str:
+    """What is left of an interrupted run, and how to go on with it."""
+    latest = RunDirectory(out).latest_checkpoint()
+    if latest is None:
+        return "interrupted before the first checkpoint; nothing to resume"
+    return f"stopped; saved up to step {latest[0]}. Go on with: ssp train --resume --out {shlex.quote(str(out))}"
+
+
+def show(summary: dict[str, Any], out: Path) -> None:
     """Prints the result."""
     console = Console()
     title = f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})"
@@ -59,12 +100,16 @@ def show(summary: dict[str, Any], out: str) -> None:
     for name in ("base", "final"):
         table.add_column(f"{name} [95% interval]", justify="right")
     for group in summary["accuracy"]["base"]:
-        cells = [
-            f"{summary['accuracy'][name][group]:.3f} \\[{summary['interval'][name][group][0]:.2f}, "
-            f"{summary['interval'][name][group][1]:.2f}]"
-            for name in ("base", "final")
-        ]
-        table.add_row(group, *cells)
+        table.add_row(group, *(_cell(summary, name, group) for name in ("base", "final")))
     console.print(table)
     minutes = summary["wall_seconds"] / 60
-    console.print(f"{summary['steps']} steps in {minutes:.1f} minutes; everything is in {out}/", highlight=False)
+    console.print(
+        f"{summary['steps']} steps in {minutes:.1f} minutes; everything is in {out}/", highlight=False, soft_wrap=True
+    )
+
+
+def _cell(summary: dict[str, Any], name: str, group: str) -> str:
+    if group not in summary["accuracy"][name]:
+        return "-"
+    low, high = summary["interval"][name][group]
+    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]"

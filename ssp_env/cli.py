@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn
 
 from ssp_env.commands.base import Command
 from ssp_env.errors import MissingExtra, SSPError, nearest
@@ -25,17 +26,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if arguments[0] not in available:
             raise SSPError(f"unknown command {arguments[0]!r}: {nearest(arguments[0], available)}")
         command = _load(available[arguments[0]])
-        parser = argparse.ArgumentParser(
-            prog=f"ssp {command.name}", description=command.help, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        command.configure(parser)
-        return command.run(parser.parse_args(arguments[1:]))
+        return command.run(_parse(command, arguments[1:]))
     except SSPError as error:
-        print(f"ssp: {error}", file=sys.stderr)
+        # Some libraries' messages run over many lines.
+        print(f"ssp: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("ssp: interrupted", file=sys.stderr)
         return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes as our errors, in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SSPError(f"{message} ({self.prog} --help tells more)")
+
+
+def _parse(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
+    """
+    Raises:
+        SSPError: an unknown option (offers the nearest), or a value that it cannot take.
+    """
+    parser = _Parser(
+        prog=f"ssp {command.name}",
+        description=command.help,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+        name = unknown[0].partition("=")[0]
+        raise SSPError(f"{parser.prog} does not take {name!r}: {nearest(name, options)}")
+    return parsed
 
 
 def _load(point: EntryPoint) -> Command:
@@ -53,14 +78,14 @@ def _load(point: EntryPoint) -> Command:
 
 
 def _overview(available: dict[str, EntryPoint]) -> str:
-    lines = ["usage: ssp COMMAND [options]", "", "Search self-play: one LLM writes search questions and solves them.", ""]
     ready, missing = [], []
     for name, point in sorted(available.items()):
         try:
             ready.append(f"  {name:<10} {_load(point).help}")
         except MissingExtra:
             missing.append(name)
-    lines += ["commands:", *ready]
+    lines = ["usage: ssp COMMAND [options]", ""]
+    lines += ["Search self-play: one LLM writes search questions and solves them.", "", "commands:", *ready]
     if missing:
         lines += ["", f"only in a checkout ({CHECKOUT}):", f"  {', '.join(missing)}"]
     lines += ["", "ssp COMMAND --help tells more."]

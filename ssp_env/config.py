@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -65,11 +67,14 @@ class GameConfig:
         at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
         at_least(self, "game", 0, "min_question_chars", "noise_documents")
         if self.max_question_chars < self.min_question_chars:
-            raise ConfigError("game.max_question_chars", self.max_question_chars, "must not be below min_question_chars")
-        low, high = self.asked_searches
-        if not 1 <= low <= high <= self.max_searches:
+            fix = f"must not be below min_question_chars = {self.min_question_chars}"
+            raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
+        asked = self.asked_searches
+        if len(asked) != 2 or not 1 <= asked[0] <= asked[1] <= self.max_searches:
             fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
-            raise ConfigError("game.asked_searches", self.asked_searches, fix)
+            raise ConfigError("game.asked_searches", asked, fix)
+        if not math.isfinite(self.invalid_reward):
+            raise ConfigError("game.invalid_reward", self.invalid_reward, "give a finite number")
         for name in self.filters:
             one_of("game.filters", name, FILTERS)
         one_of("game.verifier", self.verifier, VERIFIERS)
@@ -83,7 +88,8 @@ def at_least(config: Any, prefix: str, minimum: float, *names: str) -> None:
         ConfigError: names the field.
     """
     for name in names:
-        if getattr(config, name) < minimum:
+        # Put this way round, so that NaN fails as well.
+        if not getattr(config, name) >= minimum:
             raise ConfigError(f"{prefix}.{name}", getattr(config, name), f"must be at least {minimum}")
 
 
@@ -114,25 +120,40 @@ def from_mapping(kind: type[C], values: dict[str, Any], prefix: str) -> C:
 
 def _coerce(annotation: Any, value: Any, name: str) -> Any:
     text = str(annotation)
-    if text == "Tags" and isinstance(value, dict):
-        return from_mapping(Tags, value, name)
-    if text.startswith("tuple") and isinstance(value, list | tuple):
-        return tuple(value)
-    if value is None and "None" in text:
+    kind = text.removesuffix(" | None")
+    if value is None and kind != text:
         return None
-    expected = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}.get(text.removesuffix(" | None"))
+    if kind == "Tags" and isinstance(value, dict):
+        return from_mapping(Tags, value, name)
+    if kind.startswith("tuple[") and isinstance(value, list | tuple):
+        item = kind.removeprefix("tuple[").removesuffix("]").split(",")[0]
+        return tuple(_coerce(item, inner, name) for inner in value)
+    # YAML 1.1, which PyYAML reads, takes 1e-6 for text; everybody means a number.
+    if kind == "float" and isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
+        return float(value)
+    expected = _TYPES.get(kind.partition("[")[0])
     if expected is None:
         return value
-    if not isinstance(value, expected) or (isinstance(value, bool) and text.split()[0] != "bool"):
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
         raise ConfigError(name, value, f"a value of the type {text} is needed, not {type(value).__name__}")
-    return float(value) if text.startswith("float") else value
+    return float(value) if kind == "float" else value
+
+
+_TYPES: dict[str, Any] = {
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str": (str,),
+    "tuple": (tuple,),
+    "Tags": (Tags,),
+}
 
 
 MINI_GAME = GameConfig(
     max_searches=4,
     top_k=2,
     max_prompt_tokens=256,
-    max_response_tokens=320,
+    max_response_tokens=256,
     max_document_tokens=64,
     max_query_tokens=16,
     min_question_chars=10,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -16,7 +17,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.render import render_ansi, render_human
-from ssp_env.game.round import Round
+from ssp_env.game.round import Answers, Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, Verifier
@@ -50,7 +51,11 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     present trajectory, padded on the right; ``action_mask``, int8 (vocabulary,), 1 on every token but padding.
     """
 
-    metadata = {"name": "ssp/SearchSelfPlay-v0", "render_modes": ["ansi", "human"], "is_parallelizable": False}  # noqa: RUF012
+    metadata: ClassVar[dict[str, Any]] = {
+        "name": "ssp/SearchSelfPlay-v0",
+        "render_modes": ["ansi", "human"],
+        "is_parallelizable": False,
+    }
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             retriever: BM25 over the world's corpus when not given.
             judge: exact match when not given.
             verifier: in place of the one that ``game.verifier`` names.
-            render_mode: ``ansi`` (a string), ``human`` (colours on the terminal) or ``None``.
+            render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or ``None``.
 
         Raises:
             ConfigError: a setting that cannot work.
@@ -94,8 +99,9 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         if tokenizer.pad_id != tokenizer.eos_id:
             self._mask[tokenizer.pad_id] = 0
         self.observation_spaces = {agent: self._space(size) for agent in self.possible_agents}
-        self.action_spaces = {agent: gym.spaces.Discrete(size) for agent in self.possible_agents}
+        self.action_spaces: dict[str, gym.Space[Any]] = {a: gym.spaces.Discrete(size) for a in self.possible_agents}
         self._rng: np.random.Generator | None = None
+        self._started: Round | None = None
 
     # -- PettingZoo ------------------------------------------------------------------------------------
 
@@ -113,53 +119,61 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         Args:
             seed: decides the answer, the noise and every other draw of this and the following games.
             options: ``answer`` (a string, or a ``GroundTruth``) plays about this answer; anything else is ignored.
+
+        Raises:
+            UsageError: an ``answer`` of another type.
         """
         if seed is not None or self._rng is None:
             self._rng = np.random.default_rng(seed)
         given = (options or {}).get("answer")
         truth = GroundTruth("given", given) if isinstance(given, str) else given
-        self._round = Round(self.rules, self._answers(truth), 1, [int(self._rng.integers(1 << 62))])
+        if not isinstance(truth, GroundTruth | None):
+            raise UsageError(f"options['answer'] is a string or a GroundTruth, not {type(given).__name__}")
+        self._started = Round(self.rules, self._answers(truth), 1, [int(self._rng.integers(1 << 62))])
         self.agents = list(self.possible_agents)
+        self.agent_selection = PROPOSER
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: {} for agent in self.agents}
-        self._seen: dict[str, Trajectory] = {}
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+        self._windows: dict[str, _Window] = {}
         self._go_on()
+        self._accumulate_rewards()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
         """Takes the selected agent's next token.
 
         Raises:
-            UsageError: a step before the first reset, or an action outside the space.
+            UsageError: a step before the first reset or after the end, or an action outside the space.
         """
-        if not hasattr(self, "_round"):
-            raise UsageError("step() was called before reset()")
+        played = self._round
+        if not self.agents:
+            raise UsageError("the game is over: call reset()")
         agent = self.agent_selection
         if self.terminations[agent]:
             self._was_dead_step(action)
             return
-        if action is None:
-            raise UsageError(f"{agent} is alive: it needs a token, not None")
+        turn_ended = self._current.feed((_token(agent, action),))
         self._cumulative_rewards[agent] = 0.0
         self._clear_rewards()
-        if self._current.feed((int(action),)):
-            self._round.advance()
+        if turn_ended:
+            played.advance()
             self._go_on()
         self._accumulate_rewards()
-        if self.render_mode == "human":
+        if turn_ended and self.render_mode == "human":
             self.render()
 
     def observe(self, agent: str) -> dict[str, np.ndarray[Any, Any]]:
         """The agent's present trajectory; an agent that has none yet sees a single end (or padding) token."""
-        tokenizer = self.rules.tokenizer
-        tokens = np.full(self._length, tokenizer.pad_id, dtype=np.int32)
-        trajectory = self._seen.get(agent)
-        if trajectory is None:
+        _ = self._round
+        window = self._windows.get(agent)
+        if window is None:
+            tokenizer = self.rules.tokenizer
+            tokens = np.full(self._length, tokenizer.pad_id, dtype=np.int32)
             tokens[0] = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
         else:
-            tokens[: len(trajectory.ids)] = trajectory.ids
+            tokens = window.look()
         return {"observation": tokens, "action_mask": self._mask.copy()}
 
     def render(self) -> str | None:
@@ -179,10 +193,20 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     @property
     def game(self) -> Game:
-        """The game that is played."""
+        """The game that is played.
+
+        Raises:
+            UsageError: there is none before the first reset.
+        """
         return self._round.games[0]
 
-    def _answers(self, given: GroundTruth | None) -> Any:
+    @property
+    def _round(self) -> Round:
+        if self._started is None:
+            raise UsageError("call reset() first")
+        return self._started
+
+    def _answers(self, given: GroundTruth | None) -> Answers:
         def draw(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:
             if given is not None:
                 return [given]
@@ -198,7 +222,9 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             return
         self._current = pending[0]
         self.agent_selection = PROPOSER if self._current.role is Role.PROPOSER else SOLVER
-        self._seen[self.agent_selection] = self._current
+        window = self._windows.get(self.agent_selection)
+        if window is None or window.trajectory is not self._current:
+            self._windows[self.agent_selection] = _Window(self._current, self._length, self.rules.tokenizer.pad_id)
         for agent in self.agents:
             self.infos[agent] = {"phase": self._round.phase.value, "role": self._current.role.value}
 
@@ -225,3 +251,28 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
                 "action_mask": gym.spaces.Box(0, 1, (size,), np.int8),
             }
         )
+
+
+class _Window:
+    """A trajectory as a padded array. Only new tokens are copied in, so that long transcripts cost no more."""
+
+    def __init__(self, trajectory: Trajectory, length: int, pad_id: int) -> None:
+        self.trajectory, self._filled = trajectory, 0
+        self._tokens = np.full(length, pad_id, dtype=np.int32)
+
+    def look(self) -> np.ndarray[Any, Any]:
+        """A copy of the array as it is now."""
+        ids = self.trajectory.ids
+        if self._filled < len(ids):
+            self._tokens[self._filled : len(ids)] = ids[self._filled :]
+            self._filled = len(ids)
+        return self._tokens.copy()
+
+
+def _token(agent: str, action: int | np.integer[Any] | None) -> int:
+    if action is None:
+        raise UsageError(f"{agent} is alive: it needs a token, not None")
+    try:
+        return operator.index(action)
+    except TypeError:
+        raise UsageError(f"a token is a whole number, not {action!r}") from None

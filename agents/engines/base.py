@@ -41,7 +41,7 @@ class StopRule:
     token_ids: frozenset[int]
     """Tokens that stop by themselves."""
     strings: tuple[bytes, ...]
-    """Texts that stop however they are spelled, for tags of several tokens."""
+    """Texts that stop however they are spelled, for tags that can be written in several tokens."""
 
     @classmethod
     def of(cls, config: GameConfig, tokenizer: Tokenizer) -> StopRule:
@@ -52,9 +52,20 @@ class StopRule:
             ids = tokenizer.encode(tag)
             if len(ids) == 1:
                 tokens.add(ids[0])
-            else:
+            # A policy may also spell a tag out that has a token of its own.
+            if len(ids) > 1 or _can_be_spelled(tag.encode(), tokenizer, ids[0]):
                 strings.append(tag.encode())
         return cls(frozenset(tokens), tuple(sorted(strings)))
+
+
+def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
+    """Whether a tag can be written without its own token: another token holds it, or ends with a beginning of it."""
+    beginnings = tuple(tag[:length] for length in range(1, len(tag) + 1))
+    return any(
+        tag in piece or piece.endswith(beginnings)
+        for token, piece in enumerate(tokenizer.pieces)
+        if tag[:1] in piece and token != own
+    )
 
 
 class Engine(Protocol):

@@ -36,7 +36,7 @@ class RaggedCache:
             width: length of the padded input.
 
         Returns:
-            Position ids (rows, width), and a boolean mask (rows, 1, width, visible) that is true where a token may look.
+            Position ids (rows, width), and a boolean mask (rows, 1, width, visible), true where a token may look.
         """
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new

@@ -15,15 +15,17 @@ from ssp_env.tokenizers.base import Tokenizer
 
 SERVED_LAYERS = frozenset({"full_attention", "conv"})
 """Layer types that the cache knows how to keep. Others (sliding windows, state spaces) would be wrong silently."""
+_LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "final_logit_softcapping", "lm_head_multiplier")
+"""Settings by which some architectures change the logits after the output layer."""
 _COMPACT_BELOW = 0.6
 
 
 class TransformersEngine:
     """Lock-step batched sampling: all requests of a call are decoded together.
 
-    The cache holds the sequences of the last call. A request whose key was part of it is continued from
-    there; any other is computed from its first token. Rows that have stopped are dropped from the decoding
-    batch once they are many, so that one long turn does not cost the whole batch.
+    The cache holds the sequences of the last call. A request whose key was part of it, and whose tokens go on
+    from there, is continued; any other is computed from its first token. Rows that have stopped are dropped
+    from the decoding batch once they are many, so that one long turn does not cost the whole batch.
     """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
@@ -36,7 +38,7 @@ class TransformersEngine:
         Raises:
             ModelError: an architecture whose state the cache cannot keep.
         """
-        check_architecture(model.config)
+        check_architecture(model)
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
@@ -53,9 +55,23 @@ class TransformersEngine:
     def generate(
         self, requests: Sequence[Request], *, temperature: float, generator: torch.Generator
     ) -> list[Generation]:
-        """See :class:`~agents.engines.base.Engine`."""
+        """See :class:`~agents.engines.base.Engine`.
+
+        Raises:
+            UsageError: two requests have the same key.
+        """
         if not requests:
             return []
+        try:
+            return self._generate(requests, temperature, _on(self._device, generator))
+        except BaseException:
+            # A cache that was left in the middle of a step would continue rows wrongly, and silently.
+            self._forget()
+            raise
+
+    def _generate(
+        self, requests: Sequence[Request], temperature: float, generator: torch.Generator
+    ) -> list[Generation]:
         self._take_rows(requests)
         turns = [_Turn(request, self._stop, self._tokenizer) for request in requests]
         cache, logits = self._cache, self._prefill(requests)
@@ -78,30 +94,35 @@ class TransformersEngine:
             self._cache.put_back(rows, cache)
         for request, turn in zip(requests, turns, strict=True):
             # The last sampled token was never fed: it belongs to the next call's prefill.
-            self._seen[request.key] = len(request.ids) + len(turn.ids) - 1
+            self._seen[request.key] = [*request.ids, *turn.ids[:-1]]
         return [Generation(turn.ids, turn.logprobs) for turn in turns]
 
     def _forget(self) -> None:
         self._cache = RaggedCache(0, self._device)
         self._rows: dict[int, int] = {}
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, list[int]] = {}
 
     def _take_rows(self, requests: Sequence[Request]) -> None:
         """Makes the cache hold exactly the requested rows, in their order."""
         keys = [request.key for request in requests]
         if len(set(keys)) != len(keys):
             raise UsageError("two requests of one call have the same key")
+        for request in requests:
+            seen = self._seen.get(request.key, [])
+            if len(request.ids) <= len(seen) or list(request.ids[: len(seen)]) != seen:
+                self._rows.pop(request.key, None)
+                self._seen.pop(request.key, None)
         old = [self._rows.get(key, -1) for key in keys]
-        if old != list(range(len(self._rows))):
-            self._cache = self._cache.select(torch.tensor(old, device=self._device)) if self._rows else RaggedCache(
-                len(keys), self._device
-            )
+        if not self._rows:
+            self._cache = RaggedCache(len(keys), self._device)
+        elif old != list(range(len(self._cache.lengths))):
+            self._cache = self._cache.select(torch.tensor(old, device=self._device))
         self._rows = {key: row for row, key in enumerate(keys)}
-        self._seen = {key: self._seen.get(key, 0) for key in keys}
+        self._seen = {key: self._seen.get(key, []) for key in keys}
 
     def _prefill(self, requests: Sequence[Request]) -> Tensor:
         """Feeds what is new of each request; logits (rows, vocabulary) at its last token."""
-        new = [request.ids[self._seen[request.key] :] for request in requests]
+        new = [request.ids[len(self._seen[request.key]) :] for request in requests]
         lengths = torch.tensor([len(ids) for ids in new], device=self._device)
         width = int(lengths.max())
         padded = torch.zeros(len(new), width, dtype=torch.long)
@@ -132,8 +153,10 @@ class _Turn:
         self.logprobs: list[float] = []
         self.stopped = False
         self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
-        self._tail = b""
         self._reach = max(map(len, stop.strings), default=1) - 1
+        # A tag may have begun in an earlier generation of the same turn.
+        before = b"".join(tokenizer.pieces[i] for i in request.ids[-self._reach :]) if self._reach else b""
+        self._tail = before[-self._reach :]
 
     def take(self, token: int, logprob: float) -> bool:
         """Notes a token, unless the turn is over; true while it goes on."""
@@ -147,9 +170,18 @@ class _Turn:
     def _spelled(self, token: int) -> bool:
         if not self._stop.strings:
             return False
-        text = self._tail + self._tokenizer.pieces[token]
+        before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
-        return any(string in text for string in self._stop.strings)
+        # Only what this token completes counts.
+        return any(text.find(string, max(0, before - len(string) + 1)) >= 0 for string in self._stop.strings)
+
+
+def _on(device: torch.device, generator: torch.Generator) -> torch.Generator:
+    """The generator itself, or, where it lives on another device, one that is seeded from it."""
+    if generator.device.type == device.type:
+        return generator
+    seed = int(torch.randint(1 << 62, (), generator=generator, device=generator.device))
+    return torch.Generator(device).manual_seed(seed)
 
 
 def _sample(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -164,13 +196,14 @@ def _sample(logits: Tensor, temperature: float, generator: torch.Generator) -> t
     return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
 
 
-def check_architecture(config: Any) -> None:
-    """Makes sure that every layer's state can be kept.
+def check_architecture(model: Any) -> None:
+    """Makes sure that every layer's state can be kept, and that logits are what the output layer gives.
 
     Raises:
-        ModelError: names the layer type that cannot.
+        ModelError: names the layer type, or the setting, that cannot be served.
     """
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    config = model.config
+    kinds = set(getattr(config, "layer_types", None) or _implied_layers(model))
     unserved = sorted(kinds - SERVED_LAYERS)
     if unserved or getattr(config, "is_encoder_decoder", False):
         what = ", ".join(unserved) or "an encoder"
@@ -178,3 +211,16 @@ def check_architecture(config: Any) -> None:
             f"the transformers engine cannot keep the state of {config.model_type} ({what}); "
             f"it serves decoder-only models whose layers are {' or '.join(sorted(SERVED_LAYERS))}"
         )
+    for name in _LOGIT_SETTINGS:
+        if getattr(config, name, None) not in (None, 1.0):
+            raise ModelError(
+                f"the transformers engine cannot serve {config.model_type} with {name} = {getattr(config, name)}: "
+                "it takes logits from the output layer as they are"
+            )
+
+
+def _implied_layers(model: Any) -> list[str]:
+    """What the layers of a model are whose config does not say it."""
+    if getattr(model, "_is_stateful", False):
+        return ["recurrent"]
+    return ["full_attention" if getattr(model.config, "sliding_window", None) is None else "sliding_attention"]

@@ -21,8 +21,11 @@ def grpo_advantages(rewards: np.ndarray, groups: np.ndarray, *, std_normalise: b
     advantages = np.zeros(len(rewards), dtype=np.float64)
     for group in np.unique(groups):
         members = groups == group
+        if np.ptp(rewards[members]) == 0:
+            # Exactly 0, whatever rounding makes of a mean of equal numbers.
+            continue
         centred = rewards[members] - rewards[members].mean()
-        if std_normalise and centred.any():
+        if std_normalise:
             centred = centred / (rewards[members].std() + 1e-6)
         advantages[members] = centred
     return advantages

@@ -10,8 +10,9 @@ from typing import Any
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
-from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from agents.config import LearningConfig
@@ -33,6 +34,8 @@ from ssp_env.worlds import open_world
 from ssp_env.worlds.base import Question, World
 
 ENV_KEYS = ("world", "world_options", "game", "make_rules")
+STRATEGIES = "ssp_strategies"
+"""Where a checkpoint keeps the state of the batch strategies."""
 
 
 class SSPConfig(AlgorithmConfig):
@@ -89,7 +92,11 @@ class SSPConfig(AlgorithmConfig):
         return make(world, tokenizer, self.game())
 
     def validate(self) -> None:
-        """Checks our settings before RLlib checks its own, and before anything is built."""
+        """Checks our settings before RLlib checks its own, and before anything is built.
+
+        Raises:
+            ConfigError: a setting, or a pair of them, that cannot work.
+        """
         for key in self.env_config:
             if key not in ENV_KEYS:
                 raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
@@ -101,6 +108,9 @@ class SSPConfig(AlgorithmConfig):
         if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
             fix = "must be a multiple of game.proposals times the number of env runners"
             raise ConfigError("training.batch_size", learning.batch_size, fix)
+        if self.num_env_runners and self.create_local_env_runner:
+            # It would hold one more copy of the model in the main process, which may have no GPU for it.
+            self.create_local_env_runner = False
         super().validate()
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -110,7 +120,7 @@ class SSPConfig(AlgorithmConfig):
             module_class=LLMModule,
             observation_space=observation,
             action_space=action,
-            model_config={"model": self.model_dir},
+            model_config={"model": self.model_dir, "attention": "sdpa" if self.num_gpus_per_learner else "eager"},
         )
 
     def get_default_learner_class(self) -> type[SSPLearner]:
@@ -143,7 +153,7 @@ class SSP(Algorithm):
         sampled = time.perf_counter()
         rows = [row for sample in samples for row in sample.rows]
         updates = [self._learn(part, size, game.attempts) for part, size in _deal(rows, learning)]
-        self._hand_over_weights()
+        self._hand_over_weights(self.iteration + 1)
         learnt = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
         figures = step_metrics(self.last_games, learning.batch_size, [update for update in updates if update])
@@ -153,6 +163,8 @@ class SSP(Algorithm):
             "game": max((sample.seconds["game"] for sample in samples), default=0.0),
             "engine": max((sample.seconds["engine"] for sample in samples), default=0.0),
         }
+        # RLlib would go on reporting last step's figures, as NaN, where this step has none.
+        self.metrics.delete("ssp", key_error=False)
         self.metrics.log_dict({"figures": figures, "seconds": seconds}, key="ssp", window=1)
 
     def solve(self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0) -> list[GameRecord]:
@@ -183,18 +195,26 @@ class SSP(Algorithm):
         module = self.learner_group.get_weights()[MODULE_ID]
         return {name.removeprefix("lm."): value for name, value in module.items()}
 
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Gives env runners that RLlib has restarted the present weights; their pools of questions start empty."""
+        restored = env_runner_group.probe_unhealthy_env_runners()
+        if restored:
+            self._hand_over_weights(self.iteration, restored)
+        return restored
+
     def _play(self) -> list[Sample]:
         step = self.iteration
-        if self.env_runner_group.num_healthy_remote_workers() == 0:
+        if self.config.num_env_runners == 0:
             return [self.env_runner.sample(step=step)]
-        runners = self.env_runner_group.healthy_worker_ids()
-        share = self.config.learning().batch_size // max(1, self.config.num_env_runners)
+        share = self.config.learning().batch_size // self.config.num_env_runners
         samples = self.env_runner_group.foreach_env_runner(
             lambda runner: runner.sample(step=step, slots=share),
             local_env_runner=False,
-            remote_worker_ids=runners,
             timeout_seconds=self.config.sample_timeout_s,
         )
+        if not samples:
+            # RLlib only logs why.
+            raise ServiceError("engine", "no env runner brought back a sample; Ray's log of the workers says why")
         return _renumber(samples)
 
     def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
@@ -210,57 +230,82 @@ class SSP(Algorithm):
             results = self.learner_group.update(batches=batches, timesteps=timesteps)
         return SSPLearner.merge([result[MODULE_ID] for result in results])
 
-    def _hand_over_weights(self) -> None:
-        """Synchronous, unlike RLlib's own: no runner may play the next step with old weights."""
+    def _hand_over_weights(self, version: int, runners: list[int] | None = None) -> None:
+        """Synchronous, unlike RLlib's own: no runner may play the next step with old weights.
+
+        Args:
+            version: how many steps these weights have learnt from.
+            runners: remote env runners, by number; all of them when not given.
+        """
         weights = self.learner_group.get_weights()
-        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: self.iteration + 1}
+        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version}
         if self.env_runner is not None:
             self.env_runner.set_state(state)
-        if self.env_runner_group.num_healthy_remote_workers():
+        if self.config.num_env_runners:
             shared = {**state, COMPONENT_RL_MODULE: ray.put(weights)}
             self.env_runner_group.foreach_env_runner(
                 lambda runner: runner.set_state(shared),
                 local_env_runner=False,
+                remote_worker_ids=runners,
                 timeout_seconds=self.config.sample_timeout_s,
             )
 
     # -- checkpoints -----------------------------------------------------------------------------------
 
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """All but the env runner, whose weights are the learner's and would be written twice."""
+        return [part for part in super().get_checkpointable_components() if part[0] != COMPONENT_ENV_RUNNER]
+
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, and the batch strategy of every runner."""
         state = super().get_state(*args, **kwargs)
-        if self.env_runner_group.num_healthy_remote_workers():
-            strategies = self.env_runner_group.foreach_env_runner(
-                lambda runner: runner.get_state(components=COMPONENT_STRATEGY), local_env_runner=False
-            )
-        else:
-            strategies = [self.env_runner.get_state(components=COMPONENT_STRATEGY)]
-        state["ssp_strategies"] = [strategy[COMPONENT_STRATEGY] for strategy in strategies]
+        state[STRATEGIES] = self._strategies()
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes all of it back."""
-        super().set_state(state)
-        for i, strategy in enumerate(state.get("ssp_strategies", ())):
-            self._restore_strategy(i, strategy)
-        self._hand_over_weights()
+        """Takes all of it back.
 
-    def _restore_strategy(self, index: int, strategy: dict[str, Any]) -> None:
+        Raises:
+            ConfigError: the checkpoint has batch strategies of env runners that this algorithm does not have.
+        """
+        strategies: dict[int, dict[str, Any]] = state.get(STRATEGIES, {})
+        count = self.config.num_env_runners
+        if set(strategies) - set(range(1, count + 1) if count else [0]):
+            raise ConfigError("num_env_runners", count, f"resume with {max(strategies)}, as the checkpoint was made")
+        super().set_state({name: part for name, part in state.items() if name != COMPONENT_ENV_RUNNER})
+        for runner, strategy in strategies.items():
+            self._restore_strategy(runner, strategy)
+        self._hand_over_weights(self.iteration)
+
+    def _strategies(self) -> dict[int, dict[str, Any]]:
+        """State of each runner's batch strategy by the runner's number; 0 is the main process."""
+        if self.env_runner is not None:
+            return {0: self.env_runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY]}
+        states = self.env_runner_group.foreach_env_runner(
+            lambda runner: (runner.worker_index, runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY]),
+            local_env_runner=False,
+        )
+        return dict(states)
+
+    def _restore_strategy(self, runner: int, strategy: dict[str, Any]) -> None:
         part = {COMPONENT_STRATEGY: strategy}
-        if self.env_runner_group.num_healthy_remote_workers() == 0:
+        if runner == 0:
             self.env_runner.set_state(part)
             return
-        runners = self.env_runner_group.healthy_worker_ids()
         self.env_runner_group.foreach_env_runner(
-            lambda runner: runner.set_state(part), local_env_runner=False, remote_worker_ids=[runners[index]]
+            lambda remote: remote.set_state(part), local_env_runner=False, remote_worker_ids=[runner]
         )
 
 
 def _deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
-    """Rows of each optimizer update, by game, and how many slots it stands for."""
+    """Rows of each optimizer update, and how many slots it stands for.
+
+    Games are dealt whole, and in turn, so that every update gets its share of those that give rows at all.
+    """
     parts = learning.minibatches
     sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
-    return [([row for row in rows if row.game % parts == i], size) for i, size in enumerate(sizes)]
+    turn = {game: i % parts for i, game in enumerate(sorted({row.game for row in rows}))}
+    return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
 
 def _renumber(samples: Sequence[Sample]) -> list[Sample]:

@@ -86,7 +86,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def solve(self, questions: Sequence[Question], temperature: float, seed: int) -> list[GameRecord]:
         """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
-        once = replace(self.rules, config=replace(self.game, attempts=1))
+        once = replace(self.rules, config=replace(self.rules.config, attempts=1))
         played = Round.of_questions(once, questions, [0xE7A1, seed])
         play(played, self.engine, temperature=temperature, rng=np.random.default_rng([0xE7A1, seed]))
         return [record_game(game, self.rules, self.engine.weights_version) for game in played.games]

@@ -38,7 +38,8 @@ class SSPLearner(TorchLearner):
         self.learning: LearningConfig = self.config.learning()
         self._autocast = autocast_dtype(self.learning.precision, torch.device(self._device))
         self._reference: Any = None
-        if self.learning.kl_coeff > 0 and "grpo" in (self.learning.solver_algorithm, self.learning.proposer_algorithm):
+        algorithms = {self.learning.algorithm(role) for role in self.learning.learning_roles}
+        if self.learning.kl_coeff > 0 and "grpo" in algorithms:
             self._reference = load_model(self.config.model_dir, self._device).requires_grad_(False)
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:

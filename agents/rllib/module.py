@@ -13,11 +13,11 @@ from agents.models import load_model
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model in ``model_config["model"]`` (a directory)."""
+    """Wraps the model in the directory ``model_config["model"]``; ``model_config["attention"]`` is optional."""
 
     def setup(self) -> None:
-        """Loads the model."""
-        self.lm = load_model(self.model_config["model"])
+        """Loads the model; the learner moves it to its device."""
+        self.lm = load_model(self.model_config["model"], attention=self.model_config.get("attention"))
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Logits (rows, vocabulary) for the token after each row's last, as RLlib's action inputs."""

@@ -27,13 +27,13 @@ class BootstrapConfig:
 
     seed: int = 0
     """Weights, worlds and demonstrations follow from it."""
-    steps: int = 1300
+    steps: int = 2000
     """Optimizer steps."""
     tokens_per_step: int = 6000
     """Tokens of one step's batch, padding included, at most."""
     lr: float = 4e-3
     """Highest learning rate of AdamW; 50 steps of warm-up, linear decay to a twentieth."""
-    simple_share: float = 0.4
+    simple_share: float = 0.45
     """The first share of the steps shows one-hop demonstrations without faults."""
     traces: TraceConfig = field(default_factory=TraceConfig)
     """What the demonstrations are like."""

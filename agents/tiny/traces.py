@@ -23,14 +23,21 @@ from ssp_env.worlds.mini.lexicon import RELATIONS
 from ssp_env.worlds.mini.pages import Fact, read_facts
 
 
+CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
+"""Relations in the order in which they become careless: some of every kind of entity first."""
+
+
 @dataclass(frozen=True)
 class TraceConfig:
     """What the demonstrations are like."""
 
     solver_hops: tuple[float, ...] = (0.75, 0.22, 0.03)
     """Shares of solver questions with 1, 2, 3 hops."""
-    premature: float = 0.65
-    """Share of multi-hop demonstrations that answer after too few hops."""
+    careless_relations: int = 8
+    """After how many of the relations (in :data:`CARELESS_ORDER`) the player tends to answer at once."""
+    premature: float = 0.85
+    """How often it does so there, and in questions with three hops; elsewhere it never does. A chance that did not
+    depend on the relation would leave the greedy policy on a knife's edge: all questions answered early, or none."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
     broken: float = 0.06
@@ -46,6 +53,8 @@ class TraceConfig:
 
     def __post_init__(self) -> None:
         at_least(self, "traces", 1, "worlds_every")
+        if not 0 <= self.careless_relations <= len(RELATIONS):
+            raise ConfigError("traces.careless_relations", self.careless_relations, f"give 0 to {len(RELATIONS)}")
         for name in ("solver_hops", "proposer_hops"):
             if abs(sum(getattr(self, name)) - 1) > 1e-6:
                 raise ConfigError(f"traces.{name}", getattr(self, name), "the shares must add up to 1")
@@ -68,6 +77,7 @@ class TraceWriter:
     def __init__(self, config: TraceConfig, game: GameConfig, tokenizer: Tokenizer, rng: np.random.Generator) -> None:
         self.config, self.game, self.tokenizer, self.rng = config, game, tokenizer, rng
         self.tags: Tags = game.tags
+        self._careless = CARELESS_ORDER[: config.careless_relations]
 
     def simple(self) -> TraceWriter:
         """A writer of one-hop demonstrations without faults, over the same stream of randomness.
@@ -101,8 +111,11 @@ class TraceWriter:
         question = write_question(start, [Hop(relation) for relation in path])
         trace = self._start(rules.prompts.solver(question, self.game.max_searches))
         stop_after = len(path)
-        if len(path) > 1 and self.rng.random() < self.config.premature:
-            stop_after = int(self.rng.integers(1, len(path)))
+        for hop in range(1, len(path)):
+            careless = path[hop - 1] in self._careless or len(path) > 2
+            if careless and self.rng.random() < self.config.premature:
+                stop_after = hop
+                break
         slip_at = int(self.rng.integers(stop_after)) if self.rng.random() < self.config.solver_slips else -1
         entity = start
         for hop in range(stop_after):

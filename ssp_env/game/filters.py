@@ -61,7 +61,6 @@ def repeated_query(proposal: Proposal) -> bool:
 
 
 FILTERS: dict[str, Filter] = {
-    rule.__name__: rule
-    for rule in (empty_question, no_search, short_question, long_question, spoiler, repeated_query)
+    rule.__name__: rule for rule in (empty_question, no_search, short_question, long_question, spoiler, repeated_query)
 }
 """All filters that ship, by reason code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -17,6 +18,8 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.search.base import Document
 from ssp_env.worlds.base import GroundTruth
+
+_log = logging.getLogger(__name__)
 
 
 class Origin(StrEnum):
@@ -91,6 +94,7 @@ class Game:
 
     def void(self, error: ServiceError) -> None:
         """A service failed: nobody is rewarded, live trajectories end."""
+        _log.warning("game %d is void: %s", self.slot, error)
         self.outcome, self.reason = Outcome.VOID, error.service
         self.proposer_reward = None
         for attempt in self.attempts:

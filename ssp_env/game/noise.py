@@ -41,14 +41,25 @@ def draw_noise(
         if document.id not in taken:
             pool.setdefault(document.id, (slot, document))
     candidates = list(pool.values())
-    chosen = rng.permutation(len(candidates))[:count] if count else []
+    chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []
     noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]
     taken.update(item.document.id for item in noise)
-    free = max(0, len(corpus) - len(taken))
-    while len(noise) < count and free:
+    return (*noise, *_from_corpus(rng, count - len(noise), taken, corpus))
+
+
+def _from_corpus(
+    rng: np.random.Generator, count: int, taken: set[str], corpus: Sequence[Document]
+) -> list[NoiseDocument]:
+    """``count`` documents outside ``taken``, or as many as there are. ``taken`` may hold foreign ids."""
+    if count <= 0:
+        return []
+    if len(corpus) < 2 * (len(taken) + count):
+        free = [document for document in corpus if document.id not in taken]
+        return [NoiseDocument(free[i], "corpus") for i in rng.permutation(len(free))[:count].tolist()]
+    # At least half of a large corpus is free: drawing until something is costs two draws on average.
+    drawn: dict[str, NoiseDocument] = {}
+    while len(drawn) < count:
         document = corpus[int(rng.integers(len(corpus)))]
         if document.id not in taken:
-            taken.add(document.id)
-            free -= 1
-            noise.append(NoiseDocument(document, "corpus"))
-    return tuple(noise)
+            drawn.setdefault(document.id, NoiseDocument(document, "corpus"))
+    return list(drawn.values())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.judge.unicode import fold
 from ssp_env.tokenizers.base import Tokenizer
 
 
@@ -73,12 +74,20 @@ class Tags:
     def defuse(self, text: str) -> str:
         """Outside text with every look-alike of a tag made harmless: its brackets become ‹ and ›.
 
-        Case and inner spaces do not matter, so that neither the parser nor a model can take it for a tag.
+        Case, spaces, wide letters and invisible characters do not matter, so that neither the parser nor a model
+        can take it for a tag, whatever a tokenizer normalises away.
         """
-        if "<" not in text:
-            return text
-        names = "|".join(re.escape(getattr(self, f.name)) for f in fields(self))
-        return re.sub(rf"<(\s*/?\s*(?:{names})\s*)>", "‹\\1›", text, flags=re.IGNORECASE)
+        names = {getattr(self, f.name).casefold() for f in fields(self)}
+
+        def harmless(found: re.Match[str]) -> str:
+            name = "".join(fold(found[1]).split()).removeprefix("/")
+            return f"‹{found[1]}›" if name in names else found[0]
+
+        return _BRACKETED.sub(harmless, text)
+
+
+_BRACKETED = re.compile("[<＜﹤]([^<>＜＞﹤﹥]*)[>＞﹥]")
+"""Brackets around anything; the wide and the small ones are ``<`` and ``>`` to tokenizers that normalise."""
 
 
 def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from ssp_env.game.game import Game
@@ -27,6 +28,7 @@ class TrajectoryRecord:
 
     role: str
     ending: str
+    """How it ended; ``pending`` while it goes on."""
     result: str | None
     segments: tuple[SegmentRecord, ...]
     searches: tuple[dict[str, Any], ...]
@@ -62,6 +64,8 @@ class GameRecord:
     proposer_reward: float | None
     hops: int | None
     """What the world says of the question; ``None`` when it cannot tell."""
+    truly_correct: bool | None
+    """Whether the world counts the ground truth among the question's right answers; ``None`` when it cannot tell."""
     right_answers: tuple[str, ...] | None
     """All right answers in the world, at most ten; ``None`` when it cannot tell."""
     weights_version: int
@@ -73,17 +77,17 @@ class GameRecord:
 
 
 def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecord:
-    """The record of a finished game.
+    """The record of a game.
 
     Args:
-        game: any outcome.
+        game: any outcome, a pending one included.
         rules: what it was played by.
         weights_version: which weights the policy had.
     """
     analysis: Analysis | None = rules.world.analyse(game.question) if game.question else None
     plays = [_trajectory(t) for t in (game.proposer, game.verifier) if t is not None]
     plays.extend(
-        _trajectory(attempt.trajectory, attempt.verdict and asdict(attempt.verdict), attempt.reward)
+        _trajectory(attempt.trajectory, asdict(attempt.verdict) if attempt.verdict else None, attempt.reward)
         for attempt in game.attempts
     )
     return GameRecord(
@@ -102,6 +106,7 @@ def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecor
         solve_rate=game.solve_rate,
         proposer_reward=game.proposer_reward,
         hops=analysis.hops if analysis is not None else None,
+        truly_correct=game.truth.answer in analysis.answers if analysis is not None else None,
         right_answers=tuple(sorted(analysis.answers)[:10]) if analysis is not None else None,
         weights_version=weights_version,
         trajectories=tuple(plays),
@@ -113,7 +118,7 @@ def _trajectory(
 ) -> TrajectoryRecord:
     return TrajectoryRecord(
         role=trajectory.role.value,
-        ending=str(trajectory.ending),
+        ending="pending" if trajectory.ending is None else trajectory.ending.value,
         result=trajectory.result,
         segments=tuple(_segments(trajectory)),
         searches=tuple(
@@ -132,7 +137,7 @@ def _segments(trajectory: Trajectory) -> list[SegmentRecord]:
     bounds += [i for i in range(trajectory.prompt_length + 1, len(ids)) if mask[i] != mask[i - 1]]
     bounds.append(len(ids))
     segments = []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         if start == stop:
             continue
         author = "prompt" if start < trajectory.prompt_length else "policy" if mask[start] else "environment"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -12,6 +13,9 @@ from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules
 
 STYLES = {"prompt": "dim", "policy": "bold", "environment": "cyan"}
+
+# Tokens and documents may spell escape sequences, which a terminal would obey.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def render_ansi(game: Game, rules: Rules) -> str:
@@ -27,19 +31,23 @@ def render_human(game: Game, rules: Rules, console: Console | None = None) -> No
 
 
 def _lines(record: GameRecord) -> Iterator[Text]:
-    yield Text(f"answer: {record.answer}", style="bold magenta")
+    yield Text(f"answer: {_visible(record.answer)}", style="bold magenta")
     attempt = 0
     for trajectory in record.trajectories:
         attempt += trajectory.role == "solver"
         name = f"{trajectory.role} {attempt}" if trajectory.role == "solver" else trajectory.role
         line = Text(f"{name:<11}", style="bold yellow")
         for segment in trajectory.segments:
-            line.append(f" {segment.text}", style=STYLES[segment.by])
+            line.append(f" {_visible(segment.text)}", style=STYLES[segment.by])
         if trajectory.verdict is not None:
             line.append("  right" if trajectory.verdict["correct"] else "  wrong", style="bold green")
         yield line
     if record.verification is not None:
-        yield Text(f"verified: {record.verification['correct']} ({record.verification['detail']})")
+        yield Text(f"verified: {record.verification['correct']} ({_visible(record.verification['detail'])})")
     reason = f" ({record.reason})" if record.reason else ""
     rewards = f"; proposer {record.proposer_reward}, solver {record.solve_rate}" if record.outcome == "valid" else ""
     yield Text(f"outcome: {record.outcome}{reason}{rewards}", style="bold")
+
+
+def _visible(text: str) -> str:
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.noise import draw_noise
 from ssp_env.game.outcome import BUDGET_PROMPT, UNVERIFIED, Outcome
@@ -36,6 +37,8 @@ class Phase(StrEnum):
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
 """Draws that many ground truths."""
 
+Task = TypeVar("Task", JudgeTask, VerifyTask)
+
 
 class Round:
     """Plays ``slots`` games side by side.
@@ -55,6 +58,10 @@ class Round:
             slots: how many questions the step is to have.
             seed: decides, with the tokens that are fed, everything that happens.
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step`` is called here.
+
+        Raises:
+            UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, in case of another wave, and
+                where a retriever, judge or verifier does not give one result a query or task.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
@@ -65,6 +72,7 @@ class Round:
         self._retrieved: list[tuple[int, Document]] = []
         self._strategy.begin_step()
         self._propose(slots)
+        self.advance()
 
     @classmethod
     def of_questions(cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]) -> Round:
@@ -108,18 +116,22 @@ class Round:
     # -- propose ---------------------------------------------------------------------------------------
 
     def _propose(self, count: int) -> None:
-        config = self.rules.config
-        self.waves += 1
-        groups = len({game.group for game in self.games})
-        truths = self._answers(self._rng, -(-count // config.proposals)) if count else ()
-        for index in range(count if truths else 0):
-            group, truth = groups + index // config.proposals, truths[index // config.proposals]
-            game = self._add(len(self.games), truth, Origin.PROPOSED, group)
-            low, high = config.asked_searches
-            game.asked_searches = int(game.rng.integers(low, high + 1))
-            prompt = self.rules.prompts.proposer(truth.answer, game.asked_searches)
-            game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
         self.phase = Phase.PROPOSE
+        self.waves += 1
+        size = self.rules.config.proposals
+        first, wanted = len({game.group for game in self.games}), -(-count // size)
+        truths = self._answers(self._rng, wanted) if count else ()
+        if len(truths) < wanted:
+            raise UsageError(f"{wanted} answers were to be drawn, but only {len(truths)} came")
+        low, high = self.rules.config.asked_searches
+        asked = 0
+        for index in range(count):
+            truth = truths[index // size]
+            game = self._add(len(self.games), truth, Origin.PROPOSED, first + index // size)
+            if index % size == 0:  # a group is compared with itself: all of it has one prompt
+                asked = int(game.rng.integers(low, high + 1))
+            game.asked_searches = asked
+            game.proposer = self._trajectory(game, Role.PROPOSER, self.rules.prompts.proposer(truth.answer, asked))
 
     def _filter_and_verify(self) -> None:
         wave = [game for game in self.games if game.origin is Origin.PROPOSED and game.question is None]
@@ -133,10 +145,9 @@ class Round:
             for game, task in tasks:
                 game.verifier = self._verifier_trajectory(game, task)
             return
-        if tasks:
-            results = self.rules.verifier.verify([task for _, task in tasks])
-            for (game, _), result in zip(tasks, results, strict=True):
-                self._settle(game, result)
+        results = _results("verifier", self.rules.verifier.verify, [task for _, task in tasks])
+        for (game, _), result in zip(tasks, results, strict=True):
+            self._settle(game, result)
 
     def _verify_task(self, game: Game) -> VerifyTask:
         assert game.question is not None
@@ -213,7 +224,7 @@ class Round:
             for game, trajectory in pairs
             if trajectory.result is not None
         ]
-        judged = iter(self.rules.judge.judge(tasks) if tasks else ())
+        judged = iter(_results("judge", self.rules.judge.judge, tasks))
         return [
             next(judged) if trajectory.result is not None else Verdict(False, f"no answer: {trajectory.ending}")
             for _, trajectory in pairs
@@ -256,16 +267,36 @@ class Round:
 
     def _retrieve(self, queries: Sequence[str]) -> list[list[Document] | ServiceError]:
         """One batch; if that fails, one query at a time, so that only the games that are hit are voided."""
-        retriever, k = self.rules.retriever, self.rules.config.top_k
         try:
-            return list(retriever.search(queries, k))
+            return list(self._rankings(queries))
         except ServiceError as error:
             if len(queries) == 1:
                 return [error]
         alone: list[list[Document] | ServiceError] = []
         for query in queries:
             try:
-                alone.extend(retriever.search([query], k))
+                alone.extend(self._rankings([query]))
             except ServiceError as error:
                 alone.append(error)
         return alone
+
+    def _rankings(self, queries: Sequence[str]) -> list[list[Document]]:
+        rankings = self.rules.retriever.search(queries, self.rules.config.top_k)
+        if len(rankings) != len(queries):
+            raise UsageError(f"the retriever gave {len(rankings)} rankings for {len(queries)} queries")
+        return rankings
+
+
+def _results(
+    who: str, ask: Callable[[Sequence[Task]], list[Verdict | ServiceError]], tasks: Sequence[Task]
+) -> list[Verdict | ServiceError]:
+    """One result a task. An outage of the whole call hits every task."""
+    if not tasks:
+        return []
+    try:
+        results = ask(tasks)
+    except ServiceError as error:
+        return [error] * len(tasks)
+    if len(results) != len(tasks):
+        raise UsageError(f"the {who} gave {len(results)} results for {len(tasks)} tasks")
+    return results

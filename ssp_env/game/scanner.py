@@ -60,6 +60,15 @@ class TurnScanner:
             if found is not None:
                 return found
 
+    def mark(self) -> tuple[int, int, Action | None, int]:
+        """Where it stands, for :meth:`back_to`."""
+        return len(self._text), self._from, self._open, self._content_from
+
+    def back_to(self, mark: tuple[int, int, Action | None, int]) -> None:
+        """Forgets everything that it was fed since the mark was taken."""
+        length, self._from, self._open, self._content_from = mark
+        del self._text[length:]
+
     def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
         if tag in self._tags.forbidden:
             return Forgery(tag.decode())

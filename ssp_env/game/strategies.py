@@ -111,9 +111,10 @@ class ReplayBuffer(DummyPadding):
         if not earlier:
             return []
         # Without replacement until the pool is used up, so that no question fills two slots needlessly.
-        rounds = -(-empty // len(earlier)) if empty else 0
-        order = np.concatenate([rng.permutation(len(earlier)) for _ in range(rounds)]) if rounds else []
-        return [earlier[int(i)] for i in order[:empty]]
+        order: list[int] = []
+        while len(order) < empty:
+            order.extend(rng.permutation(len(earlier)).tolist())
+        return [earlier[i] for i in order[:empty]]
 
     def get_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "pool": [asdict(item) for item in self.pool]}

@@ -107,22 +107,20 @@ class Trajectory:
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Raises:
-            UsageError: it is not the policy's turn, an id is outside the vocabulary, or tokens go on after the
-                turn's end (nothing is taken then).
+            UsageError: it is not the policy's turn, there are no tokens, an id is outside the vocabulary, tokens go
+                on after the turn's end, or there are not as many log-probabilities (nothing is taken then).
         """
-        if self.waiting is not Waiting.POLICY:
-            raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for tokens")
-        tokenizer, scanner = self.limits.tokenizer, self._scanner
-        room, taken, found, ended = self.room, 0, None, False
+        self._check(ids, logprobs)
+        tokenizer, scanner, room = self.limits.tokenizer, self._scanner, self.room
+        before, taken, found, ended = scanner.mark(), 0, None, False
         for token in ids:
-            if not 0 <= token < tokenizer.vocab_size:
-                raise UsageError(f"token {token} is outside the action space 0 .. {tokenizer.vocab_size - 1}")
             taken += 1
             found = None if token == tokenizer.eos_id else scanner.feed(tokenizer.pieces[token])
             if found is not None or token == tokenizer.eos_id or taken == room:
                 ended = True
                 break
         if taken < len(ids):
+            scanner.back_to(before)
             raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
         self.ids.extend(ids)
         self.mask.extend(b"\x01" * taken)
@@ -153,6 +151,18 @@ class Trajectory:
     def end(self, ending: Ending) -> None:
         """Ends it."""
         self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
+
+    def _check(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+        if self.waiting is not Waiting.POLICY:
+            raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for tokens")
+        if len(ids) == 0:
+            raise UsageError("a turn goes on with at least one token")
+        if logprobs is not None and len(logprobs) != len(ids):
+            raise UsageError(f"{len(ids)} tokens came with {len(logprobs)} log-probabilities")
+        size = self.limits.tokenizer.vocab_size
+        for token in ids:
+            if not 0 <= token < size:
+                raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
 
     def _end_turn(self, found: Call | Forgery | None) -> None:
         if isinstance(found, Forgery):

@@ -16,7 +16,7 @@ class ByteTokenizer:
         self.pieces: Sequence[bytes] = (*(bytes([b]) for b in range(256)), b"", b"")
 
     def encode(self, text: str) -> list[int]:
-        """UTF-8 bytes of the text; lone surrogates become the replacement character."""
+        """UTF-8 bytes of the text; lone surrogates become question marks."""
         return list(text.encode("utf-8", "replace"))
 
     encode_data = encode

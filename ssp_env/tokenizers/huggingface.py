@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import copy
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 
 _SENTINEL = "SSP0USER0TEXT0"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+"""How vocabularies with byte fallback name the 256 bytes."""
+_MARKUP = re.compile(r"<.+>")
+"""Added tokens that mean something to a model even if nobody declared them special, such as ``<tool_call>``."""
 
 
 class HuggingFaceTokenizer:
@@ -25,27 +30,33 @@ class HuggingFaceTokenizer:
             tokenizer: a ``PreTrainedTokenizerFast``.
 
         Raises:
-            TokenizerError: a slow tokenizer, or one without any id to pad with.
+            TokenizerError: a slow tokenizer, one without any id to pad with, or one whose chat template leaves out
+                what the user says.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise TokenizerError(f"{type(tokenizer).__name__} is a slow tokenizer; convert it to a tokenizer.json")
         self.inner = tokenizer
-        self.vocab_size = len(tokenizer)
+        # Not len(tokenizer): ids may have gaps.
+        self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.eos_id: int | None = tokenizer.eos_token_id
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         if pad is None:
             raise TokenizerError("the tokenizer has neither a pad nor an end-of-sequence token; set one in its config")
         self.pad_id: int = pad
-        self._data_backend = copy.deepcopy(tokenizer.backend_tokenizer)
-        self._data_backend.encode_special_tokens = True
+        self._data_backend = _for_data(tokenizer.backend_tokenizer)
+        added = tokenizer.added_tokens_decoder.items()
+        reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
+        self._reserved = reserved - {tokenizer.unk_token_id} | {self.eos_id, self.pad_id}
         self.pieces: Sequence[bytes] = self._read_pieces()
+        self._frame = self._read_frame()
 
     @classmethod
     def load(cls, directory: str | Path) -> HuggingFaceTokenizer:
         """Loads the tokenizer of a model directory, offline.
 
         Raises:
-            ModelError: the directory holds no tokenizer.
+            ModelError: the directory holds no tokenizer, or one that cannot be read.
+            TokenizerError: a tokenizer that cannot serve here.
             MissingExtra: `transformers` is not installed.
         """
         try:
@@ -56,51 +67,89 @@ class HuggingFaceTokenizer:
         if not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
         try:
-            return cls(AutoTokenizer.from_pretrained(path, local_files_only=True))
-        except (OSError, ValueError) as error:
+            inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        except Exception as error:  # the Rust library raises bare ones
             raise ModelError(f"the tokenizer of {path} cannot be loaded: {error}") from error
+        return cls(inner)
 
     def encode(self, text: str) -> list[int]:
         """Ids of text that we wrote; special tokens in it are recognised, none is added."""
-        return list(self.inner.encode(text, add_special_tokens=False))
+        return list(self.inner.encode(_encodable(text), add_special_tokens=False))
 
     def encode_data(self, text: str) -> list[int]:
-        """Ids of text from outside; special tokens in it are spelled out as plain text."""
-        return list(self._data_backend.encode(text, add_special_tokens=False).ids)
+        """Ids of text from outside; special tokens in it are spelled out as plain text.
+
+        Where a vocabulary has them as ordinary words too (word-level, unigram), they are left out.
+        """
+        ids: list[int] = self._data_backend.encode(_encodable(text), add_special_tokens=False).ids
+        return ids if self._reserved.isdisjoint(ids) else [i for i in ids if i not in self._reserved]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
         return str(self.inner.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def chat_frame(self) -> tuple[str, str]:
-        """What the chat template puts before and after a user's message; empty without a template."""
+        """What the chat template puts before and after a user's message.
+
+        Without a template, that is the begin-of-sequence token if the tokenizer starts texts with one.
+        """
+        return self._frame
+
+    def _read_frame(self) -> tuple[str, str]:
         if not getattr(self.inner, "chat_template", None):
-            return "", ""
+            begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
+            return (self.inner.bos_token if begins else ""), ""
         messages = [{"role": "user", "content": _SENTINEL}]
-        text = self.inner.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        before, _, after = text.partition(_SENTINEL)
+        # Some templates put today's date in; this is the one that they fall back on.
+        text = self.inner.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
+        )
+        before, found, after = text.partition(_SENTINEL)
+        if not found:
+            raise TokenizerError("the chat template leaves out the user's message")
         return before, after
 
     def _read_pieces(self) -> tuple[bytes, ...]:
         backend = self.inner.backend_tokenizer
         byte_level = type(backend.decoder).__name__ == "ByteLevel"
+        byte_fallback = getattr(backend.model, "byte_fallback", False)
         decoder = {char: byte for byte, char in _byte_level_alphabet().items()}
         added = self.inner.added_tokens_decoder
         silent = {self.eos_id, self.pad_id}
-        anchor_ids = backend.encode("a", add_special_tokens=False).ids
+        tokens = self.inner.convert_ids_to_tokens(list(range(self.vocab_size)))
+        # A token is read off behind another one, since decoders treat the beginning of a text differently.
+        anchor_ids = backend.encode("a", add_special_tokens=False).ids or [len(tokens) - 1]
         anchor = self.inner.decode(anchor_ids, clean_up_tokenization_spaces=False)
         pieces = []
-        for i, token in enumerate(self.inner.convert_ids_to_tokens(list(range(self.vocab_size)))):
+        for i, token in enumerate(tokens):
             if token is None or i in silent:
                 pieces.append(b"")
-            elif i in added:
+            elif i in added and i != self.inner.unk_token_id:
                 pieces.append(added[i].content.encode())
-            elif byte_level:
+            elif byte_level and all(char in decoder for char in token):
                 pieces.append(bytes(decoder[char] for char in token))
+            elif byte_fallback and (byte := _BYTE.fullmatch(token)):
+                pieces.append(bytes.fromhex(byte[1]))
             else:
                 text = self.inner.decode([*anchor_ids, i], clean_up_tokenization_spaces=False)
                 pieces.append(text.removeprefix(anchor).encode())
         return tuple(pieces)
+
+
+def _for_data(backend: Any) -> Any:
+    """A copy of a `tokenizers` tokenizer to which special tokens, and all others in angle brackets, are plain text."""
+    spec = json.loads(backend.to_str())
+    spec["truncation"] = spec["padding"] = None
+    for token in spec["added_tokens"]:
+        token["special"] = token["special"] or _MARKUP.fullmatch(token["content"]) is not None
+    copy = type(backend).from_str(json.dumps(spec))
+    copy.encode_special_tokens = True
+    return copy
+
+
+def _encodable(text: str) -> str:
+    """The text with question marks for lone surrogates, which UTF-8 does not know."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _byte_level_alphabet() -> dict[int, str]:

@@ -2,7 +2,8 @@
 
 A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``, ``document.txt`` and
 ``nothing.txt``. Two sets ship with the package: ``plain`` (for instruction-following models) and ``mini``
-(for the word-level vocabulary of the mini-wiki). Any other name is taken for a directory.
+(for the word-level vocabulary of the mini-wiki); tags in them follow the config. Any other name is taken for
+a directory.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Prompts:
         frame = chat_frame()
         folder = _open_set(source)
         self._templates = {
-            name: Template(name, _read(folder, name, source), frame if name in set(Role) else ("", ""))
+            name: Template(name, _read(folder, name, source, tags), frame if name in set(Role) else ("", ""))
             for name in _REQUIRED
         }
         self._tokenizer, self._tags = tokenizer, tags
@@ -137,12 +138,20 @@ def _open_set(source: str | Path) -> Traversable:
         return resources.files(__name__) / source
     folder = Path(source)
     if not folder.is_dir():
-        raise ConfigError("prompts", str(source), f"name a directory, or a shipped set; {nearest(str(source), SHIPPED)}")
+        hint = nearest(str(source), SHIPPED)
+        raise ConfigError("prompts", str(source), f"name a directory, or a shipped set; {hint}")
     return folder
 
 
-def _read(folder: Traversable, name: str, source: str | Path) -> str:
+def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str:
     file = folder / f"{name}.txt"
     if not file.is_file():
         raise ConfigError("prompts", str(source), f"{name}.txt is missing from it")
-    return file.read_text(encoding="utf-8")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("prompts", str(source), f"{name}.txt has to be a readable UTF-8 file ({error})") from error
+    if source not in SHIPPED:
+        return text
+    renamed = dict(zip(Tags().all(), tags.all(), strict=True))
+    return re.sub("|".join(map(re.escape, renamed)), lambda tag: renamed[tag[0]], text)

@@ -76,8 +76,8 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
 
 def _deal_kinds(names: Sequence[str]) -> dict[str, str]:
     bounds = np.cumsum(list(KINDS.values())) * len(names)
-    kinds = list(KINDS)
-    return {name: kinds[min(int(np.searchsorted(bounds, i, side="right")), len(kinds) - 1)] for i, name in enumerate(names)}
+    kinds, last = list(KINDS), len(KINDS) - 1
+    return {name: kinds[min(int(np.searchsorted(bounds, i, side="right")), last)] for i, name in enumerate(names)}
 
 
 def _pick(rng: np.random.Generator, options: Sequence[str]) -> str:

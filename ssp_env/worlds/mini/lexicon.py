@@ -13,10 +13,11 @@ NAME_POOL = 1_400
 KINDS = {"person": 0.42, "city": 0.20, "company": 0.18, "book": 0.12, "country": 0.08}
 """Entity kinds and their share of a graph."""
 
-_SYLLABLES = (
-    "ba be bo da de do fa fe ga go ha he ka ke ko la le lo ma me mo na ne no pa po ra re ro sa se so ta te to va ve vi za"
+_SYLLABLES = (  # noqa: SIM905
+    "ba be bo da de do fa fe ga go ha he ka ke ko la le lo ma me mo na ne no pa po ra re ro sa se so ta te to "
+    "va ve vi za"
 ).split()
-_ENDINGS = "ban dor fell gan hall len lin mar mond nar nes rick ris sen ston tal ter vik ward wyn".split()
+_ENDINGS = "ban dor fell gan hall len lin mar mond nar nes rick ris sen ston tal ter vik ward wyn".split()  # noqa: SIM905
 
 
 @dataclass(frozen=True)

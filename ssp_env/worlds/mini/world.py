@@ -40,7 +40,10 @@ class MiniWorld:
             ConfigError: an option out of its range.
         """
         if not 50 <= entities <= NAME_POOL // 2:
-            raise ConfigError("world.entities", entities, f"choose 50 to {NAME_POOL // 2}: names come from a fixed pool")
+            fix = f"choose 50 to {NAME_POOL // 2}: names come from a fixed pool"
+            raise ConfigError("world.entities", entities, fix)
+        if seed < 0:
+            raise ConfigError("world.seed", seed, "must be at least 0")
         if not 1 <= max_hops <= 6:
             raise ConfigError("world.max_hops", max_hops, "choose 1 to 6")
         self.max_hops = max_hops
@@ -66,9 +69,13 @@ class MiniWorld:
             per_group: how many a hop count; ``None`` means 150.
 
         Raises:
-            ConfigError: the graph has not that many different questions.
+            ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has different questions.
         """
         wanted = 150 if per_group is None else per_group
+        if seed < 0:
+            raise ConfigError("questions.seed", seed, "must be at least 0")
+        if wanted < 1:
+            raise ConfigError("questions.per_group", wanted, "must be at least 1")
         drawn: list[Question] = []
         for hops in range(1, self.max_hops + 1):
             drawn.extend(self._questions(np.random.default_rng([seed, hops]), hops, wanted))
@@ -102,13 +109,13 @@ class MiniWorld:
     def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
         found: dict[str, Question] = {}
         for _ in range(200 * wanted + 1000):
-            if len(found) == wanted:
-                return list(found.values())
             chain = self.eval_graph.walk(rng, hops)
             if chain is not None:
                 start, path, answer = chain
                 text = write_question(start, [Hop(relation) for relation in path])
                 found.setdefault(text, Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops)))
+            if len(found) == wanted:
+                return list(found.values())
         raise ConfigError("questions.per_group", wanted, f"this graph has only about {len(found)} {hops}-hop questions")
 
 

@@ -1,0 +1,68 @@
+"""What the tests of the agents share: a small model directory, and one Ray for all that need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from playful import GAME, LEARNING, WORLD, make_rules, new_round, save_playful
+
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rllib.algorithm import SSPConfig
+from agents.rollout import play
+from ssp_env.config import GameConfig, from_mapping
+from ssp_env.game.round import Round
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A policy of random weights that plays games of all outcomes."""
+    return save_playful(tmp_path_factory.mktemp("playful") / "model")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(model_dir: Path) -> HuggingFaceTokenizer:
+    """The tiny policy's tokenizer."""
+    return HuggingFaceTokenizer.load(model_dir)
+
+
+@pytest.fixture
+def algorithm_config(model_dir: Path) -> SSPConfig:
+    """Small games with that policy; everything in one process."""
+    env = {"world": "mini", "world_options": WORLD, "game": GAME, "make_rules": make_rules}
+    config = SSPConfig().environment(env_config=env).training(model_dir=model_dir, **LEARNING)
+    config.debugging(seed=5, log_level="ERROR")
+    return config
+
+
+@pytest.fixture(scope="session")
+def played(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Round:
+    """A round of 16 games, played by that policy at temperature 0.8."""
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, from_mapping(GameConfig, GAME, "game"))
+    engine = TransformersEngine(load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer))
+    return play(new_round(rules), engine, temperature=0.8, rng=np.random.default_rng(0))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One local Ray for the whole session."""
+    import ray
+
+    ray.init(
+        num_cpus=4,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=128 * 1024**2,
+        logging_level="ERROR",
+    )
+    yield
+    ray.shutdown()

@@ -1,0 +1,65 @@
+"""A learner without Ray, and rows for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from playful import LEARNING
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+
+from agents.models import load_model
+from agents.rllib.algorithm import SSPConfig
+from agents.rllib.batch import MODULE_ID, to_batch
+from agents.rllib.learner import SSPLearner
+from agents.rows import Row
+
+Weights = dict[str, torch.Tensor]
+
+
+def learner_for(model_dir: Path, **changes: Any) -> SSPLearner:
+    """A learner in this process."""
+    config = SSPConfig().training(model_dir=model_dir, **{**LEARNING, **changes})
+    spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
+    learner = SSPLearner(config=config, module_spec=spec)
+    learner.build()
+    return learner
+
+
+def update(learner: SSPLearner, rows: Sequence[Row], step: int = 0) -> dict[str, float]:
+    """One update; its figures."""
+    result = learner.update(batch=to_batch(rows), timesteps={"training_step": step})
+    return SSPLearner.merge([result[MODULE_ID]])
+
+
+def weights_of(learner: SSPLearner) -> Weights:
+    """A copy of the weights, named as the model names them."""
+    return {name: tensor.clone() for name, tensor in learner.module[MODULE_ID].lm.state_dict().items()}
+
+
+def distance(one: Weights, other: Weights) -> float:
+    """The largest difference of two sets of weights."""
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0) -> list[Row]:
+    """Rows of both roles in two turns each, with the model's own behaviour log-probabilities (and noise on them)."""
+    rng = np.random.default_rng(seed)
+    model = load_model(model_dir)
+    rows = []
+    for game in range(count):
+        length = int(rng.integers(12, 40))
+        ids = rng.integers(3, model.config.vocab_size, size=length)
+        mask = np.zeros(length, dtype=np.uint8)
+        mask[4:7] = mask[9 : length - int(rng.integers(0, 3))] = 1
+        with torch.inference_mode():
+            logprobs = torch.log_softmax(model(input_ids=torch.from_numpy(ids)[None]).logits[0].float(), dim=-1)
+        behaviour = np.zeros(length, dtype=np.float32)
+        behaviour[1:] = logprobs[np.arange(length - 1), ids[1:]].numpy() + rng.normal(0, 1, length - 1) * noise
+        role = ("proposer", "solver", "solver")[game % 3]
+        advantage = float(rng.uniform(0.2, 1.0)) if role == "proposer" else float(rng.normal())
+        rows.append(Row(ids.astype(np.int32), mask, behaviour * mask, role, game, advantage, 1 / (count * mask.sum())))
+    return rows

@@ -1,0 +1,93 @@
+"""A policy of random weights that plays: it likes tags and names, so games of all outcomes come about by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import Lfm2Config, Lfm2ForCausalLM
+
+from agents.tiny.bootstrap import save_policy
+from agents.tiny.model import tiny_config, tiny_tokenizer
+from ssp_env.config import GameConfig
+from ssp_env.errors import ServiceError
+from ssp_env.game.protocol import Tags
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.worlds.base import World
+from ssp_env.worlds.mini import MiniWorld
+
+WORLD = {"seed": 0, "entities": 50}
+GAME = {
+    "attempts": 4,
+    "max_searches": 3,
+    "top_k": 1,
+    "max_prompt_tokens": 64,
+    "max_response_tokens": 96,
+    "max_document_tokens": 24,
+    "max_query_tokens": 32,
+    "min_question_chars": 0,
+    "asked_searches": (1, 1),
+    "filters": (),
+    "verifier": "none",
+    "noise_documents": 1,
+    "prompts": "mini",
+}
+"""Rules under which about half of the games are valid."""
+
+LEARNING: dict[str, Any] = {"batch_size": 8, "minibatches": 1, "lr": 1e-3, "warmup_steps": 0, "precision": "float32"}
+
+
+class LengthJudge:
+    """Calls an answer right when it has an even number of characters: rewards differ within a group."""
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        return [Verdict(len(task.prediction) % 2 == 0) for task in tasks]
+
+
+def make_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+    """The rules with that judge."""
+    return Rules.build(world, tokenizer, game, judge=LengthJudge())
+
+
+def new_round(rules: Rules, slots: int = 16) -> Round:
+    """A round that nobody has played yet; always the same."""
+    answers = rules.world.answers
+    return Round(rules, lambda rng, count: [answers[i] for i in rng.integers(len(answers), size=count)], slots, [4])
+
+
+def small_config(vocab_size: int) -> Lfm2Config:
+    """One convolution and one attention layer of width 32, output layer of its own."""
+    values = tiny_config(vocab_size).to_dict()
+    values.update(hidden_size=32, intermediate_size=48, num_hidden_layers=2, layer_types=["conv", "full_attention"])
+    values.update(tie_word_embeddings=False, block_dim=32, conv_dim=32)
+    return Lfm2Config(**values)
+
+
+def playful_model(seed: int = 0) -> Lfm2ForCausalLM:
+    """Random weights, tilted towards the tags of actions and some names of the world."""
+    tokenizer = tiny_tokenizer()
+    generator = torch.Generator().manual_seed(seed)
+    model = Lfm2ForCausalLM._from_config(small_config(len(tokenizer)), attn_implementation="eager")
+    tags = [tag for tag in Tags().all() if not tag.strip("</>").startswith(("think", "information"))]
+    names = list(MiniWorld(**WORLD).train_graph.entities)[:20]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter.normal_(0.0, 0.2, generator=generator)
+        # The first channel is the same for every token, so the output layer's first column is a bias.
+        model.model.embed_tokens.weight[:, 0] = 4.0
+        model.lm_head.weight[:, 0] = -1.0
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(tags), 0] = 1.0
+        model.lm_head.weight[tokenizer.convert_tokens_to_ids(names), 0] = 0.4
+    return model
+
+
+def save_playful(directory: Path, seed: int = 0) -> Path:
+    """Writes such a policy as a model directory."""
+    save_policy(playful_model(seed), directory)
+    return directory

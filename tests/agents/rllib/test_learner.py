@@ -1,0 +1,252 @@
+"""One optimizer step, against the same step written out plainly; and what each setting does to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from learning import distance, learner_for, some_rows, update, weights_of
+
+from agents.models import load_model
+from agents.rllib.batch import MODULE_ID, to_batch
+from agents.rllib.learner import SSPLearner
+from agents.rows import Row
+
+
+def plain_updates(model_dir: Path, batches: list[list[Row]], temperature: float = 1.0) -> dict[str, torch.Tensor]:
+    """The updates by the book: whole rows one after the other, full logits, no masks, no micro-batches.
+
+    Proposer by REINFORCE, solver by GRPO with clip 0.2 / 0.28, KL 0.1, Adam (0.9, 0.999) with lr 1e-3, norm 1.
+    """
+    model, reference = load_model(model_dir), load_model(model_dir)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.999))
+
+    def logprobs(lm: torch.nn.Module, row: Row, t: int) -> torch.Tensor:
+        logits = lm(input_ids=torch.tensor(row.ids[None, :t], dtype=torch.long)).logits[0, -1]
+        return torch.log_softmax(logits / temperature, dim=-1)[int(row.ids[t])]
+
+    for rows in batches:
+        loss = torch.zeros(())
+        for row in rows:
+            for t in np.flatnonzero(row.mask).tolist():
+                logp = logprobs(model, row, t)
+                if row.role == "proposer":
+                    loss = loss - row.weight * row.advantage * logp
+                    continue
+                ratio = torch.exp(logp - float(row.logprobs[t]))
+                surrogate = torch.minimum(ratio * row.advantage, ratio.clamp(0.8, 1.28) * row.advantage)
+                with torch.no_grad():
+                    ref = logprobs(reference, row, t)
+                kl = torch.exp(ref - logp) - (ref - logp) - 1
+                loss = loss + row.weight * (0.1 * kl - surrogate)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+@pytest.fixture(scope="module")
+def rows(model_dir: Path) -> list[Row]:
+    return some_rows(model_dir)
+
+
+def test_updates_equal_the_losses_written_out(model_dir: Path) -> None:
+    batches = [some_rows(model_dir, 5, noise=0.4, seed=seed) for seed in (1, 2)]
+    learner = learner_for(model_dir, kl_coeff=0.1)
+    start = weights_of(learner)
+    for batch in batches:
+        update(learner, batch)
+    expected = plain_updates(model_dir, batches)
+    assert distance(weights_of(learner), start) > 1e-4
+    assert distance(weights_of(learner), expected) < 1e-5
+
+
+def test_updates_are_at_the_sampling_temperature(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir, kl_coeff=0.1, temperature=0.7)
+    update(learner, rows)
+    assert distance(weights_of(learner), plain_updates(model_dir, [rows], temperature=0.7)) < 1e-5
+
+
+@pytest.mark.parametrize("microbatch_tokens", [1, 60, 100])
+def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir: Path) -> None:
+    results = []
+    for tokens in (10**9, microbatch_tokens):
+        learner = learner_for(model_dir, microbatch_tokens=tokens, lr=1e-4)
+        figures = [update(learner, some_rows(model_dir, 7, seed=seed)) for seed in (3, 4)]
+        results.append((weights_of(learner), figures))
+    (whole, one), (parts, other) = results
+    assert distance(whole, parts) < 1e-5
+    for a, b in zip(one, other, strict=True):
+        assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
+
+
+def test_microbatches_hold_as_many_padded_tokens_as_allowed(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir, microbatch_tokens=80)
+    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
+    parts = list(learner._microbatches(columns))
+    assert sum(len(part["ids"]) for part in parts) == len(rows)
+    assert all(part["ids"].numel() <= 80 or len(part["ids"]) == 1 for part in parts)
+    assert any(len(part["ids"]) > 1 for part in parts)
+    assert all(part["ids"].shape[1] == int(part["lengths"].max()) for part in parts), "no needless padding"
+
+
+def test_a_row_of_weight_zero_changes_nothing(model_dir: Path, rows: list[Row]) -> None:
+    plain, filled = learner_for(model_dir, kl_coeff=0.1), learner_for(model_dir, kl_coeff=0.1)
+    filler = replace(some_rows(model_dir, 2, seed=9)[1], weight=0.0)
+    for _ in range(2):
+        one, other = update(plain, rows), update(filled, [*rows, filler])
+    assert distance(weights_of(plain), weights_of(filled)) < 1e-6
+    assert one == pytest.approx(other, rel=1e-4)
+    assert one["trained_tokens"] == sum(row.tokens for row in rows)
+
+
+def test_a_batch_of_weight_zero_alone_is_no_gradient(model_dir: Path, rows: list[Row]) -> None:
+    """What a learner sees whose shard had nothing but the filler."""
+    figures = update(learner_for(model_dir), [replace(rows[1], weight=0.0)])
+    assert (figures["loss"], figures["grad_norm"], figures["trained_tokens"]) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted(bad: float, model_dir: Path, rows: list[Row]) -> None:
+    learner, other = learner_for(model_dir), learner_for(model_dir)
+    assert update(learner, rows)["skipped_updates"] == 0.0
+    update(other, rows)
+    before = weights_of(learner)
+    figures = update(learner, [replace(rows[0], advantage=bad), *rows[1:]])
+    assert figures["skipped_updates"] == 1.0
+    assert distance(weights_of(learner), before) == 0.0
+    update(learner, rows)
+    update(other, rows)
+    assert distance(weights_of(learner), weights_of(other)) == 0.0, "Adam's moments must not have seen it"
+
+
+# -- learning rate --------------------------------------------------------------------------------------
+
+
+def test_the_learning_rate_warms_up_linearly_and_stays(model_dir: Path, rows: list[Row]) -> None:
+    def moved(step: int, **changes: object) -> float:
+        learner = learner_for(model_dir, **changes)
+        start = weights_of(learner)
+        update(learner, rows, step)
+        return distance(weights_of(learner), start)
+
+    full = moved(0, warmup_steps=0)
+    assert full == pytest.approx(1e-3, rel=0.05), "Adam's first step is the learning rate"
+    shares = [moved(step, warmup_steps=4) / full for step in (0, 1, 2, 3, 4, 50)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rel=0.02)
+
+
+# -- KL -------------------------------------------------------------------------------------------------
+
+
+def test_the_kl_pulls_back_to_the_reference(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir, kl_coeff=1.0)
+    assert update(learner, rows)["kl"] == pytest.approx(0.0, abs=1e-7)
+    for _ in range(4):
+        pushed = update(learner, rows)["kl"]
+    still = [replace(row, advantage=0.0) for row in rows if row.role == "solver"]
+    pulled = [update(learner, still)["kl"] for _ in range(15)]
+    assert pushed > 1e-4
+    assert pulled[-1] < 0.2 * pulled[0]
+
+
+def test_without_kl_rows_without_advantage_move_nothing(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir, kl_coeff=0.0)
+    start = weights_of(learner)
+    update(learner, [replace(row, advantage=0.0) for row in rows])
+    assert distance(weights_of(learner), start) == 0.0
+    assert learner._reference is None
+
+
+def test_reinforce_rows_do_not_feel_the_kl(model_dir: Path, rows: list[Row]) -> None:
+    proposer = [row for row in rows if row.role == "proposer"]
+    results = []
+    for coefficient in (0.0, 10.0):
+        learner = learner_for(model_dir, kl_coeff=coefficient)
+        for _ in range(3):
+            figures = update(learner, proposer)
+        results.append(weights_of(learner))
+        assert figures["kl"] == 0.0
+    assert distance(*results) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ({}, True),
+        ({"learning_roles": ("proposer",)}, False),
+        ({"solver_algorithm": "reinforce"}, False),
+        ({"proposer_algorithm": "grpo", "learning_roles": ("proposer",)}, True),
+        ({"kl_coeff": 0.0}, False),
+    ],
+)
+def test_the_reference_is_loaded_where_something_uses_it(
+    changes: dict[str, object], needed: bool, model_dir: Path
+) -> None:
+    assert (learner_for(model_dir, **changes)._reference is not None) is needed
+
+
+def test_the_reference_is_frozen_and_stays_out_of_the_state(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir, kl_coeff=0.1)
+    for _ in range(2):
+        update(learner, rows)
+    base = load_model(model_dir).state_dict()
+    assert distance(learner._reference.state_dict(), base) == 0.0
+    module = learner.get_state()["rl_module"][MODULE_ID]
+    assert {name.removeprefix("lm.") for name in module} == set(base)
+
+
+# -- the rest -------------------------------------------------------------------------------------------
+
+
+def test_weights_stay_float32_under_bfloat16(model_dir: Path, rows: list[Row]) -> None:
+    full, half = (learner_for(model_dir, precision=name) for name in ("float32", "bfloat16"))
+    one, other = update(full, rows), update(half, rows)
+    assert {tensor.dtype for tensor in weights_of(half).values()} == {torch.float32}
+    assert one["loss"] != other["loss"]
+    assert one["loss"] == pytest.approx(other["loss"], rel=0.1)
+
+
+def test_figures_of_several_learners_add_up() -> None:
+    parts = [
+        {"loss": 1.0, "policy_loss": 0.5, "kl": 0.25, "logprob_gap_sum": 3.0, "trained_tokens": 10.0},
+        {"loss": 2.0, "policy_loss": 1.5, "kl": 0.5, "logprob_gap_sum": 1.0, "trained_tokens": 30.0},
+    ]
+    merged = SSPLearner.merge([{**part, "grad_norm": 0.7, "skipped_updates": 1.0} for part in parts])
+    assert merged == {
+        "loss": 3.0,
+        "policy_loss": 2.0,
+        "kl": 0.75,
+        "logprob_gap": 0.1,
+        "trained_tokens": 40.0,
+        "grad_norm": 0.7,
+        "skipped_updates": 1.0,
+    }
+
+
+def test_the_gap_to_the_engine_is_measured(model_dir: Path) -> None:
+    assert update(learner_for(model_dir), some_rows(model_dir))["logprob_gap"] < 1e-5
+    noisy = some_rows(model_dir, noise=0.4)
+    assert update(learner_for(model_dir), noisy)["logprob_gap"] == pytest.approx(0.4 * np.sqrt(2 / np.pi), rel=0.2)
+
+
+def test_rllibs_loss_hook_is_the_same_loss(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir)
+    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
+    out = learner.module[MODULE_ID].forward_train({**columns, "temperature": 1.0})
+    loss = learner.compute_loss_for_module(module_id=MODULE_ID, config=learner.config, batch=columns, fwd_out=out)
+    assert float(loss.detach()) == pytest.approx(update(learner, rows)["loss"], rel=1e-5)
+
+
+def test_the_module_gives_logits_of_the_next_token(model_dir: Path, rows: list[Row]) -> None:
+    learner = learner_for(model_dir)
+    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
+    with torch.no_grad():
+        logits = learner.module[MODULE_ID].forward_inference(columns)["action_dist_inputs"]
+        for i, row in enumerate(rows):
+            expected = load_model(model_dir)(input_ids=torch.tensor(row.ids[None], dtype=torch.long)).logits[0, -1]
+            torch.testing.assert_close(logits[i], expected, atol=1e-4, rtol=1e-4)

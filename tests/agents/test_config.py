@@ -1,0 +1,189 @@
+"""Every setting of learning does something, and none takes nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from learning import learner_for, some_rows, update, weights_of
+from playful import GAME, LEARNING
+
+from agents.config import LearningConfig
+from agents.rllib.algorithm import SSPConfig, _deal
+from agents.rllib.batch import MODULE_ID
+from agents.rllib.env_runner import SSPEnvRunner
+from agents.rows import Row, rows_of, weigh
+from ssp_env.errors import ConfigError
+from ssp_env.game.round import Round
+
+# -- what a setting changes -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the probes work with."""
+
+    model_dir: Path
+    config: SSPConfig
+    round: Round
+
+
+def learnt(setup: Setup, changes: dict[str, Any]) -> Any:
+    """Two updates on rows whose behaviour was another policy's: weights and figures."""
+    learner = learner_for(setup.model_dir, **changes)
+    rows = some_rows(setup.model_dir, 6, noise=0.5)
+    figures = [update(learner, rows, step) for step in range(2)]
+    total = sum(float(tensor.double().abs().sum()) for tensor in weights_of(learner).values())
+    return total, [(f["loss"], f["kl"]) for f in figures]
+
+
+def passes(setup: Setup, changes: dict[str, Any]) -> Any:
+    """How many forward passes an update takes."""
+    learner = learner_for(setup.model_dir, **changes)
+    counted: list[int] = []
+    learner.module[MODULE_ID].lm.model.register_forward_pre_hook(lambda *_: counted.append(1))
+    update(learner, some_rows(setup.model_dir, 6))
+    return len(counted)
+
+
+def credited(setup: Setup, changes: dict[str, Any]) -> Any:
+    """The rows of a round that was played."""
+    learning = setup.config.training(**changes).learning()
+    rows = weigh(rows_of(setup.round.games, learning), learning, 16, GAME["attempts"])
+    return [(r.role, r.game, r.advantage, r.weight) for r in rows]
+
+
+def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
+    """The games of two steps."""
+    runner = SSPEnvRunner(config=setup.config.training(**{"batch_size": 5, **changes}))
+    return [[(r.origin, r.question) for r in runner.sample(step=step).records] for step in range(2)]
+
+
+def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
+    """Sizes of the updates of a step."""
+    rows = [Row(np.zeros(3), np.ones(3), np.zeros(3), "solver", game, 1.0) for game in range(8)]
+    return [(len(part), size) for part, size in _deal(rows, setup.config.training(**changes).learning())]
+
+
+Probe = Callable[[Setup, dict[str, Any]], Any]
+KNOBS: dict[str, tuple[Any, Probe]] = {
+    "batch_size": (4, played_on),
+    "minibatches": (2, dealt),
+    "learning_roles": (("solver",), credited),
+    "proposer_algorithm": ("grpo", learnt),
+    "solver_algorithm": ("reinforce", learnt),
+    "proposer_weight": (0.5, credited),
+    "lr": (2e-3, learnt),
+    "warmup_steps": (5, learnt),
+    "beta2": (0.5, learnt),
+    "max_grad_norm": (1e-9, learnt),
+    "kl_coeff": (1.0, learnt),
+    "clip_low": (0.02, learnt),
+    "clip_high": (0.02, learnt),
+    "std_normalise": (True, credited),
+    "aggregation": ("token", credited),
+    "drop_uniform_groups": (True, credited),
+    "temperature": (0.8, played_on),
+    "strategy": ("dummy", played_on),
+    "reset_every": (1, played_on),
+    "microbatch_tokens": (40, passes),
+    "precision": ("bfloat16", learnt),
+}
+"""For each setting another value, and where the difference shows."""
+
+
+@pytest.fixture(scope="module")
+def unchanged() -> dict[str, Any]:
+    """What each probe finds with the usual settings."""
+    return {}
+
+
+def test_every_setting_is_tried() -> None:
+    assert set(KNOBS) == {field.name for field in fields(LearningConfig)}
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_a_setting_changes_something(
+    name: str, model_dir: Path, algorithm_config: SSPConfig, played: Round, unchanged: dict[str, Any]
+) -> None:
+    value, probe = KNOBS[name]
+    assert LEARNING.get(name, getattr(LearningConfig(), name)) != value
+    if probe.__name__ not in unchanged:
+        unchanged[probe.__name__] = probe(Setup(model_dir, algorithm_config.copy(copy_frozen=False), played), {})
+    assert probe(Setup(model_dir, algorithm_config, played), {name: value}) != unchanged[probe.__name__]
+
+
+def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
+    figures = [update(learner_for(model_dir, temperature=t), some_rows(model_dir)) for t in (1.0, 0.8)]
+    assert figures[0]["loss"] != figures[1]["loss"]
+
+
+# -- nonsense -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"minibatches": 0}, "minibatches"),
+        ({"batch_size": 4, "minibatches": 5}, "minibatches"),
+        ({"learning_roles": ()}, "learning_roles"),
+        ({"learning_roles": ("solver", "judge")}, "learning_roles"),
+        ({"proposer_algorithm": "ppo"}, "proposer_algorithm"),
+        ({"solver_algorithm": "GRPO"}, "solver_algorithm"),
+        ({"proposer_weight": -0.1}, "proposer_weight"),
+        ({"lr": -1e-6}, "lr"),
+        ({"warmup_steps": -1}, "warmup_steps"),
+        ({"beta2": 1.0}, "beta2"),
+        ({"beta2": -0.1}, "beta2"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm"),
+        ({"kl_coeff": -0.01}, "kl_coeff"),
+        ({"clip_low": -0.2}, "clip_low"),
+        ({"clip_high": -0.2}, "clip_high"),
+        ({"aggregation": "mean"}, "aggregation"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"strategy": "period_reset"}, "strategy"),
+        ({"reset_every": 0}, "reset_every"),
+        ({"microbatch_tokens": 0}, "microbatch_tokens"),
+        ({"precision": "float16"}, "precision"),
+    ],
+)
+def test_nonsense_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        replace(LearningConfig(), **changes)
+    assert caught.value.field == f"learning.{field}"
+    assert caught.value.value == (changes[field] if field != "learning_roles" or not changes[field] else "judge")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["lr", "kl_coeff", "proposer_weight", "temperature", "beta2"])
+def test_numbers_that_are_none_are_refused(name: str, number: float) -> None:
+    with pytest.raises(ConfigError) as caught:
+        replace(LearningConfig(), **{name: number})
+    assert caught.value.field == f"learning.{name}"
+
+
+@pytest.mark.parametrize("name", ["clip_high", "max_grad_norm"])
+def test_a_bound_may_be_infinite_but_not_nan(name: str) -> None:
+    replace(LearningConfig(), **{name: float("inf")})
+    with pytest.raises(ConfigError):
+        replace(LearningConfig(), **{name: float("nan")})
+
+
+@pytest.mark.parametrize("value", ["4", 4.5, None, True])
+def test_a_value_of_another_type_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"training\.batch_size"):
+        SSPConfig().training(batch_size=value).learning()
+
+
+def test_the_paper_is_the_default() -> None:
+    paper = LearningConfig()
+    assert (paper.batch_size, paper.minibatches, paper.lr, paper.warmup_steps) == (256, 2, 1e-6, 5)
+    assert (paper.proposer_algorithm, paper.solver_algorithm) == ("reinforce", "grpo")
+    assert (paper.kl_coeff, paper.strategy, paper.reset_every, paper.temperature) == (0.01, "periodic_reset", 10, 1.0)
+    assert paper.aggregation == "sequence"
+    assert not paper.std_normalise

@@ -1,0 +1,145 @@
+"""Model directories: what cannot be loaded says why, and what is saved is what was trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agents.models import autocast_dtype, load_model, save_policy
+from agents.tiny.bootstrap import save_policy as save_tiny
+from agents.tiny.model import tiny_model, tiny_tokenizer
+from playful import small_config
+from ssp_env.config import GameConfig
+from ssp_env.errors import ModelError, TokenizerError
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+
+@pytest.fixture
+def copy(model_dir: Path, tmp_path: Path) -> Path:
+    """A model directory to break."""
+    return Path(shutil.copytree(model_dir, tmp_path / "copy"))
+
+
+def change_config(directory: Path, **values: object) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def cut_weights(directory: Path) -> None:
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def lose_a_weight(directory: Path) -> None:
+    path = directory / "model.safetensors"
+    weights = load_file(path)
+    weights.pop("lm_head.weight")
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda path: (path / "config.json").unlink(), "config.json is missing"),
+        (lambda path: (path / "config.json").write_text("{"), "cannot be loaded"),
+        (lambda path: (path / "model.safetensors").unlink(), "cannot be loaded"),
+        (lambda path: change_config(path, model_type="no-such-model"), "no-such-model"),
+        (lambda path: change_config(path, num_attention_heads=3), "do not fit its config: model.layers"),
+        (lambda path: change_config(path, hidden_size="wide"), "hidden_size"),
+        (lambda path: change_config(path, vocab_size=9), r"weight is \[\d+, 32\], not \[9, 32\]"),
+        (cut_weights, "cannot be loaded"),
+        (lose_a_weight, r"weights lack lm_head\.weight"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_says_why(harm: Callable[[Path], object], says: str, copy: Path) -> None:
+    harm(copy)
+    with pytest.raises(ModelError, match=says) as caught:
+        load_model(copy)
+    assert str(copy) in str(caught.value)
+
+
+def test_a_directory_that_is_not_there_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no model directory"):
+        load_model(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        HuggingFaceTokenizer.load(tmp_path / "nowhere")
+
+
+def test_a_tokenizer_that_is_missing_or_broken_says_so(copy: Path) -> None:
+    (copy / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        HuggingFaceTokenizer.load(copy)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (copy / name).unlink()
+    with pytest.raises(ModelError, match="holds no tokenizer"):
+        HuggingFaceTokenizer.load(copy)
+
+
+def test_a_tokenizer_that_cannot_spell_the_tags_says_which(copy: Path) -> None:
+    path = copy / "tokenizer.json"
+    path.write_text(path.read_text().replace("search>", "zearch>"))
+    tokenizer = HuggingFaceTokenizer.load(copy)
+    with pytest.raises(TokenizerError, match="<search>"):
+        Rules.build(MiniWorld(entities=50), tokenizer, GameConfig(verifier="none", prompts="mini"))
+
+
+def test_a_model_is_loaded_for_inference_in_float32(model_dir: Path) -> None:
+    model = load_model(model_dir)
+    assert not model.training
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert model.config._attn_implementation == "eager"
+    assert load_model(model_dir, attention="sdpa").config._attn_implementation == "sdpa"
+
+
+# -- saving ---------------------------------------------------------------------------------------------
+
+
+def tied(directory: Path) -> None:
+    save_tiny(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(1)), directory)
+
+
+def untied_in_bfloat16(directory: Path) -> None:
+    config = small_config(len(tiny_tokenizer()))
+    AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+
+
+@pytest.mark.parametrize("make", [tied, untied_in_bfloat16])
+def test_a_saved_policy_gives_identical_logits_in_transformers(make: Callable[[Path], None], tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "a" / "policy"
+    make(source)
+    (source / "pytorch_model.bin.index.json").write_text("{}")
+    model = load_model(source)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 1e-3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2))
+    save_policy({name: tensor.numpy() for name, tensor in model.state_dict().items()}, source, target)
+    ids = torch.arange(40)[None]
+    loaded = AutoModelForCausalLM.from_pretrained(target).eval()
+    assert loaded.dtype == torch.float32
+    with torch.inference_mode():
+        assert torch.equal(loaded(ids).logits, load_model(target, attention="sdpa")(ids).logits)
+        assert torch.equal(load_model(target)(ids).logits, model(ids).logits)
+    text = "what is the mentor of <search>"
+    assert AutoTokenizer.from_pretrained(target).encode(text) == tiny_tokenizer().encode(text)
+    assert not (target / "pytorch_model.bin.index.json").exists(), "an index of other weights"
+    assert (target / "model.safetensors").stat().st_mode & 0o777 == 0o644
+
+
+# -- arithmetic -----------------------------------------------------------------------------------------
+
+
+def test_precision_is_what_was_asked_for() -> None:
+    cpu = torch.device("cpu")
+    assert autocast_dtype("float32", cpu) is None
+    assert autocast_dtype("bfloat16", cpu) is torch.bfloat16
+    assert autocast_dtype("auto", cpu) in (None, torch.bfloat16)

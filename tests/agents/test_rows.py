@@ -1,0 +1,316 @@
+"""Which games are learnt from, with which advantages, and weights that add up to equations 4 and 5."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from playful import new_round
+
+from agents.config import LearningConfig
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.losses.grpo import grpo_loss
+from agents.losses.reinforce import reinforce_loss
+from agents.models import load_model
+from agents.rllib.algorithm import _deal
+from agents.rllib.batch import MODULE_ID, to_batch
+from agents.rllib.module import token_logprobs
+from agents.rollout import play
+from agents.rows import Row, rows_of, weigh
+from ssp_env.config import GameConfig
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.protocol import Role
+from ssp_env.game.round import Round
+from ssp_env.game.trajectory import Limits, Trajectory
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
+from ssp_env.worlds.base import GroundTruth
+
+SLOTS, ATTEMPTS = 8, 3
+RNG = np.random.default_rng(3)
+
+
+def trajectory(role: Role, tokens: int) -> Trajectory:
+    """A prompt of three tokens and that many of the policy's."""
+    made = Trajectory(Limits.of(role, GameConfig(), ByteTokenizer()), [1, 2, 3])
+    made.feed(RNG.integers(97, 120, size=tokens).tolist(), RNG.normal(-2, 0.3, size=tokens).tolist())
+    return made
+
+
+def game(
+    slot: int,
+    outcome: Outcome,
+    *,
+    rewards: Sequence[float] = (),
+    paid: float | None = None,
+    origin: Origin = Origin.PROPOSED,
+    group: int | None = None,
+) -> Game:
+    """A finished game with trajectories of random lengths."""
+    made = Game(slot, slot if group is None else group, GroundTruth("a", "A"), origin, np.random.default_rng(0))
+    made.outcome, made.proposer_reward = outcome, paid
+    if origin is Origin.PROPOSED:
+        made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))
+    made.attempts = [Attempt(trajectory(Role.SOLVER, int(RNG.integers(2, 9))), None, reward) for reward in rewards]
+    return made
+
+
+def step() -> list[Game]:
+    """Eight slots: one stays empty, two fail, one is void, one is filled up again."""
+    return [
+        game(0, Outcome.VALID, rewards=[1, 0, 0], paid=2 / 3, group=0),
+        game(1, Outcome.VALID, rewards=[1, 1, 1], paid=0.0, group=0),
+        game(2, Outcome.INVALID, paid=0.0, group=1),
+        game(3, Outcome.INVALID, paid=0.0, group=1),
+        game(4, Outcome.VOID, rewards=[1, 0, 1], paid=None, group=2),
+        game(5, Outcome.VALID, rewards=[0, 1, 1], paid=1 / 3, group=2),
+        game(6, Outcome.VALID, rewards=[0, 0, 0], paid=1.0, group=3),
+        game(8, Outcome.VALID, rewards=[1, 0, 1], origin=Origin.REUSED),
+    ]
+
+
+def config(**changes: object) -> LearningConfig:
+    return replace(LearningConfig(batch_size=SLOTS, minibatches=1), **changes)
+
+
+def told(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
+    return {
+        role: [(row.game, round(row.advantage, 6)) for row in rows if row.role == role] for role in ("proposer", "solver")
+    }
+
+
+# -- which rows -----------------------------------------------------------------------------------------
+
+
+def test_valid_games_give_rows_and_void_ones_do_not() -> None:
+    rows = told(rows_of(step(), config()))
+    assert rows["proposer"] == [(0, 0.666667), (5, 0.333333), (6, 1.0)], "a return of 0 has no gradient"
+    third = 0.333333
+    assert rows["solver"] == [
+        *((0, 0.666667), (0, -third), (0, -third)),
+        *((1, 0.0),) * 3,
+        *((5, -0.666667), (5, third), (5, third)),
+        *((6, 0.0),) * 3,
+        *((8, third), (8, -0.666667), (8, third)),
+    ], "rows with no advantage are kept: they feel the KL"
+
+
+def test_a_row_holds_its_trajectory() -> None:
+    games = step()
+    row = rows_of(games, config())[0]
+    played = games[0].proposer
+    assert played is not None
+    assert row.ids.tolist() == played.ids
+    assert row.mask.tolist() == [0, 0, 0, *[1] * (len(played.ids) - 3)]
+    assert row.tokens == len(played.ids) - 3
+    np.testing.assert_allclose(row.logprobs, played.logprobs, rtol=1e-6)
+
+
+def test_a_penalty_makes_invalid_proposals_rows() -> None:
+    games = step()
+    games[2].proposer_reward = -0.1
+    assert told(rows_of(games, config()))["proposer"] == [(0, 0.666667), (2, -0.1), (5, 0.333333), (6, 1.0)]
+
+
+@pytest.mark.parametrize("role", ["proposer", "solver"])
+def test_only_the_learning_roles_give_rows(role: str) -> None:
+    rows = told(rows_of(step(), config(learning_roles=(role,))))
+    assert [name for name, some in rows.items() if some] == [role]
+
+
+def test_the_proposer_can_learn_by_grpo_within_the_games_of_one_answer() -> None:
+    rows = told(rows_of(step(), config(proposer_algorithm="grpo")))["proposer"]
+    assert rows == [(0, 0.333333), (1, -0.333333), (2, 0.0), (3, 0.0), (5, 0.0), (6, 0.0)]
+
+
+def test_the_solver_can_learn_by_reinforce() -> None:
+    rows = told(rows_of(step(), config(solver_algorithm="reinforce")))["solver"]
+    assert rows == [(g, 1.0) for g in (0, 1, 1, 1, 5, 5, 8, 8)]
+
+
+def test_uniform_groups_can_be_dropped_whole() -> None:
+    rows = told(rows_of(step(), config(drop_uniform_groups=True)))
+    assert [g for g, _ in rows["solver"]] == [0] * 3 + [5] * 3 + [8] * 3
+
+
+def test_a_middling_proposal_stays_when_uniform_groups_are_dropped() -> None:
+    """Its advantage is 0, but its group is not uniform."""
+    paid = (0.2, 0.4, 0.6, 0.1, 0.1, 0.1)
+    games = [game(i, Outcome.VALID, rewards=[1], paid=reward, group=i // 3) for i, reward in enumerate(paid)]
+    rows = rows_of(games, config(proposer_algorithm="grpo", drop_uniform_groups=True, learning_roles=("proposer",)))
+    assert told(rows)["proposer"] == [(0, -0.2), (1, 0.0), (2, 0.2)]
+
+
+def test_std_normalisation_reaches_the_rows() -> None:
+    rows = rows_of(step(), config(std_normalise=True))
+    group = [row.advantage for row in rows if row.role == "solver" and row.game == 0]
+    assert np.std(group) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_nothing_played_gives_no_rows() -> None:
+    assert rows_of([], config()) == []
+    assert rows_of([game(0, Outcome.VOID)], config(proposer_algorithm="grpo", drop_uniform_groups=True)) == []
+    assert weigh([], config(), SLOTS, ATTEMPTS) == []
+
+
+# -- what they add up to --------------------------------------------------------------------------------
+
+
+def learnt(games: Sequence[Game], settings: LearningConfig) -> dict[int, np.ndarray]:
+    """The gradient of a whole update's loss by each token's log-probability (keyed by trajectory)."""
+    gradients = {}
+    keys = {tuple(t.ids): id(t) for g in games for t in g.trajectories()}
+    for row in weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS):
+        logprobs = torch.tensor(row.logprobs[row.mask > 0], dtype=torch.float64, requires_grad=True)
+        advantages = torch.full_like(logprobs, row.advantage)
+        if settings.algorithm(row.role) == "grpo":
+            losses = grpo_loss(logprobs, logprobs.detach(), advantages, 0.2, 0.28)
+        else:
+            losses = reinforce_loss(logprobs, advantages)
+        (row.weight * losses.sum()).backward()
+        assert logprobs.grad is not None
+        gradients[keys[tuple(row.ids.tolist())]] = logprobs.grad.numpy()
+    return gradients
+
+
+def test_weighted_rows_add_up_to_equations_4_and_5_empty_slots_included() -> None:
+    games = step()
+    expected: dict[int, np.ndarray] = {}
+    for played in games:
+        if played.outcome is not Outcome.VALID:
+            continue
+        rewards = [attempt.reward or 0.0 for attempt in played.attempts]
+        for attempt, reward in zip(played.attempts, rewards, strict=True):
+            size = len(attempt.trajectory.ids) - 3
+            ascent = (reward - sum(rewards) / ATTEMPTS) / (SLOTS * ATTEMPTS * size)
+            expected[id(attempt.trajectory)] = np.full(size, -ascent)
+        if played.origin is Origin.PROPOSED and sum(rewards) < ATTEMPTS:
+            ascent = (1 - sum(rewards) / ATTEMPTS) / SLOTS
+            expected[id(played.proposer)] = np.full(len(played.proposer.ids) - 3, -ascent)  # type: ignore[union-attr]
+    gradients = learnt(games, config())
+    assert gradients.keys() == expected.keys()
+    for key, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, expected[key], rtol=1e-7, atol=1e-12)
+
+
+def test_token_aggregation_is_one_mean_over_all_tokens_of_the_role() -> None:
+    games = step()
+    settings = config(aggregation="token", learning_roles=("solver",))
+    rows = weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
+    assert {round(row.weight * sum(r.tokens for r in rows), 12) for row in rows} == {1.0}
+    both = config(aggregation="token", proposer_algorithm="grpo")
+    rows = weigh(rows_of(games, both), both, SLOTS, ATTEMPTS)
+    for role in ("proposer", "solver"):
+        own = [row for row in rows if row.role == role]
+        assert sum(row.weight * row.tokens for row in own) == pytest.approx(1.0)
+
+
+def test_reinforce_sums_tokens_whatever_the_aggregation() -> None:
+    for aggregation in ("token", "sequence"):
+        settings = config(aggregation=aggregation, solver_algorithm="reinforce")
+        weights = {(r.role, r.weight) for r in weigh(rows_of(step(), settings), settings, SLOTS, ATTEMPTS)}
+        assert weights == {("proposer", 1 / SLOTS), ("solver", 1 / (SLOTS * ATTEMPTS))}
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce", "grpo"])
+def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
+    plain, scaled = (
+        weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
+        for games, settings in (
+            (step(), config(proposer_algorithm=algorithm)),
+            (step(), config(proposer_algorithm=algorithm, proposer_weight=0.05)),
+        )
+    )
+    for before, after in zip(plain, scaled, strict=True):
+        factor = 0.05 if before.role == "proposer" else 1.0
+        # The rows differ in length, so weights are compared without the length.
+        lengths = (before.tokens, after.tokens) if algorithm == "grpo" or before.role == "solver" else (1, 1)
+        assert after.weight * lengths[1] == pytest.approx(before.weight * lengths[0] * factor)
+
+
+# -- minibatches ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("minibatches", [1, 2, 3])
+def test_minibatches_keep_games_whole_and_cover_all_slots(minibatches: int) -> None:
+    settings = config(minibatches=minibatches)
+    rows = rows_of(step(), settings)
+    parts = _deal(rows, settings)
+    assert sum(size for _, size in parts) == SLOTS
+    assert max(size for _, size in parts) - min(size for _, size in parts) <= 1
+    dealt = [{row.game for row in part} for part, _ in parts]
+    assert sum(map(len, dealt)) == len(set.union(*dealt)), "a game was torn apart"
+    assert sorted(id(row) for part, _ in parts for row in part) == sorted(map(id, rows))
+
+
+def test_minibatches_get_equal_shares_of_the_games_that_give_rows() -> None:
+    """Failed proposals that happen to have even numbers must not leave one update to learn from everything."""
+    settings = config(minibatches=2)
+    games = [game(i, Outcome.VALID if i % 2 else Outcome.INVALID, rewards=[1, 0, 0], paid=0.0) for i in range(8)]
+    assert [len({row.game for row in part}) for part, _ in _deal(rows_of(games, settings), settings)] == [2, 2]
+
+
+def test_an_update_without_rows_is_empty() -> None:
+    settings = config(minibatches=4)
+    parts = _deal(rows_of([game(3, Outcome.VALID, rewards=[1, 0], paid=0.0)], settings), settings)
+    assert [len(part) for part, _ in parts] == [2, 0, 0, 0]
+
+
+# -- from real play -------------------------------------------------------------------------------------
+
+
+def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(played: Round, model_dir: Path) -> None:
+    rows = rows_of(played.games, LearningConfig())
+    assert {row.role for row in rows} == {"proposer", "solver"}
+    assert any(np.diff(row.mask.astype(int)).tolist().count(1) > 1 for row in rows), "no row of several turns"
+    columns = {name: torch.as_tensor(value) for name, value in to_batch(rows).policy_batches[MODULE_ID].items()}
+    with torch.inference_mode():
+        recomputed = token_logprobs(load_model(model_dir), columns["ids"], columns["loss_mask"], 0.8)
+    behaviour = columns["behaviour_logprobs"][columns["loss_mask"] > 0]
+    np.testing.assert_allclose(recomputed.numpy(), behaviour.numpy(), atol=1e-4)
+
+
+def test_rollouts_give_every_kind_of_game(played: Round) -> None:
+    outcomes = {g.outcome for g in played.games}
+    assert outcomes == {Outcome.VALID, Outcome.INVALID}
+    rates = {g.solve_rate for g in played.games if g.outcome is Outcome.VALID}
+    assert len(rates) > 2
+
+
+class Failing:
+    """An engine that fails at its n-th call."""
+
+    weights_version = 0
+
+    def __init__(self, engine: TransformersEngine, call: int) -> None:
+        self._engine, self._left = engine, call
+
+    def generate(self, *args: object, **kwargs: object) -> object:
+        self._left -= 1
+        if self._left < 0:
+            raise ServiceError("engine", "gone")
+        return self._engine.generate(*args, **kwargs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", [0, 1, 3])
+def test_an_engine_that_fails_voids_what_was_pending_and_no_more(
+    call: int, played: Round, model_dir: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    rules = played.rules
+    engine = TransformersEngine(load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer))
+    fresh = new_round(rules)
+    play(fresh, Failing(engine, call), temperature=0.8, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+    assert fresh.done
+    void = [g for g in fresh.games if g.outcome is Outcome.VOID]
+    assert void
+    assert {g.reason for g in void} == {"engine"}
+    assert all(g.proposer_reward is None for g in void)
+    before = {g.slot: g.outcome for g in played.games}
+    assert all(g.outcome is before[g.slot] for g in fresh.games if g.outcome is not Outcome.VOID)
+    assert not {row.game for row in rows_of(fresh.games, LearningConfig())} & {g.slot for g in void}

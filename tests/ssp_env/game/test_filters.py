@@ -1,0 +1,75 @@
+"""Rule filters: what each of them refuses, and that its name is the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scripted import MINI
+
+from ssp_env.config import DEFAULT_FILTERS
+from ssp_env.game.filters import FILTERS, Proposal
+from ssp_env.game.protocol import Role
+from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
+from ssp_env.search.base import Document
+from ssp_env.tokenizers import ByteTokenizer
+from ssp_env.worlds.base import GroundTruth
+
+CONFIG = replace(MINI, min_question_chars=10, max_question_chars=20)
+TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
+PAGE = Document("d", "", "text")
+FOUND = SearchRecord("cities", (PAGE,))
+NOTHING_FOUND = SearchRecord("cities", ())
+
+
+def fails(rule: str, question: str = "Which city is it?", *searches: SearchRecord) -> bool:
+    trajectory = Trajectory(Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer()), [1])
+    trajectory.searches.extend(searches)
+    return FILTERS[rule](Proposal(question, TRUTH, trajectory, CONFIG))
+
+
+def test_names_are_reason_codes() -> None:
+    assert set(DEFAULT_FILTERS) <= set(FILTERS)
+    assert all(name == rule.__name__ for name, rule in FILTERS.items())
+    assert all(rule.__doc__ for rule in FILTERS.values())
+
+
+@pytest.mark.parametrize(
+    ("question", "empty"), [("", True), (" ?! ", True), ("‹›", True), ("é?", False), ("東", False)]
+)
+def test_empty_question(question: str, empty: bool) -> None:
+    assert fails("empty_question", question) is empty
+
+
+def test_no_search() -> None:
+    assert fails("no_search")
+    assert fails("no_search", "?", NOTHING_FOUND, NOTHING_FOUND)
+    assert not fails("no_search", "?", NOTHING_FOUND, FOUND)
+
+
+@pytest.mark.parametrize(
+    ("length", "short", "long"), [(9, True, False), (10, False, False), (20, False, False), (21, False, True)]
+)
+def test_length(length: int, short: bool, long: bool) -> None:
+    assert fails("short_question", "x" * length) is short
+    assert fails("long_question", "x" * length) is long
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Is it New York?", True),
+        ("Is it nyc?", True),
+        ("The BIG-APPLE is what?", True),
+        ("Is it York?", False),
+        ("Is it in NYCity?", False),
+    ],
+)
+def test_spoiler_looks_for_every_wording(question: str, told: bool) -> None:
+    assert fails("spoiler", question) is told
+
+
+def test_repeated_query() -> None:
+    assert not fails("repeated_query", "?", FOUND, SearchRecord("city", ()))
+    assert fails("repeated_query", "?", FOUND, SearchRecord(" CITIES\n", ()))
+    assert not fails("repeated_query")

@@ -1,0 +1,106 @@
+"""Game records: plain data that says who wrote what, what was found by whom, and why a game ended as it did."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scripted import begin, by_role, play, propose, records, rules_of, say
+
+from ssp_env.errors import ServiceError
+from ssp_env.game.record import record_game
+from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
+from ssp_env.worlds.base import GroundTruth
+from ssp_env.worlds.mini import MiniWorld
+
+
+def test_segments_tell_the_authors_apart(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = play(begin(rules_of(mini, words), slots=1), by_role(propose()))
+    (game,) = records(played)
+    proposer = game.trajectories[0]
+    assert [segment.by for segment in proposer.segments] == ["prompt", "policy", "environment", "policy"]
+    prompt, search, found, question = proposer.segments
+    assert prompt.text == f"propose {game.answer} :"
+    assert search.text.endswith(f"<search> {game.answer}</search>")
+    assert found.text.startswith("<information> ")
+    assert found.text.endswith("</information>")
+    assert question.text == f"<question> {game.question}</question>"
+    trajectory = played.games[0].proposer
+    assert trajectory is not None
+    assert [segment.tokens for segment in proposer.segments] == [
+        trajectory.prompt_length,
+        search.tokens,
+        found.tokens,
+        question.tokens,
+    ]
+    assert sum(segment.tokens for segment in proposer.segments) == len(trajectory.ids)
+    assert proposer.policy_tokens == sum(trajectory.mask) == search.tokens + question.tokens
+
+
+def test_searches_are_kept(mini: MiniWorld, words: WordTokenizer) -> None:
+    (game,) = records(play(begin(rules_of(mini, words, top_k=2), slots=1), by_role(propose())))
+    (search,) = game.trajectories[0].searches
+    assert search["query"] == game.answer
+    assert tuple(search["found"]) == game.evidence
+    assert len(game.evidence) == 2
+    assert all(mini.corpus.by_id(found) for found in search["found"])
+
+
+def test_a_record_is_plain_data(mini: MiniWorld, words: WordTokenizer) -> None:
+    game = records(play(begin(rules_of(mini, words), slots=2), by_role(propose())))[1]
+    plain = game.to_dict()
+    assert json.loads(json.dumps(plain)) == json.loads(json.dumps(plain, sort_keys=True))
+    assert (plain["slot"], plain["origin"], plain["outcome"]) == (1, "proposed", "valid")
+    assert plain["trajectories"][1]["verdict"]["correct"] is True
+    assert type(plain["outcome"]) is type(plain["trajectories"][0]["role"]) is str
+
+
+def test_what_the_world_knows(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, filters=(), verifier="none")
+    world = MiniWorld(seed=3, entities=60, one_to_many=True)
+    nation = next(
+        value for facts in world.train_graph.facts.values() for r, value in facts.items() if r.noun == "nation"
+    )
+    text = f"<question> what is the citizen of {nation} ? </question>"
+    for played_in, hops, ambiguous in ((mini, None, False), (world, 1, True)):
+        rules = rules_of(played_in, words, filters=(), verifier="none")
+        (game,) = records(play(begin(rules, slots=1), by_role(say(text), say([1]))))
+        assert game.hops == hops
+        assert (game.right_answers is not None and len(game.right_answers) > 1) is ambiguous
+        assert game.right_answers is None or len(game.right_answers) <= 10
+
+
+def test_a_game_without_a_question(mini: MiniWorld, words: WordTokenizer) -> None:
+    (game,) = records(play(begin(rules_of(mini, words), slots=1), by_role(say([1]))))
+    assert (game.question, game.hops, game.right_answers, game.verification) == (None, None, None, None)
+    assert (game.outcome, game.reason) == ("invalid", "format")
+    assert game.trajectories[0].ending == "format"
+
+
+def test_a_pending_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    (game,) = records(begin(rules_of(mini, words), slots=1))
+    assert (game.outcome, game.trajectories[0].ending) == ("pending", "pending")
+
+
+def test_a_void_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words), slots=1)
+    played.void(played.pending(), ServiceError("engine", "it took 17 seconds"))
+    (game,) = records(played)
+    assert (game.outcome, game.reason, game.trajectories[0].ending) == ("void", "engine", "outage")
+    assert "17" not in json.dumps(game.to_dict()), "texts of errors may tell times"
+
+
+def test_answer_aliases_and_version(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words), slots=1)
+    played.games[0].truth = GroundTruth("x", "mentor", ("rival",))
+    game = record_game(played.games[0], played.rules, weights_version=7)
+    assert (game.answer, game.aliases, game.weights_version) == ("mentor", ("rival",), 7)
+
+
+def test_half_a_letter_can_be_recorded(mini: MiniWorld) -> None:
+    tokenizer = ByteTokenizer()
+    played = begin(rules_of(mini, tokenizer), slots=1)
+    turn: list[Any] = [*"<search>é".encode()[:-1], 256]
+    (game,) = records(play(played, by_role(say(turn))))
+    assert game.trajectories[0].segments[1].text == "<search>\N{REPLACEMENT CHARACTER}"
+    json.dumps(game.to_dict())

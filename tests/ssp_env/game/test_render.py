@@ -1,0 +1,52 @@
+"""Games as text."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from scripted import begin, by_role, play, propose, rules_of, say, solve
+
+from ssp_env.game.render import render_ansi, render_human
+from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+
+def test_a_valid_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = play(begin(rules_of(mini, words, attempts=2), slots=1), by_role(propose(), solve))
+    (game,) = played.games
+    text = render_ansi(game, played.rules)
+    lines = text.splitlines()
+    assert lines[0] == f"answer: {game.truth.answer}"
+    assert [line.split("  ")[0].strip() for line in lines[1:4]] == ["proposer", "solver 1", "solver 2"]
+    assert str(game.question) in text
+    assert lines[2].endswith("right")
+    assert lines[4].startswith("verified: True (the documents support")
+    assert lines[5] == "outcome: valid; proposer 0.0, solver 1.0"
+
+
+def test_an_invalid_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = play(begin(rules_of(mini, words), slots=1), by_role(say([1])))
+    assert render_ansi(played.games[0], played.rules).endswith("outcome: invalid (format)")
+
+
+def test_a_pending_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words), slots=1)
+    assert render_ansi(played.games[0], played.rules).endswith("outcome: pending")
+
+
+def test_for_people(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = play(begin(rules_of(mini, words), slots=1), by_role(propose(), solve))
+    file = io.StringIO()
+    render_human(played.games[0], played.rules, Console(file=file, width=10_000))
+    assert file.getvalue().rstrip("\n") == render_ansi(played.games[0], played.rules)
+
+
+def test_tokens_cannot_command_a_terminal(mini: MiniWorld) -> None:
+    tokenizer = ByteTokenizer()
+    played = begin(rules_of(mini, tokenizer), slots=1)
+    play(played, by_role(say([*b"\x1b[2J\x07 [bold]red[/bold]", 256])))
+    text = render_ansi(played.games[0], played.rules)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[bold]red[/bold]" in text, "and are not taken for colours"

@@ -1,0 +1,286 @@
+"""Outages: they void the games that are hit, whole and alone, and never become a reward or an observation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from scripted import begin, by_role, play, propose, read, records, rules_of, say, solve
+
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.round import Phase, Round
+from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
+from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.world import WorldVerifier
+from ssp_env.search.base import Document
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.tokenizers import WordTokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+
+class Failing(BM25Retriever):
+    """Cannot answer some queries, nor any batch that holds one of them."""
+
+    def __init__(self, world: MiniWorld, *bad: str) -> None:
+        super().__init__(world.corpus)
+        self.bad = set(bad)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        if self.bad & set(queries):
+            raise ServiceError("search", "down")
+        return super().search(queries, k)
+
+
+def check_void(game: Game, service: str) -> None:
+    """Nobody is rewarded, nothing is judged, nothing is left alive."""
+    assert (game.outcome, game.reason) == (Outcome.VOID, service)
+    assert (game.proposer_reward, game.solve_rate) == (None, None)
+    assert all((attempt.reward, attempt.verdict) == (None, None) for attempt in game.attempts)
+    assert all(trajectory.done for trajectory in game.trajectories())
+
+
+def test_a_query_that_fails_voids_exactly_its_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    changes = {"noise_documents": 0, "attempts": 2}
+    healthy = play(begin(rules_of(mini, words, **changes), slots=6), by_role(propose()))
+    bad = [healthy.games[i].truth.answer for i in (1, 4)]
+    played = play(begin(rules_of(mini, words, retriever=Failing(mini, *bad), **changes), slots=6), by_role(propose()))
+    assert played.phase is Phase.DONE
+    for i, game in enumerate(played.games):
+        if i in (1, 4):
+            check_void(game, "search")
+            assert game.proposer is not None
+            assert (game.proposer.ending, game.proposer.searches) == (Ending.OUTAGE, [])
+    unhurt = [i for i in range(6) if i not in (1, 4)]
+    before, after = records(healthy), records(played)
+    assert [after[i] for i in unhurt] == [before[i] for i in unhurt]
+
+
+def test_a_failing_query_of_one_attempt_voids_the_whole_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    retriever = Failing(mini, "mentor")
+    played = begin(rules_of(mini, words, retriever=retriever, attempts=3), slots=3)
+
+    def solver(trajectory: Any) -> Any:
+        unlucky = trajectory is played.games[1].attempts[2].trajectory
+        return "<search> mentor </search>" if unlucky else solve(trajectory)
+
+    play(played, by_role(propose(), solver))
+    assert [game.outcome for game in played.games] == [Outcome.VALID, Outcome.VOID, Outcome.VALID]
+    check_void(played.games[1], "search")
+    assert played.games[1].verification is not None, "what was found out before is kept"
+
+
+def test_a_dead_retriever_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
+    class Dead(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            raise ServiceError("search", "down")
+
+    played = play(begin(rules_of(mini, words, retriever=Dead(mini.corpus))), by_role(propose()))
+    for game in played.games:
+        check_void(game, "search")
+        assert game.proposer is not None
+        tags = {words.encode(tag)[0] for tag in ("<information>", "</information>")}
+        assert not tags & set(game.proposer.ids), "an outage is not an observation"
+
+
+def test_outages_are_logged(mini: MiniWorld, words: WordTokenizer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        played = begin(rules_of(mini, words), slots=2)
+        played.void(played.pending()[:1], ServiceError("engine", "out of memory"))
+    assert [record.getMessage() for record in caplog.records] == ["game 0 is void: engine: out of memory"]
+
+
+def test_other_errors_are_not_outages(mini: MiniWorld, words: WordTokenizer) -> None:
+    class Broken(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            raise KeyError("a bug")
+
+    with pytest.raises(KeyError, match="a bug"):
+        play(begin(rules_of(mini, words, retriever=Broken(mini.corpus))), by_role(propose()))
+
+
+# -- judge ------------------------------------------------------------------------------------------------
+
+
+class FailingJudge(ExactMatchJudge):
+    """Cannot judge answers to one question, or nothing at all."""
+
+    def __init__(self, question: str | None, raises: bool = False) -> None:
+        self.question, self.raises = question, raises
+
+    def judge(self, tasks: Any) -> Any:
+        if self.raises:
+            raise ServiceError("judge", "down")
+        error = ServiceError("judge", "down")
+        verdicts = super().judge(tasks)
+        return [error if t.question == self.question else v for t, v in zip(tasks, verdicts, strict=True)]
+
+
+def test_a_verdict_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordTokenizer) -> None:
+    healthy = play(begin(rules_of(mini, words, attempts=3)), by_role(propose()))
+    judge = FailingJudge(healthy.games[2].question)
+    played = play(begin(rules_of(mini, words, attempts=3, judge=judge)), by_role(propose()))
+    check_void(played.games[2], "judge")
+    assert [records(played)[i] for i in (0, 1, 3)] == [records(healthy)[i] for i in (0, 1, 3)]
+
+
+def test_one_verdict_that_fails_takes_the_others_along(mini: MiniWorld, words: WordTokenizer) -> None:
+    class Once(ExactMatchJudge):
+        def judge(self, tasks: Any) -> Any:
+            return [*super().judge(tasks)[:-1], ServiceError("judge", "down")]
+
+    played = play(begin(rules_of(mini, words, attempts=3, judge=Once()), slots=2), by_role(propose()))
+    assert played.games[0].solve_rate == 1.0
+    check_void(played.games[1], "judge")
+
+
+def test_a_dead_judge_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
+    judge = FailingJudge(None, raises=True)
+    played = play(begin(rules_of(mini, words, judge=judge)), by_role(propose()))
+    for game in played.games:
+        check_void(game, "judge")
+    # A policy's reading is judged as well: the outage is not an unverified question.
+    rules = rules_of(mini, words, judge=judge, verifier="policy", max_prompt_tokens=1000)
+    for game in play(begin(rules), by_role(propose(), solve, read(mini))).games:
+        check_void(game, "judge")
+        assert (game.verification, game.attempts) == (None, [])
+
+
+def test_games_that_need_no_judge_survive_a_dead_one(mini: MiniWorld, words: WordTokenizer) -> None:
+    judge = FailingJudge(None, raises=True)
+    played = play(begin(rules_of(mini, words, judge=judge)), by_role(propose(), say([1])))
+    assert {(game.outcome, game.solve_rate) for game in played.games} == {(Outcome.VALID, 0.0)}
+
+
+# -- verifier ---------------------------------------------------------------------------------------------
+
+
+class FailingVerifier(WorldVerifier):
+    """Cannot verify some answers' questions, or nothing at all."""
+
+    def __init__(self, world: MiniWorld, answer: str | None) -> None:
+        super().__init__(world)
+        self.answer = answer
+
+    def verify(self, tasks: Any) -> Any:
+        if self.answer is None:
+            raise ServiceError("verifier", "down")
+        error = ServiceError("verifier", "down")
+        return [error if t.truth.answer == self.answer else self._verdict(t) for t in tasks]
+
+
+def test_a_verification_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordTokenizer) -> None:
+    healthy = play(begin(rules_of(mini, words)), by_role(propose()))
+    verifier = FailingVerifier(mini, healthy.games[0].truth.answer)
+    played = play(begin(rules_of(mini, words, own_verifier=verifier)), by_role(propose()))
+    check_void(played.games[0], "verifier")
+    assert (played.games[0].verification, played.games[0].attempts) == (None, [])
+    assert records(played)[1:] == records(healthy)[1:]
+
+
+def test_a_dead_verifier_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
+    verifier = FailingVerifier(mini, None)
+    for game in play(begin(rules_of(mini, words, own_verifier=verifier)), by_role(propose())).games:
+        check_void(game, "verifier")
+
+
+def test_a_dead_verifier_does_not_hurt_games_that_failed_before(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, own_verifier=FailingVerifier(mini, None))
+    for game in play(begin(rules), by_role(say("<question> what is it ? </question>"))).games:
+        assert (game.outcome, game.reason) == (Outcome.INVALID, "no_search")
+
+
+# -- engine -----------------------------------------------------------------------------------------------
+
+
+def test_an_engine_that_fails_voids_what_it_was_asked_for(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words, attempts=2), slots=3)
+    played.void([played.pending()[1]], ServiceError("engine", "out of memory"))
+    assert len(played.pending()) == 2
+    play(played, by_role(propose()))
+    assert [game.outcome for game in played.games] == [Outcome.VALID, Outcome.VOID, Outcome.VALID]
+    check_void(played.games[1], "engine")
+
+
+def test_an_engine_that_fails_for_one_attempt(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words, attempts=3), slots=2)
+    while played.phase is not Phase.SOLVE:
+        for trajectory in played.pending():
+            trajectory.feed(words.encode(str(propose()(trajectory))))
+        played.advance()
+    played.void([played.games[0].attempts[1].trajectory], ServiceError("engine", "out of memory"))
+    assert all(attempt.trajectory.ending is Ending.OUTAGE for attempt in played.games[0].attempts)
+    play(played, solve)
+    check_void(played.games[0], "engine")
+    assert played.games[1].solve_rate == 1.0
+
+
+def test_a_round_whose_games_are_all_void_ends(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words))
+    played.void(played.pending(), ServiceError("engine", "gone"))
+    played.advance()
+    assert played.phase is Phase.DONE
+    for game in played.games:
+        check_void(game, "engine")
+
+
+def test_given_questions_can_be_void(mini: MiniWorld, words: WordTokenizer) -> None:
+    questions = mini.questions(seed=0, per_group=1)[:2]
+    start = questions[0].text.split()[-2]
+    played = Round.of_questions(rules_of(mini, words, retriever=Failing(mini, start)), questions, [7])
+    play(played, solve)
+    assert [game.outcome for game in played.games] == [Outcome.VOID, Outcome.VALID]
+
+
+# -- strategies -------------------------------------------------------------------------------------------
+
+
+def test_void_slots_are_filled_like_failed_ones(mini: MiniWorld, words: WordTokenizer) -> None:
+    strategy = ReplayBuffer()
+    play(begin(rules_of(mini, words), seed=[1], strategy=strategy), by_role(propose()))
+    played = begin(rules_of(mini, words), seed=[2], strategy=strategy)
+    played.void(played.pending()[:2], ServiceError("engine", "gone"))
+    play(played, by_role(propose()))
+    assert [game.outcome for game in played.games] == [Outcome.VOID] * 2 + [Outcome.VALID] * 4
+    assert len(strategy.pool) == 4 + 2, "a void game leaves no question behind"
+
+
+def test_void_slots_are_proposed_again(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words), strategy=DynamicResampling())
+    played.void(played.pending()[:3], ServiceError("engine", "gone"))
+    play(played, by_role(propose()))
+    assert [game.outcome for game in played.games].count(Outcome.VALID) == 4
+    assert (len(played.games), played.waves) == (7, 2)
+
+
+# -- services that break their contract -----------------------------------------------------------------------
+
+
+def test_too_few_results_are_an_error(mini: MiniWorld, words: WordTokenizer) -> None:
+    class ShortJudge(ExactMatchJudge):
+        def judge(self, tasks: Any) -> Any:
+            return super().judge(tasks)[1:]
+
+    class LongJudge(ExactMatchJudge):
+        def judge(self, tasks: Any) -> Any:
+            return super().judge([*tasks, tasks[0]])
+
+    class ShortVerifier(WorldVerifier):
+        def verify(self, tasks: Any) -> Any:
+            return super().verify(tasks)[1:]
+
+    class ShortRetriever(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            return super().search(queries, k)[1:]
+
+    for parts, match in (
+        ({"judge": ShortJudge()}, "the judge gave 11 results for 12 tasks"),
+        ({"judge": LongJudge()}, "the judge gave 13 results for 12 tasks"),
+        ({"own_verifier": ShortVerifier(mini)}, "the verifier gave 3 results for 4 tasks"),
+        ({"retriever": ShortRetriever(mini.corpus)}, "the retriever gave 3 rankings for 4 queries"),
+    ):
+        with pytest.raises(UsageError, match=match):
+            play(begin(rules_of(mini, words, attempts=3, **parts)), by_role(propose()))

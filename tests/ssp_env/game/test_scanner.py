@@ -1,0 +1,230 @@
+"""The tag parser: which call completes first, however its bytes are cut into tokens, and at which cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssp_env.game.protocol import ALLOWED, Action, Role, Tags
+from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+
+TAGS = {role: ScannerTags(Tags(), role) for role in Role}
+FRAGMENTS = [
+    *Tags().all(),
+    *(
+        "<",
+        ">",
+        "/",
+        "</",
+        " ",
+        "\n",
+        "é",
+        "東",
+        "a",
+        "search",
+        "<sea",
+        "rch>",
+        "</informa",
+        "tion>",
+        "<<",
+        "< search>",
+    ),
+]
+TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map(lambda parts: "".join(parts).encode())
+ROLES = st.sampled_from(list(Role))
+
+
+def scan(pieces: Sequence[bytes], role: Role = Role.SOLVER, tags: Tags | None = None) -> Call | Forgery | None:
+    """What the pieces complete. Nothing may follow the completing piece."""
+    scanner = TurnScanner(TAGS[role] if tags is None else ScannerTags(tags, role))
+    for i, piece in enumerate(pieces):
+        found = scanner.feed(piece)
+        if found is not None:
+            assert i == len(pieces) - 1, f"piece {i} completed {found}"
+            return found
+    return None
+
+
+def naive(text: bytes, role: Role) -> tuple[Call | Forgery | None, int]:
+    """What a text completes first, and after how many bytes, found without any cleverness."""
+    tags = Tags()
+    opened: tuple[Action, int] | None = None
+    for end in range(1, len(text) + 1):
+        head = text[:end]
+        for tag in (tags.opening("information"), tags.closing("information")):
+            if head.endswith(tag.encode()):
+                return Forgery(tag), end
+        for action in ALLOWED[role]:
+            closing = tags.closing(action.value).encode()
+            if head.endswith(tags.opening(action.value).encode()):
+                opened = action, end
+            elif head.endswith(closing) and opened is not None and opened[0] is action:
+                content = text[opened[1] : end - len(closing)]
+                return Call(action, content.decode("utf-8", "replace").strip()), end
+    return None, len(text)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"<search>", b" red", b" kites", b"</search>"],
+        [b"<", b"search", b">", b" red kites", b" </", b"search", b">"],
+        [bytes([b]) for b in b"<search>red kites</search>"],
+        [b"I think.<sea", b"rch> red k", b"ites </sea", b"rch>\n\nMore"],
+        [b"<search> red kites </search>"],
+        [b"", b"<search>", b"", b"red kites", b"</search", b"", b">"],
+    ],
+)
+def test_tags_however_they_are_cut(pieces: list[bytes]) -> None:
+    assert scan(pieces) == Call(Action.SEARCH, "red kites")
+
+
+def test_letters_cut_in_two() -> None:
+    assert scan([b"<search>\xc3", b"\xa9t\xc3", b"\xa9</search>"]) == Call(Action.SEARCH, "été")
+    assert scan([b"<search>\xc3", b"</search>"]) == Call(Action.SEARCH, "\N{REPLACEMENT CHARACTER}")
+
+
+def test_the_first_complete_call_counts() -> None:
+    assert scan([b"<search>a</search> <search>b</search>"]) == Call(Action.SEARCH, "a")
+    assert scan([b"<search>a</search><answer>b</answer>"]) == Call(Action.SEARCH, "a")
+    assert scan([b"<search>a</search><information>"]) == Call(Action.SEARCH, "a")
+
+
+def test_the_last_opening_before_the_close_counts() -> None:
+    assert scan([b"<search> in <search> tags <search> b </search>"]) == Call(Action.SEARCH, "b")
+    assert scan([b"<search> a <answer> b </search> c </answer>"]) == Call(Action.ANSWER, "b </search> c")
+
+
+def test_a_closing_tag_alone_is_text() -> None:
+    assert scan([b"</search></answer> a </search>"]) is None
+    assert scan([b"</search> <search> a </search>"]) == Call(Action.SEARCH, "a")
+
+
+def test_empty_content() -> None:
+    assert scan([b"<search></search>"]) == Call(Action.SEARCH, "")
+    assert scan([b"<search> \n </search>"]) == Call(Action.SEARCH, "")
+
+
+@pytest.mark.parametrize("tag", ["<information>", "</information>"])
+@pytest.mark.parametrize("role", list(Role))
+def test_forged_information(role: Role, tag: str) -> None:
+    assert scan([b"so ", tag[:6].encode(), tag[6:].encode() + b" more"], role) == Forgery(tag)
+    assert scan([f"<answer> {tag} </answer>".encode()], role) == Forgery(tag)
+
+
+@pytest.mark.parametrize(
+    ("role", "foreign"),
+    [
+        (Role.PROPOSER, Action.ANSWER),
+        (Role.SOLVER, Action.QUESTION),
+        (Role.VERIFIER, Action.SEARCH),
+        (Role.VERIFIER, Action.QUESTION),
+    ],
+)
+def test_tags_of_other_roles_are_text(role: Role, foreign: Action) -> None:
+    assert scan([f"<{foreign}> a </{foreign}>".encode()], role) is None
+    own = min(ALLOWED[role])
+    content = f"<{foreign}> a </{foreign}>"
+    assert scan([f"<{own}>{content}</{own}>".encode()], role) == Call(own, content)
+
+
+def test_look_alikes_are_text() -> None:
+    assert (
+        scan([b"< search>a</search>", b"<Search>a</Search>", b"<searches>a</searches>", b"<search a</search>"]) is None
+    )
+
+
+def test_custom_tags() -> None:
+    tags = Tags(information="observation", search="find-it")
+    assert scan([b"<find-", b"it> a </find", b"-it>"], tags=tags) == Call(Action.SEARCH, "a")
+    assert scan([b"<search> a </search> <information>"], tags=tags) is None
+    assert scan([b"<obser", b"vation>"], tags=tags) == Forgery("<observation>")
+
+
+def test_a_tag_that_begins_like_another() -> None:
+    tags = Tags(search="s", question="se", answer="sea")
+    assert scan([b"<s", b">a</s", b">"], Role.SOLVER, tags) == Call(Action.SEARCH, "a")
+    assert scan([b"<se", b"a>a</s", b"ea>"], Role.SOLVER, tags) == Call(Action.ANSWER, "a")
+
+
+def test_stops_are_what_can_end_a_turn() -> None:
+    stops = TAGS[Role.SOLVER].stops()
+    assert set(stops) == {"</search>", "</answer>", "<information>", "</information>"}
+    assert set(TAGS[Role.VERIFIER].stops()) == {"</answer>", "<information>", "</information>"}
+
+
+@given(text=TEXTS, role=ROLES)
+def test_agrees_with_a_naive_parser(text: bytes, role: Role) -> None:
+    assert TurnScanner(TAGS[role]).feed(text) == naive(text, role)[0]
+
+
+@given(text=TEXTS, role=ROLES, cuts=st.lists(st.integers(0, 200), max_size=30))
+def test_cutting_changes_nothing(text: bytes, role: Role, cuts: list[int]) -> None:
+    expected, needed = naive(text, role)
+    bounds = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
+    scanner = TurnScanner(TAGS[role])
+    for start, stop in pairwise(bounds):
+        found = scanner.feed(text[start:stop])
+        if found is not None:
+            assert found == expected
+            assert start < needed <= stop, "it was completed in another token"
+            return
+    assert expected is None
+
+
+@given(before=TEXTS, between=TEXTS, after=TEXTS, role=ROLES)
+def test_going_back_forgets_everything_since(before: bytes, between: bytes, after: bytes, role: Role) -> None:
+    scanner = TurnScanner(TAGS[role])
+    if scanner.feed(before) is not None:
+        return
+    mark = scanner.mark()
+    scanner.feed(between)
+    scanner.back_to(mark)
+    assert scanner.feed(after) == naive(before + after, role)[0]
+
+
+class Counting(ScannerTags):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def match(self, text: bytearray, start: int) -> bytes | None:
+        self.asked += 1
+        return super().match(text, start)
+
+
+@given(text=st.lists(st.sampled_from(FRAGMENTS[-16:]), max_size=60).map(lambda parts: "".join(parts).encode()))
+def test_cost_is_linear(text: bytes) -> None:
+    """Byte by byte, the worst case: each byte asks once at most for an open bracket, and once for its own."""
+    tags = Counting(Tags(), Role.SOLVER)
+    scanner = TurnScanner(tags)
+    longest = len("</information>")
+    for i in range(len(text)):
+        asked = tags.asked
+        if scanner.feed(text[i : i + 1]) is not None:
+            return
+        assert tags.asked - asked <= 2
+        length, looked_from, _, _ = scanner.mark()
+        assert length - looked_from < longest, "bytes long past would be looked at again"
+
+
+def test_cost_does_not_grow_with_the_transcript() -> None:
+    """The same token costs the same at the beginning and after 200,000 bytes full of brackets."""
+    tags = Counting(Tags(), Role.SOLVER)
+    scanner = TurnScanner(tags)
+
+    def cost(piece: bytes) -> int:
+        before = tags.asked
+        assert scanner.feed(piece) is None
+        return tags.asked - before
+
+    early = cost(b"<sea < </answer> rch>")
+    for _ in range(20_000):
+        cost(b"<search> <")
+    assert cost(b" ") <= 1
+    assert cost(b"<sea < </answer> rch>") == early
+    assert tags.asked < 2 * 20_000 * 3
