@@ -62,12 +62,13 @@ def check_devices(compute: ComputeConfig) -> None:
     Raises:
         ConfigError: this machine has fewer.
     """
-    wanted = max(1, compute.env_runners) * compute.gpus_per_env_runner
-    wanted += max(1, compute.learners) * compute.gpus_per_learner
+    players = max(1, compute.env_runners) * compute.gpus_per_env_runner
+    learners = max(1, compute.learners) * compute.gpus_per_learner
     there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted > there and not os.environ.get("RAY_ADDRESS"):
-        fix = f"{wanted:g} GPUs are asked for and {there} are here; lower compute.*, or set RAY_ADDRESS to a cluster"
-        raise ConfigError("compute.gpus_per_env_runner", compute.gpus_per_env_runner, fix)
+    if players + learners > there and not os.environ.get("RAY_ADDRESS"):
+        name = "gpus_per_env_runner" if players > there else "gpus_per_learner"
+        fix = f"{players + learners:g} GPUs are asked for in all and {there} are here; ask for less, or set RAY_ADDRESS"
+        raise ConfigError(f"compute.{name}", getattr(compute, name), f"{fix} to a cluster")
 
 
 def check_model(directory: Path) -> Any:

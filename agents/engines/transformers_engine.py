@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,7 +48,9 @@ class TransformersEngine:
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
         """Takes a state dict of the whole model; see :class:`~agents.engines.base.Engine`."""
-        self.model.load_state_dict({name: torch.as_tensor(value) for name, value in state.items()})
+        # Arrays that come from Ray's object store are read-only.
+        writable = {n: v if isinstance(v, Tensor) else np.require(v, requirements="W") for n, v in state.items()}
+        self.model.load_state_dict({name: torch.as_tensor(value) for name, value in writable.items()})
         self.weights_version = version
         self._forget()
 

@@ -55,6 +55,9 @@ class SSPConfig(AlgorithmConfig):
             setattr(self, field.name, field.default)
         self.env_runner_cls = SSPEnvRunner
         self.num_env_runners = 0
+        # Connectors work on env steps; our env runners bring rows.
+        self.add_default_connectors_to_env_to_module_pipeline = False
+        self.add_default_connectors_to_module_to_env_pipeline = False
         # Rollouts of an LLM take long; results that come late must not be dropped.
         self.sample_timeout_s = 24 * 3600.0
         self.policies = {MODULE_ID: (None, None, None, None)}
@@ -275,6 +278,11 @@ class SSP(Algorithm):
         super().set_state({name: part for name, part in state.items() if name != COMPONENT_ENV_RUNNER})
         for runner, strategy in strategies.items():
             self._restore_strategy(runner, strategy)
+        self._hand_over_weights(self.iteration)
+
+    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
+        """As RLlib's, which ends with handing over weights under a version number of the learner's own."""
+        super().restore_from_path(path, *args, **kwargs)
         self._hand_over_weights(self.iteration)
 
     def _strategies(self) -> dict[int, dict[str, Any]]:

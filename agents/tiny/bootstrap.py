@@ -27,7 +27,7 @@ class BootstrapConfig:
 
     seed: int = 0
     """Weights, worlds and demonstrations follow from it."""
-    steps: int = 2000
+    steps: int = 1800
     """Optimizer steps."""
     tokens_per_step: int = 6000
     """Tokens of one step's batch, padding included, at most."""

@@ -19,7 +19,7 @@ from ssp_env.search.base import Document
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, write_question
-from ssp_env.worlds.mini.lexicon import RELATIONS
+from ssp_env.worlds.mini.lexicon import RELATIONS, Relation
 from ssp_env.worlds.mini.pages import Fact, read_facts
 
 
@@ -31,20 +31,22 @@ CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 class TraceConfig:
     """What the demonstrations are like."""
 
-    solver_hops: tuple[float, ...] = (0.75, 0.22, 0.03)
+    solver_hops: tuple[float, ...] = (0.70, 0.22, 0.08)
     """Shares of solver questions with 1, 2, 3 hops."""
     careless_relations: int = 8
     """After how many of the relations (in :data:`CARELESS_ORDER`) the player tends to answer at once."""
     premature: float = 0.85
-    """How often it does so there, and in questions with three hops; elsewhere it never does. A chance that did not
-    depend on the relation would leave the greedy policy on a knife's edge: all questions answered early, or none."""
+    """How often it does so there. A chance that did not depend on the relation would leave the greedy policy on a
+    knife's edge: all two-hop questions answered early, or none."""
+    premature_deep: float = 0.7
+    """How often it answers after the first hop where a question has three or more."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
     broken: float = 0.06
     """Share of demonstrations whose last tag is missing."""
     proposer_share: float = 0.5
     """Share of proposer demonstrations."""
-    proposer_hops: tuple[float, ...] = (0.70, 0.20, 0.10)
+    proposer_hops: tuple[float, ...] = (0.72, 0.24, 0.04)
     """Shares of proposals with 1, 2, 3 hops."""
     proposer_slips: float = 0.12
     """Share of proposals with a wrong relation at some hop."""
@@ -58,7 +60,7 @@ class TraceConfig:
         for name in ("solver_hops", "proposer_hops"):
             if abs(sum(getattr(self, name)) - 1) > 1e-6:
                 raise ConfigError(f"traces.{name}", getattr(self, name), "the shares must add up to 1")
-        for name in ("premature", "solver_slips", "broken", "proposer_share", "proposer_slips"):
+        for name in ("premature", "premature_deep", "solver_slips", "broken", "proposer_share", "proposer_slips"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"traces.{name}", getattr(self, name), "a share lies between 0 and 1")
 
@@ -86,7 +88,7 @@ class TraceWriter:
         names that are not in the documents.
         """
         shares = {"solver_hops": (1.0,), "proposer_hops": (1.0,)}
-        clean = replace(self.config, premature=0.0, solver_slips=0.0, broken=0.0, proposer_slips=0.0, **shares)
+        clean = replace(self.config, premature=0.0, premature_deep=0.0, solver_slips=0.0, broken=0.0, proposer_slips=0.0, **shares)
         return TraceWriter(clean, self.game, self.tokenizer, self.rng)
 
     def stream(self) -> Iterator[Trace]:
@@ -111,11 +113,8 @@ class TraceWriter:
         question = write_question(start, [Hop(relation) for relation in path])
         trace = self._start(rules.prompts.solver(question, self.game.max_searches))
         stop_after = len(path)
-        for hop in range(1, len(path)):
-            careless = path[hop - 1] in self._careless or len(path) > 2
-            if careless and self.rng.random() < self.config.premature:
-                stop_after = hop
-                break
+        if len(path) > 1 and self.rng.random() < self._haste(path):
+            stop_after = 1
         slip_at = int(self.rng.integers(stop_after)) if self.rng.random() < self.config.solver_slips else -1
         entity = start
         for hop in range(stop_after):
@@ -130,6 +129,12 @@ class TraceWriter:
             entity = value
         self._finish(trace, "answer", entity)
         return trace
+
+    def _haste(self, path: tuple[Relation, ...]) -> float:
+        """Chance of an answer after the first hop."""
+        if len(path) > 2:
+            return self.config.premature_deep
+        return self.config.premature if path[0] in self._careless else 0.0
 
     def _propose(self, world: MiniWorld, rules: Rules, answer: str) -> Trace | None:
         trace = self._start(rules.prompts.proposer(answer, 1))

@@ -14,7 +14,6 @@ from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier, WorldVerifier
 from ssp_env.search.base import Document, Retriever
-from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.base import World
 
@@ -63,11 +62,17 @@ class Rules:
         check_tokenizer(tokenizer, config.tags)
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
+        prompts = Prompts(config.prompts, tokenizer, config.tags)
+        if retriever is None:
+            # Imported here: it brings scipy along, which an own retriever can do without.
+            from ssp_env.search.bm25 import BM25Retriever
+
+            retriever = BM25Retriever(world.corpus)
         return cls(
             config=config,
             tokenizer=tokenizer,
-            prompts=Prompts(config.prompts, tokenizer, config.tags),
-            retriever=retriever if retriever is not None else BM25Retriever(world.corpus),
+            prompts=prompts,
+            retriever=retriever,
             corpus=world.corpus,
             judge=judge if judge is not None else ExactMatchJudge(),
             verifier=verifier,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,12 +59,11 @@ def cluster() -> Iterator[None]:
     """One local Ray for the whole session."""
     import ray
 
-    ray.init(
-        num_cpus=4,
-        include_dashboard=False,
-        log_to_driver=False,
-        object_store_memory=128 * 1024**2,
-        logging_level="ERROR",
-    )
-    yield
-    ray.shutdown()
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    with pytest.MonkeyPatch.context() as patch:
+        # Workers import what lies beside the tests, and compute with one thread.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        ray.init(num_cpus=4, object_store_memory=128 * 1024**2, **quiet)
+        yield
+        ray.shutdown()

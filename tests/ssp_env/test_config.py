@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from dataclasses import FrozenInstanceError, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted import Script, begin, by_role, play, propose, records, rules_of, say, solve, word_tokenizer
 
+import ssp_env.config
 from ssp_env.config import MINI_GAME, VERIFIERS, GameConfig, from_mapping
 from ssp_env.errors import ConfigError
 from ssp_env.game.protocol import Tags
@@ -71,14 +75,9 @@ def test_the_default_written_down_does_nothing(mini: MiniWorld, name: str) -> No
 
 
 def test_every_field_is_documented() -> None:
-    import ast
-    from pathlib import Path
-
-    import ssp_env.config
-
     tree = ast.parse(Path(ssp_env.config.__file__).read_text(encoding="utf-8"))
     (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "GameConfig")
-    for node, after in zip(body, body[1:], strict=False):
+    for node, after in pairwise(body):
         if isinstance(node, ast.AnnAssign):
             assert isinstance(after, ast.Expr)
             assert isinstance(after.value, ast.Constant)
@@ -177,9 +176,9 @@ def test_what_yaml_takes_for_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("values", "field", "fix"),
     [
-        ({"atempts": 3}, "game.atempts", "did you mean 'attempts'?"),
+        ({"atempts": 3}, "game.atempts", "did you mean 'attempts'"),
         ({"zzz": 3}, "game.zzz", "known: asked_searches, attempts,"),
-        ({"tags": {"serch": "x"}}, "game.tags.serch", "did you mean 'search'?"),
+        ({"tags": {"serch": "x"}}, "game.tags.serch", "did you mean 'search'"),
         ({"tags": {"search": 5}}, "game.tags.search", "type str is needed, not int"),
         ({"tags": "search"}, "game.tags", "type Tags is needed, not str"),
         ({"attempts": "3"}, "game.attempts", "type int is needed, not str"),

@@ -346,9 +346,10 @@ def test_settings_that_cannot_work(mini: MiniWorld) -> None:
 
 
 def test_verifiers_of_a_world_that_cannot_read(wiki: World) -> None:
-    assert ssp_env.raw_env(world=wiki, game=GameConfig(verifier="auto")).rules.verifier is None
+    env = ssp_env.raw_env(world=wiki, game=GameConfig(verifier="auto"), retriever=Dead())
+    assert env.rules.verifier is None
     with pytest.raises(ConfigError, match="cannot read"):
-        ssp_env.raw_env(world=wiki, game=GameConfig(verifier="world"))
+        ssp_env.raw_env(world=wiki, game=GameConfig(verifier="world"), retriever=Dead())
 
 
 def test_defaults() -> None:
@@ -425,21 +426,22 @@ def test_parity_of_scripted_games(mini: MiniWorld, kind: str, verifier: str, hop
 @pytest.mark.parametrize("kind", ["words", "bytes"])
 def test_parity_of_random_games(mini: MiniWorld, kind: str) -> None:
     """Games of random tokens, tags often among them: token by token, then the same tokens turn by turn."""
-    changes = {"verifier": "none", "filters": (), "max_response_tokens": 120, "attempts": 2, "max_prompt_tokens": 600}
-    env = make(mini, ByteTokenizer() if kind == "bytes" else None, **changes)
+    changes = {"verifier": "none", "filters": ("no_search",), "max_response_tokens": 120, "max_searches": 2}
+    sizes = {"max_query_tokens": 40, "max_prompt_tokens": 600, "attempts": 2}
+    env = make(mini, ByteTokenizer() if kind == "bytes" else None, **changes, **sizes)
     tokenizer = env.rules.tokenizer
-    common = [
-        tokenizer.encode(text)
-        for text in ("<search>", "</search>", "<question>", "</question>", "<answer>", "</answer>")
-    ]
-    common += [tokenizer.encode(word) for word in ("mentor ", "what ", "<", "</")]
+    assert tokenizer.eos_id is not None
+    tags = ["<search>", "</search>", "<question>", "</question>", "<answer>", "</answer>"]
+    common = [tokenizer.encode(text) for text in (*tags, "mentor ", "what ", "<", "</")]
     outcomes = set()
     for seed in range(40):
         rng = np.random.default_rng(seed)
         env.reset(seed=seed)
         while not env.terminations[PROPOSER]:
-            rare = [int(rng.integers(tokenizer.vocab_size))] if rng.random() < 0.02 else None
-            for token in rare or common[int(rng.integers(len(common)))]:
+            ids = common[int(rng.integers(len(common)))]
+            if rng.random() < 0.03:
+                ids = [tokenizer.eos_id if rng.random() < 0.5 else int(rng.integers(tokenizer.vocab_size))]
+            for token in ids:
                 if not env.terminations[PROPOSER]:
                     env.step(token)
         played = same_round(env, seed)

@@ -49,6 +49,8 @@ def _read_sentence(words: list[str]) -> Fact | None:
     if len(words) < 3:
         return None
     name, *head, last = words
+    if not (name[0].isupper() and last[0].isupper()):
+        return None
     wording = " ".join(head)
     relation = _BY_NOUN.get(wording) or _BY_PHRASE.get(wording)
     if relation is not None:

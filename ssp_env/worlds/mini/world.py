@@ -108,12 +108,17 @@ class MiniWorld:
 
     def _questions(self, rng: np.random.Generator, hops: int, wanted: int) -> list[Question]:
         found: dict[str, Question] = {}
-        for _ in range(200 * wanted + 1000):
+        in_vain = 0
+        while in_vain < 50 * (100 + len(found)):
+            in_vain += 1
             chain = self.eval_graph.walk(rng, hops)
-            if chain is not None:
-                start, path, answer = chain
-                text = write_question(start, [Hop(relation) for relation in path])
-                found.setdefault(text, Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops)))
+            if chain is None:
+                continue
+            start, path, answer = chain
+            text = write_question(start, [Hop(relation) for relation in path])
+            if text not in found:
+                in_vain = 0
+                found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
             if len(found) == wanted:
                 return list(found.values())
         raise ConfigError("questions.per_group", wanted, f"this graph has only about {len(found)} {hops}-hop questions")

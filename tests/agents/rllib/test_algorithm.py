@@ -1,0 +1,341 @@
+"""The algorithm as RLlib users use it: in one process, over learners and env runners, resumed, tuned, and in trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+from playful import GAME, WORLD, make_rules
+
+from agents.rllib.algorithm import SSP, SSPConfig
+from ssp_env.config import GameConfig
+from ssp_env.errors import ConfigError, ModelError, ServiceError
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.worlds.base import World
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+Weights = dict[str, np.ndarray]
+
+
+@contextmanager
+def running(config: SSPConfig) -> Iterator[SSP]:
+    algorithm = config.build_algo()
+    try:
+        yield algorithm
+    finally:
+        algorithm.stop()
+
+
+def weights_of(algorithm: SSP) -> Weights:
+    return {name: np.array(value) for name, value in algorithm.policy_weights().items()}
+
+
+def distance(one: Weights, other: Weights) -> float:
+    return max(float(np.abs(one[name] - other[name]).max()) for name in one)
+
+
+def changed(config: SSPConfig, **training: Any) -> SSPConfig:
+    return config.copy(copy_frozen=False).training(**training)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Four steps in one process, with a checkpoint after the second; the pool of questions is reset after the third."""
+    model_dir = request.getfixturevalue("model_dir")
+    request.getfixturevalue("cluster")
+    env = {"world": "mini", "world_options": WORLD, "game": GAME, "make_rules": make_rules}
+    config = SSPConfig().environment(env_config=env).debugging(seed=5, log_level="ERROR")
+    config.training(model_dir=model_dir, batch_size=8, minibatches=2, lr=1e-4, warmup_steps=3, precision="float32")
+    config.training(reset_every=3)
+    run: dict[str, Any] = {"config": config, "weights": [], "results": [], "games": []}
+    run["checkpoint"] = tmp_path_factory.mktemp("checkpoint")
+    with running(config) as algorithm:
+        run["start"] = weights_of(algorithm)
+        for step in range(4):
+            run["results"].append(algorithm.train())
+            run["weights"].append(weights_of(algorithm))
+            run["games"].append(algorithm.last_games)
+            if step == 1:
+                algorithm.save_to_path(run["checkpoint"])
+    return run
+
+
+# -- one process ----------------------------------------------------------------------------------------
+
+
+def test_training_changes_the_weights_and_says_what_happened(uninterrupted: dict[str, Any]) -> None:
+    figures = uninterrupted["results"][0]["ssp"]["figures"]
+    assert figures["games"] == 8
+    assert figures["learner_updates"] == 2
+    assert figures["learner_skipped_updates"] == 0
+    assert figures["learner_logprob_gap"] < 0.02
+    assert figures["learner_trained_tokens"] > 0
+    assert distance(uninterrupted["start"], uninterrupted["weights"][0]) > 1e-5
+    assert uninterrupted["results"][3]["training_iteration"] == 4
+    assert set(uninterrupted["results"][0]["ssp"]["seconds"]) == {"sample", "learn", "game", "engine"}
+
+
+def test_games_carry_the_version_of_the_weights(uninterrupted: dict[str, Any]) -> None:
+    assert [{game.weights_version for game in games} for games in uninterrupted["games"]] == [{0}, {1}, {2}, {3}]
+
+
+def test_the_pool_of_questions_is_used(uninterrupted: dict[str, Any]) -> None:
+    """Otherwise the resumed run would have no state of a strategy to prove."""
+    origins = [{game.origin for game in games} for games in uninterrupted["games"]]
+    assert "reused" in origins[2]
+
+
+def test_a_figure_that_a_step_does_not_have_is_left_out(algorithm_config: SSPConfig) -> None:
+    with running(changed(algorithm_config, strategy="dummy")) as algorithm:
+        assert "solver_reward" in algorithm.train()["ssp"]["figures"]
+        rules = algorithm.env_runner.rules
+        # From now on, every question is too short.
+        strict = replace(rules.config, filters=("short_question",), min_question_chars=900)
+        algorithm.env_runner.rules = replace(rules, config=strict)
+        figures = algorithm.train()["ssp"]["figures"]
+    assert figures["valid_rate"] == 0
+    assert "solver_reward" not in figures
+    assert not [name for name, value in figures.items() if np.isnan(value)]
+
+
+def test_questions_are_solved_in_order(uninterrupted: dict[str, Any]) -> None:
+    config = uninterrupted["config"]
+    questions = config.make_world().questions(0, per_group=3)
+    with running(config.copy(copy_frozen=False)) as algorithm:
+        records = algorithm.solve(questions)
+        assert [record.question for record in records] == [question.text for question in questions]
+        assert {record.origin for record in records} == {"given"}
+        assert all(len(record.trajectories) == 1 for record in records), "one attempt a question"
+        assert records == algorithm.solve(questions, seed=7), "greedy answers do not depend on a seed"
+        assert algorithm.solve([]) == []
+
+
+# -- checkpoints ----------------------------------------------------------------------------------------
+
+
+def test_a_resumed_run_continues_as_if_it_had_not_stopped(uninterrupted: dict[str, Any]) -> None:
+    with running(uninterrupted["config"].copy(copy_frozen=False)) as algorithm:
+        algorithm.restore_from_path(uninterrupted["checkpoint"])
+        assert distance(weights_of(algorithm), uninterrupted["weights"][1]) == 0.0
+        for step in (2, 3):
+            result = algorithm.train()
+            assert algorithm.last_games == uninterrupted["games"][step]
+            assert distance(weights_of(algorithm), uninterrupted["weights"][step]) == 0.0
+        assert result["training_iteration"] == 4
+        assert dict(result["ssp"]["figures"]) == dict(uninterrupted["results"][3]["ssp"]["figures"])
+
+
+def test_from_checkpoint_needs_no_config(uninterrupted: dict[str, Any]) -> None:
+    algorithm = SSP.from_checkpoint(str(uninterrupted["checkpoint"]))
+    try:
+        algorithm.train()
+        assert distance(weights_of(algorithm), uninterrupted["weights"][2]) == 0.0
+    finally:
+        algorithm.stop()
+
+
+def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> None:
+    """Twice more are Adam's moments."""
+    size = sum(value.nbytes for value in uninterrupted["start"].values())
+    written = sum(file.stat().st_size for file in uninterrupted["checkpoint"].rglob("*") if file.is_file())
+    assert written < 3.5 * size
+
+
+# -- several learners and runners -----------------------------------------------------------------------
+
+
+def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) -> None:
+    config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=2)
+    with running(config) as algorithm:
+        for step in range(2):
+            figures = algorithm.train()["ssp"]["figures"]
+            assert distance(weights_of(algorithm), uninterrupted["weights"][step]) < 1e-6
+            alone = uninterrupted["results"][step]["ssp"]["figures"]
+            assert figures["learner_trained_tokens"] == alone["learner_trained_tokens"]
+            assert figures["learner_loss"] == pytest.approx(alone["learner_loss"], rel=1e-3, abs=1e-6)
+
+
+def test_two_env_runners_play_whole_groups_and_survive_the_loss_of_one(
+    algorithm_config: SSPConfig, tmp_path: Path
+) -> None:
+    algorithm_config.env_config["game"] = {**GAME, "proposals": 2}
+    algorithm_config.training(batch_size=8, lr=1e-4, strategy="reuse").env_runners(num_env_runners=2)
+    with running(algorithm_config) as algorithm:
+        assert algorithm.env_runner is None, "no third copy of the model in the main process"
+        algorithm.train()
+        _check_groups(algorithm, version=0)
+        _check_weights(algorithm)
+        algorithm.train()
+        _check_groups(algorithm, version=1)
+        algorithm.save_to_path(tmp_path)
+        pools = algorithm._strategies()
+        assert set(pools) == {1, 2}
+
+        questions = algorithm.config.make_world().questions(0, per_group=2)
+        assert [r.question for r in algorithm.solve(questions)] == [q.text for q in questions]
+
+        victim = algorithm.env_runner_group._worker_manager.actors()[1]
+        ray.kill(victim, no_restart=False)
+        algorithm.train()
+        assert len(algorithm.last_games) >= 4, "the other one has played"
+        algorithm.restore_from_path(tmp_path)
+        for _ in range(40):
+            algorithm.train()
+            if len(algorithm.env_runner_group.healthy_worker_ids()) == 2 and len(algorithm.last_games) >= 8:
+                break
+        _check_weights(algorithm)
+
+
+def _check_groups(algorithm: SSP, version: int) -> None:
+    games = algorithm.last_games
+    proposed = [game for game in games if game.origin == "proposed"]
+    assert len(proposed) == 8
+    assert len({game.slot for game in games}) == len(games), "slots are numbered over all runners"
+    groups = [[game for game in proposed if game.group == group] for group in sorted({g.group for g in proposed})]
+    assert [len(group) for group in groups] == [2] * 4
+    assert all(len({game.answer for game in group}) == 1 for group in groups)
+    for game in games:
+        if game.outcome == "valid":
+            assert sum(trajectory.role == "solver" for trajectory in game.trajectories) == 4
+    assert {game.weights_version for game in games} == {version}
+
+
+def _check_weights(algorithm: SSP) -> None:
+    expected = weights_of(algorithm)
+    states = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.get_state(), local_env_runner=False)
+    assert len(states) == 2
+    for state in states:
+        held = {name.removeprefix("lm."): value for name, value in state["rl_module"]["llm"].items()}
+        assert distance(expected, held) == 0.0
+
+
+# -- trouble --------------------------------------------------------------------------------------------
+
+
+def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SSPConfig) -> None:
+    with running(changed(algorithm_config, strategy="dummy")) as algorithm:
+        engine, before = algorithm.env_runner.engine, weights_of(algorithm)
+        generate = engine.generate
+
+        def fail(*_: object, **__: object) -> None:
+            raise ServiceError("engine", "gone")
+
+        engine.generate = fail
+        figures = algorithm.train()["ssp"]["figures"]
+        assert figures["void_games"] == figures["games"] == 8
+        assert figures["learner_updates"] == 0
+        assert "valid_rate" not in figures
+        assert distance(weights_of(algorithm), before) == 0.0
+        engine.generate = generate
+        figures = algorithm.train()["ssp"]["figures"]
+        assert figures["void_games"] == 0
+        assert figures["learner_updates"] == 1
+        assert distance(weights_of(algorithm), before) > 0.0
+
+
+# -- settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "training", "runners", "field", "says"),
+    [
+        ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
+        ({"game": {"attemts": 3}}, {}, 0, "game.attemts", "'attempts'"),
+        ({"game": {"attempts": 1}}, {}, 0, "game.attempts", "at least 2"),
+        ({"game": {"attempts": "5"}}, {}, 0, "game.attempts", "type int"),
+        ({}, {"proposer_algorithm": "grpo"}, 0, "game.proposals", "at least 2"),
+        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "training.batch_size", "multiple"),
+        ({}, {"batch_size": 9}, 2, "training.batch_size", "multiple"),
+        ({}, {"batch_size": 2, "minibatches": 3}, 0, "learning.minibatches", "batch_size"),
+        ({}, {"strategy": "periodic"}, 0, "learning.strategy", "periodic_reset"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(
+    env: dict[str, Any], training: dict[str, Any], runners: int, field: str, says: str, model_dir: Path
+) -> None:
+    config = SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training)
+    with pytest.raises(ConfigError, match=says) as caught:
+        config.env_runners(num_env_runners=runners).build_algo()
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("env", "training"),
+    [
+        ({"game": {"attempts": 1}}, {"solver_algorithm": "reinforce"}),
+        ({"game": {"attempts": 1}}, {"learning_roles": ("proposer",)}),
+        ({"game": {"proposals": 2}}, {"proposer_algorithm": "grpo"}),
+        ({"game": GameConfig(attempts=3)}, {"learning_roles": ["solver"]}),
+    ],
+)
+def test_settings_that_can_work_pass(env: dict[str, Any], training: dict[str, Any], model_dir: Path) -> None:
+    SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training).validate()
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nowhere"):
+        SSPConfig().training(model_dir=tmp_path / "nowhere").build_algo()
+
+
+def test_an_unknown_setting_of_training_is_refused() -> None:
+    with pytest.raises(TypeError, match="kl_coef"):
+        SSPConfig().training(kl_coef=0.1)
+
+
+def test_own_rules_and_worlds_are_used(algorithm_config: SSPConfig) -> None:
+    seen: list[object] = []
+
+    def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+        seen.append(world)
+        return make_rules(world, tokenizer, game)
+
+    def own_world(**options: Any) -> World:
+        return replace_world.make_world()
+
+    replace_world = algorithm_config.copy(copy_frozen=False)
+    algorithm_config.environment(env_config={**algorithm_config.env_config, "world": own_world, "make_rules": own_rules})
+    world = algorithm_config.make_world()
+    assert world.name == "mini"
+    algorithm_config.make_rules(world, algorithm_config_tokenizer(algorithm_config))
+    assert seen == [world]
+
+
+def algorithm_config_tokenizer(config: SSPConfig) -> Tokenizer:
+    from ssp_env.tokenizers import HuggingFaceTokenizer
+
+    return HuggingFaceTokenizer.load(config.model_dir)
+
+
+# -- Tune -----------------------------------------------------------------------------------------------
+
+
+def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
+    algorithm_config.training(kl_coeff=0.125, learning_roles=("solver",))
+    copy = SSPConfig().update_from_dict(algorithm_config.to_dict())
+    assert copy.learning() == algorithm_config.learning()
+    assert copy.game() == algorithm_config.game()
+    assert copy.model_dir == algorithm_config.model_dir
+    copy.validate()
+
+
+def test_tune_searches_over_settings(algorithm_config: SSPConfig, tmp_path: Path) -> None:
+    from ray import tune
+
+    algorithm_config.training(batch_size=2, kl_coeff=tune.grid_search([0.25]))
+    results = tune.Tuner(
+        SSP,
+        param_space=algorithm_config,
+        run_config=tune.RunConfig(stop={"training_iteration": 1}, storage_path=str(tmp_path), verbose=0),
+    ).fit()
+    assert not results.errors
+    (result,) = results
+    assert result.config["kl_coeff"] == 0.25
+    assert result.metrics["ssp"]["figures"]["games"] == 2

@@ -1,0 +1,100 @@
+"""Policies and runs that several tests look at; each is made once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from runs import SSP, arguments, environment
+
+
+@pytest.fixture(scope="session")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny policy that has learnt to write tags in the right order, and little else."""
+    from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
+    from ssp_env.config import MINI_GAME
+
+    torch.set_num_threads(1)
+    config = BootstrapConfig(seed=1, steps=50, tokens_per_step=1000, simple_share=1.0)
+    folder = tmp_path_factory.mktemp("models") / "policy"
+    save_policy(bootstrap(config, MINI_GAME), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny policy with random weights."""
+    from agents.tiny.bootstrap import save_policy
+    from agents.tiny.model import tiny_model, tiny_tokenizer
+
+    folder = tmp_path_factory.mktemp("models") / "untrained"
+    save_policy(tiny_model(len(tiny_tokenizer()), torch.Generator().manual_seed(0)), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen2 with a byte-level vocabulary that has never heard of the tags."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    words = ["the question asks for an answer that a search for information would find"] * 10
+    raw.train_from_iterator(words, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet))
+    folder = tmp_path_factory.mktemp("models") / "stranger"
+    end = "<|endoftext|>"
+    PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=end, pad_token=end).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8192}
+    config = Qwen2Config(vocab_size=512, tie_word_embeddings=True, **sizes, **heads)
+    torch.manual_seed(0)
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    assert len(AutoTokenizer.from_pretrained(folder)) <= 512
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole_run(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """An uninterrupted run of 6 steps on a terminal of 100 columns: its directory, and what the terminal showed."""
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    command = [SSP, *arguments(policy, out, "--steps", "6")]
+    terminal = {**environment(), "TERM": "xterm-256color", "COLUMNS": "100"}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=terminal, start_new_session=True)
+    os.close(theirs)
+    shown = b""
+    while chunk := _read(ours):
+        shown += chunk
+    os.close(ours)
+    assert process.wait(60) == 0, shown.decode()
+    return out, shown.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        # A terminal whose other side was closed.
+        return b""
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """One local Ray for all runs within this process."""
+    from experiments.config import RunConfig
+    from experiments.training import local_ray
+
+    with local_ray(RunConfig()):
+        yield

@@ -1,0 +1,61 @@
+"""What the tests of runs share: the command as users type it, settings of small runs, and what a run left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SSP = str(Path(sys.executable).with_name("ssp"))
+SETTINGS = (
+    "game.attempts=2",
+    "game.verifier=none",
+    "game.filters=[empty_question,short_question]",
+    "game.min_question_chars=31",
+    "game.max_response_tokens=96",
+    "learning.batch_size=8",
+    "learning.drop_uniform_groups=false",
+    "evaluation.per_group=3",
+    "evaluation.every=1000",
+)
+"""Small games of which about half are valid, so that earlier questions are played again."""
+
+
+def arguments(policy: Path, out: Path | str, *more: str, settings: tuple[str, ...] = SETTINGS) -> list[str]:
+    """A command line of ``ssp train``, without ``ssp``."""
+    sets = [word for setting in settings for word in ("--set", setting)]
+    return ["train", "--model", str(policy), "--out", str(out), *sets, *more]
+
+
+def environment() -> dict[str, str]:
+    """Of a user's shell, with one thread a process."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def ssp(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a process of its own."""
+    command = [SSP, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment(), timeout=180)
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """The lines of ``metrics.jsonl``."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def timeless(run: Path) -> list[dict[str, Any]]:
+    """The lines without wall-clock times."""
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in metrics(run)]
+
+
+def games(run: Path) -> dict[str, str]:
+    """The text of every file of games."""
+    return {file.name: file.read_text(encoding="utf-8") for file in sorted((run / "games").iterdir())}
+
+
+def all_games(run: Path) -> list[dict[str, Any]]:
+    """All games of a run, step by step."""
+    return [json.loads(line) for text in games(run).values() for line in text.splitlines()]

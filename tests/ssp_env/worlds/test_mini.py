@@ -1,0 +1,345 @@
+"""The mini-wiki: disjoint graphs, reachable answers, a grammar that reads what it writes, and an honest reader."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssp_env.errors import ConfigError
+from ssp_env.search.base import Document
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.worlds import open_world
+from ssp_env.worlds.base import World
+from ssp_env.worlds.mini import MiniWorld
+from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
+from ssp_env.worlds.mini.graph import Graph
+from ssp_env.worlds.mini.lexicon import KINDS, NAME_POOL, NATION, RELATIONS, names, vocabulary
+from ssp_env.worlds.mini.pages import BACKLINKS, read_facts
+
+HOPS = st.sampled_from([*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)])
+NAMES = st.sampled_from(names())
+
+
+@pytest.fixture(scope="module")
+def many() -> MiniWorld:
+    """A world with one-to-many facts."""
+    return MiniWorld(seed=4, entities=60, one_to_many=True)
+
+
+def facts_of(graph: Graph) -> set[tuple[str, str, str]]:
+    return {
+        (entity, relation.noun, value) for entity, facts in graph.facts.items() for relation, value in facts.items()
+    }
+
+
+def brute_force(world: MiniWorld, start: str, hops: Iterable[Hop]) -> set[str]:
+    """All entities that a chain of hops leads to, looked up fact by fact."""
+    facts = facts_of(world.train_graph) | facts_of(world.eval_graph)
+    reached = {start}
+    for hop in hops:
+        ends = [
+            (value, entity) if hop.inverted else (entity, value)
+            for entity, noun, value in facts
+            if noun == hop.relation.noun
+        ]
+        reached = {after for before, after in ends if before in reached}
+    return reached
+
+
+# -- the words ------------------------------------------------------------------------------------------------
+
+
+def test_names_and_words_differ() -> None:
+    assert len(set(names())) == len(names()) == NAME_POOL
+    assert len(set(vocabulary())) == len(vocabulary())
+    assert set(names()) <= set(vocabulary())
+    assert all(name.isalpha() and name == name.capitalize() for name in names())
+    assert sum(KINDS.values()) == pytest.approx(1.0)
+    nouns = [relation.noun for relation in (*RELATIONS, NATION)]
+    phrases = [relation.phrase for relation in (*RELATIONS, NATION)]
+    assert len({*nouns, *phrases}) == len(nouns) + len(phrases), "a page sentence has one reading"
+
+
+# -- the worlds -----------------------------------------------------------------------------------------------
+
+
+def test_is_a_world(mini: MiniWorld) -> None:
+    typed: World = mini
+    assert typed.name == "mini"
+    assert typed.can_read
+    assert isinstance(open_world("mini", entities=50), MiniWorld)
+
+
+def test_worlds_stay_as_they_are() -> None:
+    """The tiny policy that ships was trained in these very worlds. Another digest makes it worthless."""
+    sha = hashlib.sha256()
+    for world in (MiniWorld(), MiniWorld(seed=1, one_to_many=True), MiniWorld(seed=7, entities=50)):
+        sha.update(world.corpus.digest().encode())
+        sha.update(repr([(truth.id, truth.answer) for truth in world.answers]).encode())
+        sha.update(repr([question.text for question in world.questions(0, 10)]).encode())
+    sha.update(" ".join(vocabulary()).encode())
+    assert sha.hexdigest() == "4db5d9094656492c8ee094deb2b807ea7531e35241fabaa6641b8205833f9a40"
+
+
+@pytest.mark.parametrize("one_to_many", [False, True])
+def test_the_two_graphs_share_nothing(one_to_many: bool) -> None:
+    world = MiniWorld(seed=11, entities=60, one_to_many=one_to_many)
+    train, evaluation = set(world.train_graph.entities), set(world.eval_graph.entities)
+    assert not train & evaluation
+    for graph, own in ((world.train_graph, train), (world.eval_graph, evaluation)):
+        assert {end for entity, _, value in facts_of(graph) for end in (entity, value)} <= own
+    assert {truth.answer for truth in world.answers} <= train
+    for question in world.questions(0, 20):
+        parsed = parse_question(question.text)
+        assert parsed is not None
+        assert {parsed[0], *question.answers} <= evaluation
+    assert {document.id for document in world.corpus} == train | evaluation
+
+
+def test_facts_fit_their_kinds(many: MiniWorld) -> None:
+    for graph in (many.train_graph, many.eval_graph):
+        for entity, facts in graph.facts.items():
+            assert facts, "every page has something to say"
+            for relation, value in facts.items():
+                assert graph.entities[entity] == relation.subject
+                assert graph.entities[value] == relation.value
+                assert value != entity
+
+
+def test_pages_state_facts_and_nothing_else(many: MiniWorld) -> None:
+    facts = facts_of(many.train_graph) | facts_of(many.eval_graph)
+    stated = set()
+    for page in many.corpus:
+        own = {(entity, relation.noun, value) for entity, relation, value in read_facts([page])}
+        assert len(own) == page.text.count(" ."), "every sentence can be read"
+        assert own <= facts
+        about_others = {fact for fact in own if fact[0] != page.title}
+        assert len(about_others) <= BACKLINKS
+        assert all(value == page.title for _, _, value in about_others)
+        stated |= own
+    assert stated == facts
+
+
+def test_answers_can_be_reached(mini: MiniWorld) -> None:
+    """Some fact leads to each answer, and the answer's own page tells one of them: so a proposer can look backwards."""
+    retriever = BM25Retriever(mini.corpus)
+    assert len(mini.answers) > 40
+    for truth in mini.answers:
+        sources = [(e, r) for e, r, value in read_facts([mini.corpus.by_id(truth.answer)]) if value == truth.answer]
+        assert sources
+        entity, relation = sources[0]
+        analysis = mini.analyse(write_question(entity, [Hop(relation)]))
+        assert analysis is not None
+        assert analysis.answers == {truth.answer}
+        (found,) = retriever.search([truth.answer], 2)
+        assert truth.answer in [document.id for document in found]
+
+
+def test_a_seed_decides_everything() -> None:
+    worlds = [MiniWorld(seed=seed, entities=50) for seed in (0, 0, 1)]
+    digests = [world.corpus.digest() for world in worlds]
+    assert digests[0] == digests[1] != digests[2]
+    assert worlds[0].answers == worlds[1].answers
+    assert worlds[0].questions(5, 7) == worlds[1].questions(5, 7) != worlds[0].questions(6, 7)
+
+
+# -- questions ------------------------------------------------------------------------------------------------
+
+
+@given(start=NAMES, hops=st.lists(HOPS, min_size=1, max_size=6))
+def test_a_question_reads_as_it_was_written(start: str, hops: list[Hop]) -> None:
+    text = write_question(start, hops)
+    assert parse_question(text) == (start, tuple(hops))
+    assert set(text.split()) <= set(vocabulary())
+
+
+@given(
+    words=st.lists(
+        st.sampled_from(["what", "is", "the", "of", "?", "mentor", "citizen", "Ana", "ana", "."]), max_size=12
+    )
+)
+def test_nothing_else_is_a_question(words: list[str]) -> None:
+    text = " ".join(words)
+    parsed = parse_question(text)
+    if parsed is not None:
+        assert write_question(*parsed) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "what is the of Ana ?",
+        "what is the mentor of ana ?",
+        "what is the mentor of Ana",
+        "what is the mentor Ana ?",
+        "what is the zebra of Ana ?",
+        "who is the mentor of Ana ?",
+        "what is the mentor of the of Ana ?",
+        "what is the mentor of Ana ? ?",
+    ],
+)
+def test_ill_formed_questions(many: MiniWorld, text: str) -> None:
+    assert parse_question(text) is None
+    assert many.analyse(text) is None
+    assert many.read(text, list(many.corpus)) is None
+
+
+def test_evaluation_questions(mini: MiniWorld) -> None:
+    questions = mini.questions(seed=2, per_group=15)
+    assert [question.group for question in questions] == ["1"] * 15 + ["2"] * 15 + ["3"] * 15 + ["4"] * 15
+    assert len({question.id for question in questions}) == len({question.text for question in questions}) == 60
+    for question in questions:
+        analysis = mini.analyse(question.text)
+        assert analysis is not None
+        assert str(analysis.hops) == question.group
+        assert analysis.answers == set(question.answers)
+        assert not analysis.ambiguous
+        assert question.answers[0] not in question.text.split()
+    assert {question.group for question in MiniWorld(entities=50, max_hops=2).questions(0, 3)} == {"1", "2"}
+
+
+def test_questions_of_an_ambiguous_world_have_one_answer_too(many: MiniWorld) -> None:
+    for question in many.questions(seed=2, per_group=15):
+        analysis = many.analyse(question.text)
+        assert analysis is not None
+        assert analysis.answers == set(question.answers)
+
+
+def test_the_default_number_of_questions() -> None:
+    questions = MiniWorld().questions(0)
+    assert [sum(question.group == group for question in questions) for group in "1234"] == [150] * 4
+
+
+# -- what the world knows --------------------------------------------------------------------------------------
+
+
+@given(data=st.data())
+@pytest.mark.parametrize("one_to_many", [False, True])
+def test_analysis_agrees_with_brute_force(
+    mini: MiniWorld, many: MiniWorld, one_to_many: bool, data: st.DataObject
+) -> None:
+    world = many if one_to_many else mini
+    start = data.draw(st.sampled_from([*world.train_graph.entities, *world.eval_graph.entities, "Nobody"]))
+    hops = data.draw(st.lists(HOPS, min_size=1, max_size=3))
+    analysis = world.analyse(write_question(start, hops))
+    if not one_to_many and any(hop.relation is NATION for hop in hops):
+        assert analysis is None, "this world knows nothing of nations"
+        return
+    assert analysis is not None
+    assert analysis.hops == len(hops)
+    assert analysis.answers == brute_force(world, start, hops)
+
+
+def test_walks_agree_with_brute_force(many: MiniWorld) -> None:
+    rng = np.random.default_rng(0)
+    walked = 0
+    for hops in (1, 2, 3, 4) * 20:
+        chain = many.train_graph.walk(rng, hops)
+        if chain is not None:
+            start, path, end = chain
+            assert brute_force(many, start, [Hop(relation) for relation in path]) == {end}
+            assert all(relation.inverse is None for relation in path)
+            walked += 1
+    assert walked > 40
+
+
+def test_one_to_many_facts_make_ambiguous_questions(mini: MiniWorld, many: MiniWorld) -> None:
+    nations = {facts[NATION] for facts in many.train_graph.facts.values() if NATION in facts}
+    assert 1 < len(nations) <= 4
+    for nation in nations:
+        analysis = many.analyse(f"what is the citizen of {nation} ?")
+        assert analysis is not None
+        assert analysis.ambiguous
+        assert analysis.answers == {e for e, facts in many.train_graph.facts.items() if facts.get(NATION) == nation}
+    assert not any(NATION in facts for facts in mini.train_graph.facts.values())
+    assert mini.analyse(f"what is the citizen of {next(iter(nations))} ?") is None
+    assert mini.analyse(f"what is the nation of {mini.answers[0].answer} ?") is None
+
+
+# -- reading ----------------------------------------------------------------------------------------------------
+
+
+def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
+    entity, facts = next(iter(mini.train_graph.facts.items()))
+    relation, value = next(iter(facts.items()))
+    question = write_question(entity, [Hop(relation)])
+    assert mini.read(question, []) == frozenset()
+    assert mini.read(question, [mini.corpus.by_id(entity)]) == {value}
+    silent = [page for page in mini.corpus if not any(f[:2] == (entity, relation) for f in read_facts([page]))]
+    assert mini.read(question, silent) == frozenset()
+    lie = Document("lie", "", f"{entity} {relation.noun} Nobody .")
+    assert mini.read(question, [lie]) == {"Nobody"}
+    assert mini.read(question, [lie, mini.corpus.by_id(entity)]) == {"Nobody", value}
+    other_way = Document("back", "", f"Nobody {relation.noun} of {entity} .")
+    assert mini.read(question, [other_way]) == {"Nobody"}
+
+
+def test_reading_everything_is_knowing_everything(many: MiniWorld) -> None:
+    pages = list(many.corpus)
+    for question in many.questions(0, 10):
+        analysis = many.analyse(question.text)
+        assert analysis is not None
+        assert many.read(question.text, pages) == analysis.answers
+
+
+def test_each_hop_needs_its_page(mini: MiniWorld) -> None:
+    rng = np.random.default_rng(1)
+    chain = None
+    while chain is None:
+        chain = mini.train_graph.walk(rng, 2)
+    start, path, end = chain
+    question = write_question(start, [Hop(relation) for relation in path])
+    middle = mini.train_graph.facts[start][path[0]]
+    first, second = (
+        Document(str(i), "", f"{a} {relation.phrase} {b} .")
+        for i, (a, relation, b) in enumerate([(start, path[0], middle), (middle, path[1], end)])
+    )
+    assert mini.read(question, [second, first]) == {end}
+    assert mini.read(question, [first]) == mini.read(question, [second]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text", ["", " . . .", "Ana", "Ana mentor", "Ana is Bob .", "Ana mentor of .", "a b c d e f .", "of of of of ."]
+)
+def test_odd_pages_are_passed_over(mini: MiniWorld, text: str) -> None:
+    assert mini.read("what is the mentor of Ana ?", [Document("d", "", text)]) == frozenset()
+
+
+# -- options ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"entities": 49}, "world.entities"),
+        ({"entities": NAME_POOL // 2 + 1}, "world.entities"),
+        ({"seed": -1}, "world.seed"),
+        ({"max_hops": 0}, "world.max_hops"),
+        ({"max_hops": 7}, "world.max_hops"),
+    ],
+)
+def test_options_that_cannot_work(options: dict[str, int], field: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        MiniWorld(**options)  # type: ignore[arg-type]
+    assert (error.value.field, error.value.value) == (field, next(iter(options.values())))
+    assert error.value.fix
+
+
+def test_the_smallest_and_the_largest_world() -> None:
+    for entities in (50, NAME_POOL // 2):
+        world = MiniWorld(entities=entities, one_to_many=True)
+        assert len(world.corpus) == 2 * entities
+
+
+@pytest.mark.parametrize(
+    ("seed", "per_group", "field"), [(0, 0, "per_group"), (0, -5, "per_group"), (-1, 5, "seed"), (0, 5000, "per_group")]
+)
+def test_samples_that_cannot_work(mini: MiniWorld, seed: int, per_group: int, field: str) -> None:
+    with pytest.raises(ConfigError, match=rf"questions\.{field} = "):
+        mini.questions(seed, per_group)
