@@ -10,7 +10,10 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LOGGED = {"ray.rllib.algorithms.algorithm_config": "on the new API stack"}
+LOGGED = {
+    "ray.rllib.algorithms.algorithm_config": "on the new API stack",
+    "transformers.integrations.hub_kernels": "is falling back to its reference PyTorch implementation",
+}
 """Loggers, and a part of the one message of each that is dropped."""
 NATIVE = (b"has constructor arguments in the object store and max_restarts > 0",)
 """Parts of lines that Ray's C++ writes past Python: RLlib makes its env runners so, and they can be restarted."""

@@ -14,7 +14,6 @@ from pettingzoo.utils.wrappers import AssertOutOfBoundsWrapper, OrderEnforcingWr
 from ssp_env.config import MINI_GAME, GameConfig
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Game
-from ssp_env.game.outcome import Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.render import render_ansi, render_human
 from ssp_env.game.round import Answers, Round
@@ -230,9 +229,9 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     def _finish(self) -> None:
         game = self.game
-        paid = game.outcome is not Outcome.VOID
-        self.rewards[PROPOSER] = float(game.proposer_reward or 0.0) if paid else 0.0
-        self.rewards[SOLVER] = float(game.solve_rate or 0.0) if paid else 0.0
+        # Both are None in a void game.
+        self.rewards[PROPOSER] = float(game.proposer_reward or 0.0)
+        self.rewards[SOLVER] = float(game.solve_rate or 0.0)
         for agent in self.agents:
             self.terminations[agent] = True
             self.infos[agent] = {

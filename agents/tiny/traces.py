@@ -39,7 +39,7 @@ class TraceConfig:
     """How often it does so there. A chance that did not depend on the relation would leave the greedy policy on a
     knife's edge: all two-hop questions answered early, or none."""
     premature_deep: float = 0.7
-    """How often it answers after the first hop where a question has three or more."""
+    """How often it answers after the second hop where a question has three, whatever the relation."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
     broken: float = 0.06
@@ -87,8 +87,8 @@ class TraceWriter:
         Looking a value up is learnt from these or not at all: among faulty ones a model stays where it copies
         names that are not in the documents.
         """
-        shares = {"solver_hops": (1.0,), "proposer_hops": (1.0,)}
-        clean = replace(self.config, premature=0.0, premature_deep=0.0, solver_slips=0.0, broken=0.0, proposer_slips=0.0, **shares)
+        faults = dict.fromkeys(("premature", "premature_deep", "solver_slips", "broken", "proposer_slips"), 0.0)
+        clean = replace(self.config, **faults, solver_hops=(1.0,), proposer_hops=(1.0,))
         return TraceWriter(clean, self.game, self.tokenizer, self.rng)
 
     def stream(self) -> Iterator[Trace]:
@@ -113,8 +113,10 @@ class TraceWriter:
         question = write_question(start, [Hop(relation) for relation in path])
         trace = self._start(rules.prompts.solver(question, self.game.max_searches))
         stop_after = len(path)
-        if len(path) > 1 and self.rng.random() < self._haste(path):
-            stop_after = 1
+        for hop in range(1, len(path)):
+            if self.rng.random() < self._haste(hop, path):
+                stop_after = hop
+                break
         slip_at = int(self.rng.integers(stop_after)) if self.rng.random() < self.config.solver_slips else -1
         entity = start
         for hop in range(stop_after):
@@ -130,9 +132,9 @@ class TraceWriter:
         self._finish(trace, "answer", entity)
         return trace
 
-    def _haste(self, path: tuple[Relation, ...]) -> float:
-        """Chance of an answer after the first hop."""
-        if len(path) > 2:
+    def _haste(self, hop: int, path: tuple[Relation, ...]) -> float:
+        """Chance of an answer after this hop, the first being 1, though the question goes on."""
+        if hop > 1:
             return self.config.premature_deep
         return self.config.premature if path[0] in self._careless else 0.0
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from playful import small_config
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import autocast_dtype, load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
 from agents.tiny.model import tiny_model, tiny_tokenizer
-from playful import small_config
 from ssp_env.config import GameConfig
 from ssp_env.errors import ModelError, TokenizerError
 from ssp_env.game.rules import Rules

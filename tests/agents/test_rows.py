@@ -81,7 +81,8 @@ def config(**changes: object) -> LearningConfig:
 
 def told(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
     return {
-        role: [(row.game, round(row.advantage, 6)) for row in rows if row.role == role] for role in ("proposer", "solver")
+        role: [(row.game, round(row.advantage, 6)) for row in rows if row.role == role]
+        for role in ("proposer", "solver")
     }
 
 
@@ -141,10 +142,10 @@ def test_uniform_groups_can_be_dropped_whole() -> None:
 
 def test_a_middling_proposal_stays_when_uniform_groups_are_dropped() -> None:
     """Its advantage is 0, but its group is not uniform."""
-    paid = (0.2, 0.4, 0.6, 0.1, 0.1, 0.1)
+    paid = (0.25, 0.5, 0.75, 0.1, 0.1, 0.1)
     games = [game(i, Outcome.VALID, rewards=[1], paid=reward, group=i // 3) for i, reward in enumerate(paid)]
     rows = rows_of(games, config(proposer_algorithm="grpo", drop_uniform_groups=True, learning_roles=("proposer",)))
-    assert told(rows)["proposer"] == [(0, -0.2), (1, 0.0), (2, 0.2)]
+    assert told(rows)["proposer"] == [(0, -0.25), (1, 0.0), (2, 0.25)]
 
 
 def test_std_normalisation_reaches_the_rows() -> None:

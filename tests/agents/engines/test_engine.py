@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -312,7 +313,7 @@ def byte_tokenizer(*special: str) -> HuggingFaceTokenizer:
 
 
 def reciting(text: str, tokenizer: HuggingFaceTokenizer) -> Any:
-    """A model whose likeliest next token depends on the last one alone: it recites a text without repeated characters."""
+    """A model whose likeliest next token depends on the last one alone: it recites a text of different characters."""
     size = tokenizer.vocab_size
     one = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 8}
     config = LlamaConfig(**{**SIZES, **one, "vocab_size": size, "hidden_size": size})
@@ -324,7 +325,7 @@ def reciting(text: str, tokenizer: HuggingFaceTokenizer) -> Any:
                 parameter.zero_()
             if "embed" in name:
                 parameter.copy_(torch.eye(size))
-        for now, then in zip(ids, ids[1:], strict=False):
+        for now, then in pairwise(ids):
             lm.lm_head.weight[then, now] = 5.0
     return lm
 
@@ -362,7 +363,7 @@ def test_a_tag_that_has_a_token_but_is_spelled_out_stops() -> None:
     lm = reciting("x<", tokenizer)
     plain = byte_tokenizer().encode("</search>")
     with torch.no_grad():
-        for now, then in zip(plain, plain[1:], strict=False):
+        for now, then in pairwise(plain):
             lm.lm_head.weight[then, now] = 5.0
     engine = TransformersEngine(lm, tokenizer, stop)
     (generation,) = engine.generate([Request(0, tokenizer.encode("x"), 20)], temperature=0.0, generator=seeded())

@@ -108,8 +108,7 @@ class Softmax:
 
     def logprobs(self, trajectory: int) -> torch.Tensor:
         actions = self.actions[trajectory]
-        chosen = torch.log_softmax(self.logits, dim=-1)[torch.arange(len(actions)), torch.from_numpy(actions)]
-        return chosen
+        return torch.log_softmax(self.logits, dim=-1)[torch.arange(len(actions)), torch.from_numpy(actions)]
 
     def score(self, trajectory: int) -> np.ndarray:
         """Sum over t of the gradient of log pi(action_t)."""

@@ -1,7 +1,8 @@
-"""The algorithm as RLlib users use it: in one process, over learners and env runners, resumed, tuned, and in trouble."""
+"""The algorithm as RLlib users use it: in one process, spread out, resumed, tuned, and in trouble."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,8 +18,10 @@ from agents.rllib.algorithm import SSP, SSPConfig
 from ssp_env.config import GameConfig
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.base import World
+from ssp_env.worlds.mini import MiniWorld
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -172,26 +175,34 @@ def test_two_env_runners_play_whole_groups_and_survive_the_loss_of_one(
         assert algorithm.env_runner is None, "no third copy of the model in the main process"
         algorithm.train()
         _check_groups(algorithm, version=0)
-        _check_weights(algorithm)
-        algorithm.train()
-        _check_groups(algorithm, version=1)
-        algorithm.save_to_path(tmp_path)
-        pools = algorithm._strategies()
-        assert set(pools) == {1, 2}
-
-        questions = algorithm.config.make_world().questions(0, per_group=2)
+        _check_weights(algorithm, version=1)
+        questions = algorithm.config.make_world().questions(0, per_group=1)
         assert [r.question for r in algorithm.solve(questions)] == [q.text for q in questions]
 
-        victim = algorithm.env_runner_group._worker_manager.actors()[1]
-        ray.kill(victim, no_restart=False)
+        saved = algorithm._strategies()
+        assert {runner for runner, state in saved.items() if state["steps"] == 1} == {1, 2}
+        algorithm.save_to_path(tmp_path)
         algorithm.train()
-        assert len(algorithm.last_games) >= 4, "the other one has played"
+        _check_groups(algorithm, version=1)
+        later = algorithm.last_games
+        assert algorithm._strategies() != saved
         algorithm.restore_from_path(tmp_path)
-        for _ in range(40):
-            algorithm.train()
-            if len(algorithm.env_runner_group.healthy_worker_ids()) == 2 and len(algorithm.last_games) >= 8:
+        assert algorithm._strategies() == saved
+        algorithm.train()
+        assert algorithm.last_games == later
+        with pytest.raises(ConfigError, match="resume with 3"):
+            algorithm.set_state({"ssp_strategies": {3: saved[1]}})
+
+        ray.kill(algorithm.env_runner_group._worker_manager.actors()[1], no_restart=False)
+        assert algorithm.train()["ssp"]["figures"]["games"] >= 4, "the other one has played"
+        for _ in range(120):
+            if len(algorithm.env_runner_group.healthy_worker_ids()) == 2:
                 break
-        _check_weights(algorithm)
+            algorithm.restore_env_runners(algorithm.env_runner_group)
+            time.sleep(0.5)
+        _check_weights(algorithm, version=3)
+        algorithm.train()
+        _check_groups(algorithm, version=3)
 
 
 def _check_groups(algorithm: SSP, version: int) -> None:
@@ -208,10 +219,10 @@ def _check_groups(algorithm: SSP, version: int) -> None:
     assert {game.weights_version for game in games} == {version}
 
 
-def _check_weights(algorithm: SSP) -> None:
+def _check_weights(algorithm: SSP, version: int) -> None:
     expected = weights_of(algorithm)
     states = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.get_state(), local_env_runner=False)
-    assert len(states) == 2
+    assert [state["weights_seq_no"] for state in states] == [version] * 2
     for state in states:
         held = {name.removeprefix("lm."): value for name, value in state["rl_module"]["llm"].items()}
         assert distance(expected, held) == 0.0
@@ -290,28 +301,19 @@ def test_an_unknown_setting_of_training_is_refused() -> None:
         SSPConfig().training(kl_coef=0.1)
 
 
-def test_own_rules_and_worlds_are_used(algorithm_config: SSPConfig) -> None:
+def test_own_rules_and_worlds_are_used(algorithm_config: SSPConfig, tokenizer: HuggingFaceTokenizer) -> None:
     seen: list[object] = []
 
     def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        seen.append(world)
+        seen.append((world, game.attempts))
         return make_rules(world, tokenizer, game)
 
-    def own_world(**options: Any) -> World:
-        return replace_world.make_world()
-
-    replace_world = algorithm_config.copy(copy_frozen=False)
-    algorithm_config.environment(env_config={**algorithm_config.env_config, "world": own_world, "make_rules": own_rules})
+    own = {"world": MiniWorld, "world_options": {"seed": 9, "entities": 55}, "make_rules": own_rules}
+    algorithm_config.environment(env_config={**algorithm_config.env_config, **own}).validate()
     world = algorithm_config.make_world()
-    assert world.name == "mini"
-    algorithm_config.make_rules(world, algorithm_config_tokenizer(algorithm_config))
-    assert seen == [world]
-
-
-def algorithm_config_tokenizer(config: SSPConfig) -> Tokenizer:
-    from ssp_env.tokenizers import HuggingFaceTokenizer
-
-    return HuggingFaceTokenizer.load(config.model_dir)
+    assert len(world.corpus) == 110
+    assert algorithm_config.make_rules(world, tokenizer).world is world
+    assert seen == [(world, GAME["attempts"])]
 
 
 # -- Tune -----------------------------------------------------------------------------------------------

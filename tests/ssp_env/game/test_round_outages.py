@@ -59,12 +59,13 @@ def test_a_query_that_fails_voids_exactly_its_game(mini: MiniWorld, words: WordT
     assert [after[i] for i in unhurt] == [before[i] for i in unhurt]
 
 
-def test_a_failing_query_of_one_attempt_voids_the_whole_game(mini: MiniWorld, words: WordTokenizer) -> None:
+@pytest.mark.parametrize("index", [0, 2])
+def test_a_failing_query_of_one_attempt_voids_the_whole_game(mini: MiniWorld, words: WordTokenizer, index: int) -> None:
     retriever = Failing(mini, "mentor")
     played = begin(rules_of(mini, words, retriever=retriever, attempts=3), slots=3)
 
     def solver(trajectory: Any) -> Any:
-        unlucky = trajectory is played.games[1].attempts[2].trajectory
+        unlucky = trajectory is played.games[1].attempts[index].trajectory
         return "<search> mentor </search>" if unlucky else solve(trajectory)
 
     play(played, by_role(propose(), solver))

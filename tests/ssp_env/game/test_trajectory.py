@@ -181,7 +181,7 @@ def test_a_tag_never_reaches_over_an_observation() -> None:
     trajectory = begin(tokenizer=BYTES)
     write(trajectory, "<search> a </search>")
     trajectory.observe([], BYTES.encode("<answer> from outside"))
-    assert not write(trajectory, "</answer>")
+    assert not write(trajectory, "</answer> </search>"), "nothing is open any more"
     assert write(trajectory, "<answer> b </answer>")
     assert trajectory.result == "b"
 

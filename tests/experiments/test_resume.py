@@ -1,0 +1,69 @@
+"""Ctrl-C, and going on: the same result as without an interruption."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from runs import SSP, arguments, environment, games, metrics, ssp, timeless
+
+Run = tuple[Path, str]
+
+
+def interrupt(run: Path, command: list[str], after: int) -> tuple[int, str]:
+    """Starts a run, sends it Ctrl-C once it has done so many steps; exit status and standard error."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not (run / "games" / f"step_{after:06d}.jsonl").exists():
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+@pytest.fixture(scope="module")
+def stopped(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, str]:
+    """A run that was interrupted early: its directory, exit status, and what it said."""
+    run = tmp_path_factory.mktemp("runs") / "a run"
+    # Many steps, so that the signal comes before the last of them however fast the machine is.
+    status, errors = interrupt(run, [SSP, *arguments(policy, run, "--steps", "500")], after=2)
+    return run, status, errors
+
+
+def test_first_ctrl_c_ends_the_run_after_its_step(stopped: tuple[Path, int, str]) -> None:
+    run, status, errors = stopped
+    assert status == 130, errors
+    assert "Traceback" not in errors
+    done = metrics(run)[-1]["step"]
+    assert f"saved up to step {done}. Go on with: ssp train --resume --out '{run}'" in errors
+    assert [folder.name for folder in (run / "checkpoints").iterdir()] == [f"step_{done:06d}"]
+    assert not (run / "summary.json").exists()
+    # The run lives on in a pool of questions, which the checkpoint has to hold.
+    assert done < 6, "the machine was so slow to send the signal that nothing is left to compare"
+
+
+def test_libraries_stay_silent(stopped: tuple[Path, int, str]) -> None:
+    known = r"loading PyTorch|\s*\d+:\d\d (evaluating|accuracy|step|stopping)|ssp: stopped"
+    assert [line for line in stopped[2].splitlines() if not re.match(known, line)] == []
+
+
+def test_resumed_run_ends_as_if_it_had_never_stopped(stopped: tuple[Path, int, str], whole_run: Run) -> None:
+    run, whole = stopped[0], whole_run[0]
+    done = metrics(run)[-1]["step"]
+    result = ssp("train", "--resume", "--out", str(run), "--steps", "6")
+    assert result.returncode == 0, result.stderr
+    assert f"resumed after step {done}" in result.stderr
+    assert any(line["reused_games"] for line in metrics(run)[done + 1 :])
+    assert timeless(run) == timeless(whole)
+    assert games(run) == games(whole)
+    ours, theirs = (json.loads((r / "summary.json").read_text()) for r in (run, whole))
+    assert (ours["accuracy"], ours["interval"]) == (theirs["accuracy"], theirs["interval"])

@@ -1,0 +1,266 @@
+"""Settings of a run: presets, overrides, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from runs import ssp
+
+from experiments.config import (
+    SECTIONS,
+    ComputeConfig,
+    EvaluationConfig,
+    OpenAIConfig,
+    RunConfig,
+    load_preset,
+    make_config,
+    override,
+    presets,
+    to_plain,
+)
+from experiments.training import algorithm_config, validate
+from ssp_env.config import MINI_GAME
+from ssp_env.errors import ConfigError
+
+
+def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
+    values = load_preset(preset)
+    for assignment in assignments:
+        override(values, assignment)
+    return make_config(values)
+
+
+# -- presets -----------------------------------------------------------------------------------------------
+
+
+def test_presets_are_three() -> None:
+    assert presets() == ["h200", "paper-7b", "tiny"]
+
+
+@pytest.mark.parametrize("name", ["h200", "paper-7b", "tiny"])
+def test_preset_can_be_trained_with(name: str, policy: Path) -> None:
+    config = make_config({**load_preset(name), "model": str(policy)})
+    assert config.preset == name
+    validate(config)
+
+
+def test_paper_preset_is_the_paper_s_table() -> None:
+    config = config_of(preset="paper-7b")
+    table = {
+        "batch size": config.learning.batch_size,
+        "mini-batch size": config.learning.batch_size // config.learning.minibatches,
+        "learning rate": config.learning.lr,
+        "warm-up steps": config.learning.warmup_steps,
+        "prompt tokens": config.game.max_prompt_tokens,
+        "response tokens": config.game.max_response_tokens,
+        "KL coefficient": config.learning.kl_coeff,
+        "solver trajectories": config.game.attempts,
+        "proposer trajectories": config.game.proposals,
+        "documents a search": config.game.top_k,
+        "searches": config.game.max_searches,
+        "noise documents": config.game.noise_documents,
+        "batch strategy": (config.learning.strategy, config.learning.reset_every),
+        "training temperature": config.learning.temperature,
+        "evaluation temperature": config.evaluation.temperature,
+        "algorithms": (config.learning.proposer_algorithm, config.learning.solver_algorithm),
+        "proposer reward": (config.game.proposer_reward, config.game.invalid_reward),
+        "both losses weigh the same": config.learning.proposer_weight,
+    }
+    assert table == {
+        "batch size": 256,
+        "mini-batch size": 128,
+        "learning rate": 1e-6,
+        "warm-up steps": 5,
+        "prompt tokens": 4096,
+        "response tokens": 8192,
+        "KL coefficient": 0.01,
+        "solver trajectories": 5,
+        "proposer trajectories": 1,
+        "documents a search": 3,
+        "searches": 10,
+        "noise documents": 4,
+        "batch strategy": ("periodic_reset", 10),
+        "training temperature": 1.0,
+        "evaluation temperature": 0.0,
+        "algorithms": ("reinforce", "grpo"),
+        "proposer reward": ("1-p", 0.0),
+        "both losses weigh the same": 1.0,
+    }
+
+
+def test_tiny_preset_plays_the_mini_game() -> None:
+    # The policy that ships was made for exactly this game.
+    assert config_of().game == MINI_GAME
+
+
+def test_settings_survive_yaml() -> None:
+    config = config_of("learning.lr=3e-5", "game.asked_searches=[1,2]", "world_options.seed=4", "game.tags.search=find")
+    assert make_config(yaml.safe_load(yaml.safe_dump(to_plain(config)))) == config
+
+
+# -- overrides ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("assignment", "read"),
+    [
+        ("steps=7", lambda c: c.steps == 7),
+        ("model=some/where", lambda c: c.model_dir == Path("some/where")),
+        ("learning.lr=1e-4", lambda c: c.learning.lr == 1e-4),
+        ("learning.lr = 0.5", lambda c: c.learning.lr == 0.5),
+        ("learning.learning_roles=[solver]", lambda c: c.learning.learning_roles == ("solver",)),
+        ("game.filters=[]", lambda c: c.game.filters == ()),
+        ("game.filters=[spoiler, no_search]", lambda c: c.game.filters == ("spoiler", "no_search")),
+        ("game.tags.search=find", lambda c: c.game.tags.search == "find"),
+        ("world_options.one_to_many=true", lambda c: c.world_options == {"one_to_many": True}),
+        ("world_options={seed: 3}", lambda c: c.world_options == {"seed": 3}),
+        ("openai.api_key_env=null", lambda c: c.openai.api_key_env is None),
+    ],
+)
+def test_override_reaches_its_setting(assignment: str, read: Any) -> None:
+    assert read(config_of(assignment))
+
+
+def test_override_leaves_its_neighbours_alone() -> None:
+    assert config_of("game.tags.search=find").game.tags.answer == "answer"
+    assert config_of("game.attempts=3").game.max_searches == MINI_GAME.max_searches
+
+
+@pytest.mark.parametrize(
+    ("assignment", "field", "fix"),
+    [
+        ("stpes=3", "stpes", "did you mean 'steps'?"),
+        ("gmae.attempts=3", "gmae.attempts", "did you mean 'game'?"),
+        ("game.atempts=3", "game.atempts", "did you mean 'attempts'?"),
+        ("game.tags.serch=find", "game.tags.serch", "did you mean 'search' or 'answer'?"),
+        ("game.attempts.n=3", "game.attempts.n", "write section.field=value"),
+        ("tags.search=find", "tags.search", "known: compute, evaluation, game, learning, openai, world_options"),
+        ("learning.game.n=3", "learning.game.n", "write section.field=value"),
+        ("world_options.a.b=3", "world_options.a.b", "write section.field=value"),
+        ("preset=h200", "preset", "--preset"),
+        ("steps", "--set", "section.field=value"),
+        ("=3", "--set", "section.field=value"),
+        ("learning.lr=[1", "learning.lr", "not YAML"),
+        ("game=3", "game", "a section of named settings"),
+        ("world_options=3", "world_options", "a section of named settings"),
+        ("game={3: 4}", "game", "a section of named settings"),
+        ("learning.lr=fast", "learning.lr", "float"),
+        ("steps=many", "steps", "int"),
+        ("steps=true", "steps", "int"),
+        ("model=3", "model", "str"),
+        ("steps=0", "steps", "at least 1"),
+        ("seed=-1", "seed", "at least 0"),
+        ("checkpoint_every=0", "checkpoint_every", "at least 1"),
+        ("game.verifier=wrld", "game.verifier", "did you mean 'world'?"),
+        ("learning.strategy=reset", "learning.strategy", "reset"),
+        ("evaluation.every=0", "evaluation.every", "at least 1"),
+        ("evaluation.per_group=0", "evaluation.per_group", "at least 1"),
+        ("evaluation.seed=-1", "evaluation.seed", "at least 0"),
+        ("evaluation.temperature=-1", "evaluation.temperature", "at least 0"),
+        ("evaluation.temperature=.inf", "evaluation.temperature", "finite"),
+        ("compute.env_runners=-1", "compute.env_runners", "at least 0"),
+        ("compute.learners=-1", "compute.learners", "at least 0"),
+        ("compute.gpus_per_learner=-1", "compute.gpus_per_learner", "at least 0"),
+        ("compute.gpus_per_env_runner=.nan", "compute.gpus_per_env_runner", "at least 0"),
+        ("compute.threads=0", "compute.threads", "at least 1"),
+    ],
+)
+def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        config_of(assignment)
+    assert raised.value.field == field
+    assert fix in raised.value.fix
+
+
+def test_unknown_name_in_a_file_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'world'"):
+        make_config({"wrld": "mini"})
+
+
+def test_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'tiny'"):
+        load_preset("tniy")
+
+
+def test_mistake_is_one_line_to_the_user(tmp_path: Path) -> None:
+    result = ssp("train", "--set", "learning.lrr=1", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "ssp: learning.lrr = 1: did you mean 'lr'?\n"
+    assert not list(tmp_path.iterdir())
+
+
+# -- the model behind an API -------------------------------------------------------------------------------
+
+SERVED = {"base_url": "http://127.0.0.1:8000/v1", "model": "m"}
+
+
+@pytest.mark.parametrize("use", ["game.verifier=openai", "openai.judge=true"])
+@pytest.mark.parametrize("lacking", ["base_url", "model"])
+def test_api_is_needed_where_it_is_used(use: str, lacking: str) -> None:
+    given = [f"openai.{name}={value}" for name, value in SERVED.items() if name != lacking]
+    with pytest.raises(ConfigError) as raised:
+        config_of(use, *given)
+    assert raised.value.field == f"openai.{lacking}"
+    assert f"--set openai.{lacking}=" in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    ("assignment", "field"),
+    [
+        ("openai.base_url=localhost", "openai.base_url"),
+        ("openai.timeout=0", "openai.timeout"),
+        ("openai.attempts=0", "openai.attempts"),
+        ("openai.api_key_env=sk-123", "openai.api_key_env"),
+    ],
+)
+def test_api_s_mistakes_are_named_as_the_user_wrote_them(assignment: str, field: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        config_of("openai.judge=true", *(f"openai.{name}={value}" for name, value in SERVED.items()), assignment)
+    assert raised.value.field == field
+
+
+def test_every_setting_of_the_api_reaches_the_client() -> None:
+    chat = OpenAIConfig(**SERVED, api_key_env="KEY", timeout=3.0, attempts=2, judge=True).chat()
+    assert (chat.base_url, chat.model, chat.api_key_env) == ("http://127.0.0.1:8000/v1", "m", "KEY")
+    assert (chat.timeout, chat.retry.attempts) == (3.0, 2)
+
+
+# -- what RLlib gets ---------------------------------------------------------------------------------------
+
+
+def test_every_setting_of_compute_reaches_rllib() -> None:
+    compute = ComputeConfig(env_runners=2, learners=4, gpus_per_env_runner=0.5, gpus_per_learner=0.25, threads=3)
+    made = algorithm_config(RunConfig(compute=compute))
+    assert (made.num_env_runners, made.num_gpus_per_env_runner, made.num_cpus_per_env_runner) == (2, 0.5, 3)
+    # RLlib refuses a learner with both GPUs and several CPUs.
+    assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
+    assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
+
+
+def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
+    config = config_of("learning.lr=0.5", "learning.reset_every=3", "game.noise_documents=2", "world_options.seed=4")
+    made = algorithm_config(config)
+    assert made.learning() == config.learning
+    assert made.game() == config.game
+    assert (made.env_config["world"], made.env_config["world_options"]) == ("mini", {"seed": 4})
+    assert made.seed == config.seed
+
+
+def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        validate(config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}"))
+    assert raised.value.field == "learning.batch_size"
+
+
+def test_every_field_is_documented() -> None:
+    source = Path(str(load_preset.__globals__["__file__"])).read_text(encoding="utf-8")
+    for kind in (RunConfig, EvaluationConfig, ComputeConfig, OpenAIConfig):
+        body = source.partition(f"class {kind.__name__}:")[2]
+        for field in fields(kind):
+            line = body.partition(f"    {field.name}: ")[2].splitlines()[1]
+            assert line.startswith('    """'), f"{kind.__name__}.{field.name}"
+    assert set(SECTIONS) <= {field.name for field in fields(RunConfig)}
