@@ -82,6 +82,7 @@ def check_model(directory: Path) -> Any:
             cannot serve.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     if not directory.is_dir():
         raise ModelError(f"there is no model directory {directory}")
@@ -89,10 +90,12 @@ def check_model(directory: Path) -> Any:
         raise ModelError(f"{directory} is no model directory (config.json is missing)")
     try:
         config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+            raise ModelError(f"the model in {directory} ({config.model_type}) is no causal LM")
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{directory / 'config.json'} is not of a causal LM that can be loaded: {error}") from error
+        raise ModelError(f"{directory / 'config.json'} cannot be used: {error}") from error
     check_architecture(model)
     parameters(directory)
     return config

@@ -104,7 +104,7 @@ class RunConfig:
     """Where the other settings started from."""
     seed: int = 0
     """Decides all randomness."""
-    steps: int = 160
+    steps: int = 80
     """Training steps."""
     world: str = "mini"
     """``mini``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""

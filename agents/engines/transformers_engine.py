@@ -37,9 +37,14 @@ class TransformersEngine:
             stop: where turns end.
 
         Raises:
-            ModelError: an architecture whose state the cache cannot keep.
+            ModelError: an architecture whose state the cache cannot keep, or a vocabulary smaller than the tokenizer's.
         """
         check_architecture(model)
+        known = model.get_input_embeddings().num_embeddings
+        if known < tokenizer.vocab_size:
+            raise ModelError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, the model only {known}: resize its embeddings"
+            )
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
@@ -75,9 +80,9 @@ class TransformersEngine:
     def _generate(
         self, requests: Sequence[Request], temperature: float, generator: torch.Generator
     ) -> list[Generation]:
-        self._take_rows(requests)
         turns = [_Turn(request, self._stop, self._tokenizer) for request in requests]
-        cache, logits = self._cache, self._prefill(requests)
+        logits = self._read(requests)
+        cache = self._cache
         rows = torch.arange(len(requests), device=self._device)
         live = turns
         while True:
@@ -105,27 +110,42 @@ class TransformersEngine:
         self._rows: dict[int, int] = {}
         self._seen: dict[int, list[int]] = {}
 
-    def _take_rows(self, requests: Sequence[Request]) -> None:
-        """Makes the cache hold exactly the requested rows, in their order."""
-        keys = [request.key for request in requests]
-        if len(set(keys)) != len(keys):
+    def _read(self, requests: Sequence[Request]) -> Tensor:
+        """Makes the cache hold exactly the requested rows, in order; logits (rows, vocabulary) at their last tokens.
+
+        Attempts at one question often begin alike, down to what their searches found. Equal sequences are fed
+        once and their rows copied.
+        """
+        self._drop_changed(requests)
+        owners: dict[tuple[int, ...], int] = {}
+        owner = [owners.setdefault(tuple(request.ids), len(owners)) for request in requests]
+        distinct = [requests[owner.index(i)] for i in range(len(owners))]
+        old = [self._rows.get(request.key, -1) for request in distinct]
+        if not self._rows:
+            self._cache = RaggedCache(len(distinct), self._device)
+        elif old != list(range(len(self._cache.lengths))):
+            self._cache = self._cache.select(torch.tensor(old, device=self._device))
+        logits = self._prefill(distinct)
+        if len(distinct) < len(requests):
+            copies = torch.tensor(owner, device=self._device)
+            self._cache, logits = self._cache.select(copies), logits[copies]
+        self._rows = {request.key: row for row, request in enumerate(requests)}
+        self._seen = {}
+        return logits
+
+    def _drop_changed(self, requests: Sequence[Request]) -> None:
+        """Forgets rows whose tokens do not go on from what they were."""
+        if len({request.key for request in requests}) != len(requests):
             raise UsageError("two requests of one call have the same key")
         for request in requests:
             seen = self._seen.get(request.key, [])
             if len(request.ids) <= len(seen) or list(request.ids[: len(seen)]) != seen:
                 self._rows.pop(request.key, None)
                 self._seen.pop(request.key, None)
-        old = [self._rows.get(key, -1) for key in keys]
-        if not self._rows:
-            self._cache = RaggedCache(len(keys), self._device)
-        elif old != list(range(len(self._cache.lengths))):
-            self._cache = self._cache.select(torch.tensor(old, device=self._device))
-        self._rows = {key: row for row, key in enumerate(keys)}
-        self._seen = {key: self._seen.get(key, []) for key in keys}
 
     def _prefill(self, requests: Sequence[Request]) -> Tensor:
-        """Feeds what is new of each request; logits (rows, vocabulary) at its last token."""
-        new = [request.ids[len(self._seen[request.key]) :] for request in requests]
+        """Feeds what is new of each request, row by row; logits (rows, vocabulary) at its last token."""
+        new = [request.ids[len(self._seen.get(request.key, ())) :] for request in requests]
         lengths = torch.tensor([len(ids) for ids in new], device=self._device)
         width = int(lengths.max())
         padded = torch.zeros(len(new), width, dtype=torch.long)
@@ -145,7 +165,8 @@ class TransformersEngine:
         ).last_hidden_state
         cache.commit()
         last = hidden[torch.arange(len(ids), device=self._device), (new - 1).clamp(min=0)]
-        return self.model.get_output_embeddings()(last).float()
+        # Some models have more logits than the tokenizer has tokens.
+        return self.model.get_output_embeddings()(last).float()[:, : self._tokenizer.vocab_size]
 
 
 class _Turn:

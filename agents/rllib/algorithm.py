@@ -26,6 +26,7 @@ from agents.rllib.spaces import module_spaces
 from agents.rows import Row, weigh
 from ssp_env.config import GameConfig, from_mapping
 from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -99,6 +100,8 @@ class SSPConfig(AlgorithmConfig):
 
         Raises:
             ConfigError: a setting, or a pair of them, that cannot work.
+            ModelError: the model directory holds no tokenizer.
+            TokenizerError: its tokenizer cannot spell a tag.
         """
         for key in self.env_config:
             if key not in ENV_KEYS:
@@ -111,6 +114,7 @@ class SSPConfig(AlgorithmConfig):
         if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
             fix = "must be a multiple of game.proposals times the number of env runners"
             raise ConfigError("training.batch_size", learning.batch_size, fix)
+        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
         if self.num_env_runners and self.create_local_env_runner:
             # It would hold one more copy of the model in the main process, which may have no GPU for it.
             self.create_local_env_runner = False

@@ -142,10 +142,9 @@ class SSPLearner(TorchLearner):
         if not bool(by_grpo.any()):
             return kl
         rows = self._uses_grpo(part["role"])
+        ids, mask, vocab_size = part["ids"][rows], part["loss_mask"][rows], int(self.module[MODULE_ID].action_space.n)
         with torch.no_grad(), self._arithmetic():
-            reference = token_logprobs(
-                self._reference, part["ids"][rows], part["loss_mask"][rows], self.learning.temperature
-            )
+            reference = token_logprobs(self._reference, ids, mask, self.learning.temperature, vocab_size)
         return kl.masked_scatter(by_grpo, kl_k3(logprobs[by_grpo], reference))
 
     def _uses_grpo(self, role: Tensor) -> Tensor:

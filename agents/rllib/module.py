@@ -24,14 +24,20 @@ class LLMModule(TorchRLModule):
         last = batch["lengths"] - 1
         hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
         rows = torch.arange(len(last), device=last.device)
-        return {Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])}
+        return {Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])[:, : self.vocab_size]}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated."""
-        return {Columns.ACTION_LOGP: token_logprobs(self.lm, batch["ids"], batch["loss_mask"], batch["temperature"])}
+        ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
+        return {Columns.ACTION_LOGP: token_logprobs(self.lm, ids, mask, temperature, self.vocab_size)}
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens the tokenizer has; the model may have some more logits."""
+        return int(self.action_space.n)
 
 
-def token_logprobs(lm: Any, ids: Tensor, mask: Tensor, temperature: float) -> Tensor:
+def token_logprobs(lm: Any, ids: Tensor, mask: Tensor, temperature: float, vocab_size: int) -> Tensor:
     """Log-probabilities of the masked tokens under a model, at the temperature that they were sampled with.
 
     Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are made
@@ -42,11 +48,12 @@ def token_logprobs(lm: Any, ids: Tensor, mask: Tensor, temperature: float) -> Te
         ids: int64 (rows, length), right-padded.
         mask: (rows, length), above 0 on the tokens that count; never at position 0.
         temperature: logits are divided by it.
+        vocab_size: logits from this id on are left out, as in sampling.
 
     Returns:
         float32 (tokens,), row by row.
     """
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
-    logits = lm.get_output_embeddings()(hidden[own]).float() / temperature
+    logits = lm.get_output_embeddings()(hidden[own])[:, :vocab_size].float() / temperature
     return torch.log_softmax(logits, dim=-1).gather(1, ids[:, 1:][own][:, None]).squeeze(1)

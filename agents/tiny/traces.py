@@ -38,7 +38,7 @@ class TraceConfig:
     premature: float = 0.85
     """How often it does so there. A chance that did not depend on the relation would leave the greedy policy on a
     knife's edge: all two-hop questions answered early, or none."""
-    premature_deep: float = 0.7
+    premature_deep: float = 0.8
     """How often it answers after the second hop where a question has three, whatever the relation."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""

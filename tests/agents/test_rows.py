@@ -272,7 +272,9 @@ def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(played: Roun
     assert any(np.diff(row.mask.astype(int)).tolist().count(1) > 1 for row in rows), "no row of several turns"
     columns = {name: torch.as_tensor(value) for name, value in to_batch(rows).policy_batches[MODULE_ID].items()}
     with torch.inference_mode():
-        recomputed = token_logprobs(load_model(model_dir), columns["ids"], columns["loss_mask"], 0.8)
+        recomputed = token_logprobs(
+            load_model(model_dir), columns["ids"], columns["loss_mask"], 0.8, played.rules.tokenizer.vocab_size
+        )
     behaviour = columns["behaviour_logprobs"][columns["loss_mask"] > 0]
     np.testing.assert_allclose(recomputed.numpy(), behaviour.numpy(), atol=1e-4)
 

@@ -135,7 +135,7 @@ def test_override_leaves_its_neighbours_alone() -> None:
     [
         ("stpes=3", "stpes", "did you mean 'steps'?"),
         ("gmae.attempts=3", "gmae.attempts", "did you mean 'game'?"),
-        ("game.atempts=3", "game.atempts", "did you mean 'attempts'?"),
+        ("game.atempts=3", "game.atempts", "did you mean 'attempts' or"),
         ("game.tags.serch=find", "game.tags.serch", "did you mean 'search' or 'answer'?"),
         ("game.attempts.n=3", "game.attempts.n", "write section.field=value"),
         ("tags.search=find", "tags.search", "known: compute, evaluation, game, learning, openai, world_options"),

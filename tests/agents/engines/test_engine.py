@@ -30,7 +30,8 @@ from agents.engines.transformers_engine import TransformersEngine, check_archite
 from agents.tiny.model import tiny_model, tiny_tokenizer
 from ssp_env.config import GameConfig
 from ssp_env.errors import ModelError, UsageError
-from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
+from ssp_env.tokenizers.base import Tokenizer
 
 VOCABULARY = 60
 STOPS = frozenset(range(5))
@@ -69,11 +70,11 @@ model = cache(made)
 
 
 @pytest.fixture(scope="module")
-def words() -> HuggingFaceTokenizer:
-    return HuggingFaceTokenizer(tiny_tokenizer())
+def words() -> WordTokenizer:
+    return WordTokenizer([f"w{i}" for i in range(VOCABULARY - 3)], ())
 
 
-def engine_for(lm: Any, tokenizer: HuggingFaceTokenizer, stops: frozenset[int] = STOPS) -> TransformersEngine:
+def engine_for(lm: Any, tokenizer: Tokenizer, stops: frozenset[int] = STOPS) -> TransformersEngine:
     return TransformersEngine(lm, tokenizer, StopRule(stops, ()))
 
 
@@ -119,7 +120,7 @@ class Conversation:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_behaviour_logprobs_equal_recomputed_ones_over_many_turns(name: str, words: HuggingFaceTokenizer) -> None:
+def test_behaviour_logprobs_equal_recomputed_ones_over_many_turns(name: str, words: WordTokenizer) -> None:
     lm = model(name)
     talk = Conversation(lm, engine_for(lm, words))
     talk.join(*range(7))
@@ -135,7 +136,7 @@ def test_behaviour_logprobs_equal_recomputed_ones_over_many_turns(name: str, wor
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_greedy_output_equals_generate(name: str, words: HuggingFaceTokenizer) -> None:
+def test_greedy_output_equals_generate(name: str, words: WordTokenizer) -> None:
     lm = model(name)
     rng = np.random.default_rng(1)
     prompts = [rng.integers(5, VOCABULARY, size=size).tolist() for size in (3, 17, 9, 2, 25)]
@@ -149,7 +150,7 @@ def test_greedy_output_equals_generate(name: str, words: HuggingFaceTokenizer) -
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0, 2.0])
-def test_logprobs_are_those_of_the_distribution_sampled_from(temperature: float, words: HuggingFaceTokenizer) -> None:
+def test_logprobs_are_those_of_the_distribution_sampled_from(temperature: float, words: WordTokenizer) -> None:
     """At temperature 0, of the unscaled one: ``recomputed`` divides by 1 there."""
     lm = model("lfm2")
     talk = Conversation(lm, engine_for(lm, words))
@@ -163,7 +164,7 @@ def test_logprobs_are_those_of_the_distribution_sampled_from(temperature: float,
         assert repeated.turn(range(4), temperature) == first, "greedy output does not depend on the generator"
 
 
-def test_tokens_are_drawn_with_their_probabilities(words: HuggingFaceTokenizer) -> None:
+def test_tokens_are_drawn_with_their_probabilities(words: WordTokenizer) -> None:
     lm = model("qwen2")
     prompt, draws = [7, 30, 12], 4000
     requests = [Request(key, prompt, 1) for key in range(draws)]
@@ -176,7 +177,7 @@ def test_tokens_are_drawn_with_their_probabilities(words: HuggingFaceTokenizer) 
     assert (np.abs(counts - expected) < tolerance).all()
 
 
-def test_same_seed_same_output(words: HuggingFaceTokenizer) -> None:
+def test_same_seed_same_output(words: WordTokenizer) -> None:
     outputs = []
     for seed in (3, 3, 4):
         talk = Conversation(model("lfm2"), engine_for(model("lfm2"), words))
@@ -186,18 +187,18 @@ def test_same_seed_same_output(words: HuggingFaceTokenizer) -> None:
     assert outputs[0] == outputs[1] != outputs[2]
 
 
-def test_no_requests_give_no_generations(words: HuggingFaceTokenizer) -> None:
+def test_no_requests_give_no_generations(words: WordTokenizer) -> None:
     assert engine_for(model("lfm2"), words).generate([], temperature=1.0, generator=seeded()) == []
 
 
-def test_two_requests_of_one_key_are_an_error(words: HuggingFaceTokenizer) -> None:
+def test_two_requests_of_one_key_are_an_error(words: WordTokenizer) -> None:
     with pytest.raises(UsageError, match="same key"):
         engine_for(model("lfm2"), words).generate(
             [Request(1, [9], 4), Request(1, [8], 4)], temperature=1.0, generator=seeded()
         )
 
 
-def test_max_new_tokens_holds_for_each_row(words: HuggingFaceTokenizer) -> None:
+def test_max_new_tokens_holds_for_each_row(words: WordTokenizer) -> None:
     engine = engine_for(model("qwen3"), words, frozenset())
     rooms = [1, 7, 3, 12]
     found = engine.generate(
@@ -207,7 +208,7 @@ def test_max_new_tokens_holds_for_each_row(words: HuggingFaceTokenizer) -> None:
     assert [len(g.logprobs) for g in found] == rooms
 
 
-def test_a_turn_ends_with_its_first_stop_token(words: HuggingFaceTokenizer) -> None:
+def test_a_turn_ends_with_its_first_stop_token(words: WordTokenizer) -> None:
     engine = engine_for(model("qwen3"), words)
     found = engine.generate([Request(i, [9, 8 + i], 60) for i in range(40)], temperature=2.0, generator=seeded())
     stopped = [g.ids for g in found if len(g.ids) < 60]
@@ -218,7 +219,7 @@ def test_a_turn_ends_with_its_first_stop_token(words: HuggingFaceTokenizer) -> N
 # -- the cache ------------------------------------------------------------------------------------------
 
 
-def test_new_weights_drop_what_was_computed_with_the_old_ones(words: HuggingFaceTokenizer) -> None:
+def test_new_weights_drop_what_was_computed_with_the_old_ones(words: WordTokenizer) -> None:
     lm, other = made("lfm2", 1), model("lfm2")
     engine = engine_for(lm, words)
     talk = Conversation(lm, engine)
@@ -232,7 +233,7 @@ def test_new_weights_drop_what_was_computed_with_the_old_ones(words: HuggingFace
 
 
 @pytest.mark.parametrize("name", ["lfm2", "qwen2"])
-def test_a_key_whose_tokens_do_not_go_on_is_computed_anew(name: str, words: HuggingFaceTokenizer) -> None:
+def test_a_key_whose_tokens_do_not_go_on_is_computed_anew(name: str, words: WordTokenizer) -> None:
     lm = model(name)
     talk = Conversation(lm, engine_for(lm, words))
     talk.join(0, 1, 2)
@@ -246,7 +247,7 @@ def test_a_key_whose_tokens_do_not_go_on_is_computed_anew(name: str, words: Hugg
     talk.turn([1])
 
 
-def test_a_call_that_breaks_leaves_no_half_written_cache(words: HuggingFaceTokenizer) -> None:
+def test_a_call_that_breaks_leaves_no_half_written_cache(words: WordTokenizer) -> None:
     lm = made("lfm2", 2)
     engine = engine_for(lm, words)
     talk = Conversation(lm, engine)
@@ -278,9 +279,7 @@ def test_a_call_that_breaks_leaves_no_half_written_cache(words: HuggingFaceToken
     ],
     ids=lambda value: value if isinstance(value, str) else value.model_type,
 )
-def test_an_architecture_that_would_be_wrong_silently_is_refused(
-    config: Any, what: str, words: HuggingFaceTokenizer
-) -> None:
+def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, what: str, words: WordTokenizer) -> None:
     with pytest.raises(ModelError, match=rf"{config.model_type}.*{what}"):
         engine_for(AutoModelForCausalLM.from_config(config), words)
 
@@ -291,12 +290,32 @@ def test_an_encoder_is_refused() -> None:
         check_architecture(AutoModelForSeq2SeqLM.from_config(config))
 
 
-def test_an_unused_sliding_window_is_served(words: HuggingFaceTokenizer) -> None:
+def test_an_unused_sliding_window_is_served(words: WordTokenizer) -> None:
     lm = widened(AutoModelForCausalLM.from_config(MistralConfig(**SIZES, sliding_window=None)), seeded())
     talk = Conversation(lm, engine_for(lm, words))
     talk.join(0, 1)
     talk.turn([0, 1])
     talk.turn([1, 0])
+
+
+def test_a_model_with_fewer_tokens_than_the_tokenizer_is_refused() -> None:
+    with pytest.raises(ModelError, match=f"tokenizer has {VOCABULARY + 1} tokens, the model only {VOCABULARY}"):
+        engine_for(model("llama"), WordTokenizer([f"w{i}" for i in range(VOCABULARY - 2)], ()))
+
+
+def test_logits_beyond_the_tokenizer_are_never_sampled() -> None:
+    lm = model("llama")
+    fewer = WordTokenizer([f"w{i}" for i in range(VOCABULARY - 23)], ())
+    requests = [Request(i, [9, 8 + i % 20], 10) for i in range(50)]
+    for temperature in (0.0, 1.0):
+        found = engine_for(lm, fewer, frozenset()).generate(requests, temperature=temperature, generator=seeded())
+        for request, generation in zip(requests, found, strict=True):
+            assert max(generation.ids) < fewer.vocab_size
+            ids = torch.tensor([[*request.ids, *generation.ids]])
+            with torch.inference_mode():
+                logprobs = torch.log_softmax(lm(input_ids=ids).logits[0, 1:-1, : fewer.vocab_size], dim=-1)
+            expected = logprobs.gather(1, ids[0, 2:, None]).squeeze(1)
+            np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4)
 
 
 # -- stop strings ---------------------------------------------------------------------------------------
@@ -378,7 +397,8 @@ def test_a_tag_before_the_turn_does_not_stop_it() -> None:
     assert recite(byte_tokenizer(), 20, 6) == ["</search>", "yz0123"]
 
 
-def test_single_token_tags_that_nothing_else_can_spell_need_no_strings(words: HuggingFaceTokenizer) -> None:
+def test_single_token_tags_that_nothing_else_can_spell_need_no_strings() -> None:
+    words = HuggingFaceTokenizer(tiny_tokenizer())
     stop = StopRule.of(GameConfig(), words)
     assert stop.strings == ()
     expected = ["</search>", "</question>", "</answer>", "<information>", "</information>"]

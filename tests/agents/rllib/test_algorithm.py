@@ -16,7 +16,7 @@ from playful import GAME, WORLD, make_rules
 
 from agents.rllib.algorithm import SSP, SSPConfig
 from ssp_env.config import GameConfig
-from ssp_env.errors import ConfigError, ModelError, ServiceError
+from ssp_env.errors import ConfigError, ModelError, ServiceError, TokenizerError
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
@@ -157,6 +157,7 @@ def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> N
 
 def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) -> None:
     config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=2)
+    config.training(microbatch_tokens=400)  # so that the learners need different numbers of passes
     with running(config) as algorithm:
         for step in range(2):
             figures = algorithm.train()["ssp"]["figures"]
@@ -294,6 +295,13 @@ def test_settings_that_can_work_pass(env: dict[str, Any], training: dict[str, An
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="nowhere"):
         SSPConfig().training(model_dir=tmp_path / "nowhere").build_algo()
+
+
+def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_built(model_dir: Path) -> None:
+    tags = {name: f"{name}-it" for name in ("think", "search", "information", "question", "answer")}
+    config = SSPConfig().environment(env_config={"game": {"tags": tags}}).training(model_dir=model_dir)
+    with pytest.raises(TokenizerError, match="<think-it>"):
+        config.validate()
 
 
 def test_an_unknown_setting_of_training_is_refused() -> None:

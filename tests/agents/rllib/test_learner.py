@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 from learning import distance, learner_for, some_rows, update, weights_of
+from playful import playful_model
 
 from agents.models import load_model
 from agents.rllib.batch import MODULE_ID, to_batch
 from agents.rllib.learner import SSPLearner
 from agents.rows import Row
+from agents.tiny.bootstrap import save_policy
+from agents.tiny.model import tiny_tokenizer
 
 
 def plain_updates(model_dir: Path, batches: list[list[Row]], temperature: float = 1.0) -> dict[str, torch.Tensor]:
@@ -232,6 +235,27 @@ def test_the_gap_to_the_engine_is_measured(model_dir: Path) -> None:
     assert update(learner_for(model_dir), some_rows(model_dir))["logprob_gap"] < 1e-5
     noisy = some_rows(model_dir, noise=0.4)
     assert update(learner_for(model_dir), noisy)["logprob_gap"] == pytest.approx(0.4 * np.sqrt(2 / np.pi), rel=0.2)
+
+
+def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path) -> None:
+    """A model with room for more tokens than the tokenizer has."""
+    model = playful_model(0)
+    model.resize_token_embeddings(model.config.vocab_size + 16, mean_resizing=False)
+    with torch.no_grad():
+        model.lm_head.weight[-16:] = model.lm_head.weight[:16] + 0.5
+    save_policy(model, tmp_path)
+    tokens = len(tiny_tokenizer())
+    learner = learner_for(tmp_path, kl_coeff=0.1)
+    rows = [replace(row, ids=row.ids % tokens) for row in some_rows(tmp_path)]
+    logits = [model(input_ids=torch.tensor(r.ids[None], dtype=torch.long)).logits[0, :-1, :tokens] for r in rows]
+    logprobs = [torch.log_softmax(x, dim=-1)[range(len(x)), r.ids[1:]] for x, r in zip(logits, rows, strict=True)]
+    exact = [
+        replace(r, logprobs=np.concatenate([[0], x.detach().numpy()]).astype(np.float32) * r.mask)
+        for r, x in zip(rows, logprobs, strict=True)
+    ]
+    assert update(learner, exact)["logprob_gap"] < 1e-5
+    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
+    assert learner.module[MODULE_ID].forward_inference(columns)["action_dist_inputs"].shape == (len(rows), tokens)
 
 
 def test_rllibs_loss_hook_is_the_same_loss(model_dir: Path, rows: list[Row]) -> None:
