@@ -40,7 +40,19 @@ def main() -> int:
 
 def _command(arm: str, seed: int, out: Path, extra: str) -> list[str]:
     ssp = str(Path(sys.executable).with_name("ssp"))
-    return [ssp, "train", "--preset", "tiny", "--seed", str(seed), "--out", str(out), "--quiet", *ARMS[arm], *extra.split()]
+    return [
+        ssp,
+        "train",
+        "--preset",
+        "tiny",
+        "--seed",
+        str(seed),
+        "--out",
+        str(out),
+        "--quiet",
+        *ARMS[arm],
+        *extra.split(),
+    ]
 
 
 def _run(arm: str, seed: int, settings: argparse.Namespace) -> Path:

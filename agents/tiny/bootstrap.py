@@ -16,7 +16,6 @@ from agents.tiny.traces import Trace, TraceConfig, TraceWriter
 from ssp_env.config import GameConfig, at_least
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
-
 _POOL = 256
 """Traces that are sorted by length together."""
 
@@ -57,9 +56,7 @@ def bootstrap(
     model = tiny_model(tokenizer.vocab_size, torch.Generator().manual_seed(config.seed))
     rng = np.random.default_rng([config.seed, 0xB007])
     writer = TraceWriter(config.traces, game, tokenizer, rng)
-    simple, full = (
-        _batches(source.stream(), config.tokens_per_step, rng) for source in (writer.simple(), writer)
-    )
+    simple, full = (_batches(source.stream(), config.tokens_per_step, rng) for source in (writer.simple(), writer))
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
     for step in range(1, config.steps + 1):

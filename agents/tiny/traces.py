@@ -22,7 +22,6 @@ from ssp_env.worlds.mini.grammar import Hop, write_question
 from ssp_env.worlds.mini.lexicon import RELATIONS, Relation
 from ssp_env.worlds.mini.pages import Fact, read_facts
 
-
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
 
