@@ -73,13 +73,15 @@ def whole_run(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     command = [SSP, *arguments(policy, out, "--steps", "6")]
     terminal = {**environment(), "TERM": "xterm-256color", "COLUMNS": "100"}
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=terminal, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=terminal, start_new_session=True
+    )
     os.close(theirs)
     shown = b""
     while chunk := _read(ours):
         shown += chunk
     os.close(ours)
-    assert process.wait(60) == 0, shown.decode()
+    assert process.wait(200) == 0, shown.decode()
     return out, shown.decode()
 
 

@@ -38,7 +38,7 @@ def environment() -> dict[str, str]:
 def ssp(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs the command in a process of its own."""
     command = [SSP, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment(), timeout=180)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment(), timeout=400)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

@@ -149,7 +149,11 @@ QUESTIONS = '{"question": "who is it ?", "answers": ["Sebedor"]}\n'
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("corpus", CORPUS + "{not json\n", ":2: not JSON (Expecting property name enclosed in double quotes at column 2)"),
+        (
+            "corpus",
+            CORPUS + "{not json\n",
+            ":2: not JSON (Expecting property name enclosed in double quotes at column 2)",
+        ),
         ("corpus", CORPUS + '{"id": "2"}\n', ":2: field 'title' is missing (the line has: id)"),
         ("corpus", '{"contents": "Page"}\n', ":1: field 'id' is missing (the line has: contents)"),
         ("corpus", "", ": holds no passage"),

@@ -115,7 +115,7 @@ def test_run_without_a_directory_gets_a_fresh_one_and_resume_finds_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "tiny-seed0").mkdir(parents=True)
-    command = [word for word in arguments(policy, "-", "--steps", "1", "--quiet")]
+    command = arguments(policy, "-", "--steps", "1", "--quiet")
     del command[command.index("--out") : command.index("--out") + 2]
     assert main(command) == 0
     assert "everything is in runs/tiny-seed0-2/" in capsys.readouterr().out

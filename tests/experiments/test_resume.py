@@ -20,13 +20,13 @@ def interrupt(run: Path, command: list[str], after: int) -> tuple[int, str]:
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while not (run / "games" / f"step_{after:06d}.jsonl").exists():
         assert process.poll() is None, process.stderr and process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     return process.returncode, errors
 
 

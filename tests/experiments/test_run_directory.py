@@ -91,18 +91,28 @@ def test_another_run_s_directory_is_refused_and_left_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize("failure", [RuntimeError("the model"), KeyboardInterrupt()])
 def test_run_that_fails_before_its_first_line_leaves_nothing(tmp_path: Path, failure: BaseException) -> None:
     directory = RunDirectory(tmp_path / "runs" / "one")
-    with pytest.raises(type(failure)), directory.claimed(CONFIG, resume=False):
-        directory.tensorboard.mkdir()
-        (directory.tensorboard / "events").write_text("e")
-        raise failure
+
+    def fail() -> None:
+        with directory.claimed(CONFIG, resume=False):
+            directory.tensorboard.mkdir()
+            (directory.tensorboard / "events").write_text("e")
+            raise failure
+
+    with pytest.raises(type(failure)):
+        fail()
     assert not list(tmp_path.iterdir())
 
 
 def test_run_that_fails_later_keeps_what_it_has(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run")
-    with pytest.raises(RuntimeError), directory.claimed(CONFIG, resume=False):
-        directory.append_metrics({"step": 0})
-        raise RuntimeError
+
+    def fail() -> None:
+        with directory.claimed(CONFIG, resume=False):
+            directory.append_metrics({"step": 0})
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert directory.read_metrics() == [{"step": 0}]
     assert directory.config.is_file()
 
@@ -359,7 +369,9 @@ def test_setting_that_decides_no_game_may_change(tmp_path: Path, assignment: str
     ],
 )
 def test_any_other_setting_may_not(tmp_path: Path, assignment: str) -> None:
-    directory = begun(tmp_path / "run", config_with("openai.judge=true", "openai.base_url=http://a/v1", "openai.model=m"))
+    directory = begun(
+        tmp_path / "run", config_with("openai.judge=true", "openai.base_url=http://a/v1", "openai.model=m")
+    )
     start = ["openai.judge=true", "openai.base_url=http://a/v1", "openai.model=m"]
     name = assignment.partition("=")[0]
     with pytest.raises(RunError, match=f"other settings .*{name}"):

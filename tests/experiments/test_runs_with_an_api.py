@@ -76,9 +76,7 @@ def command(policy: Path, out: Path, server: Server, *more: str) -> list[str]:
     return arguments(policy, out, "--quiet", "--verifier", "openai", *more, settings=(*settings, *served))
 
 
-def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
-    server: Server, policy: Path, tmp_path: Path
-) -> None:
+def test_outage_voids_the_games_that_it_hits_and_training_goes_on(server: Server, policy: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     server.down_after, server.up_after = (run / "games" / f"step_{step:06d}.jsonl" for step in (1, 2))
     # Verified questions are few where the judge is strict; here it finds everything right.
