@@ -11,6 +11,7 @@ from ssp_env.errors import MissingExtra
 
 STACK = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboard", "matplotlib")
 """What the extra ``train`` brings; nothing else that is missing is a matter of installation."""
+PRESETS = "settings to start from: tiny, wiki, h200, paper-7b (default: tiny)"
 
 
 def _run(name: str, arguments: Namespace) -> int:
@@ -28,7 +29,7 @@ def _run(name: str, arguments: Namespace) -> int:
 
 
 def _configure_train(parser: ArgumentParser) -> None:
-    parser.add_argument("--preset", metavar="NAME", help="settings to start from: tiny, h200, paper-7b (default: tiny)")
+    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
     parser.add_argument("--seed", type=int, metavar="N", help="decides all randomness (default: 0)")
     parser.add_argument("--steps", type=int, metavar="N", help="training steps")
     parser.add_argument("--world", metavar="NAME", help="mini, wiki-mini or files (see below)")
@@ -57,7 +58,7 @@ Ctrl-C stops after the step in progress; --resume goes on from there, to the sam
 
 def _configure_eval(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="DIR", help="a causal LM directory, such as RUN/checkpoints/STEP/policy")
-    parser.add_argument("--preset", metavar="NAME", help="settings to start from: tiny, h200, paper-7b (default: tiny)")
+    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
     parser.add_argument("--world", metavar="NAME", help="mini, wiki-mini or files")
     parser.add_argument("--per-group", type=int, metavar="N", help="questions a hop count, or a benchmark")
     parser.add_argument("--seed", type=int, metavar="N", help="which questions are drawn (default: 0, as in training)")

@@ -85,7 +85,7 @@ def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[G
 
 def _write(file: TextIO, questions: list[Question], records: list[GameRecord]) -> None:
     for question, record in zip(questions, records, strict=True):
-        row = {"id": question.id, "group": question.group, **record.to_dict()}
+        row = {"id": question.id, "question_group": question.group, **record.to_dict()}
         file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -146,7 +146,7 @@ class _Run:
         """
         latest = self.directory.latest_checkpoint()
         if first and latest is not None:
-            self.algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))  # type: ignore[no-untyped-call]
+            self.algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
             self.progress.note(f"resumed after step {first}")
         self._board = _Board(self.directory.tensorboard, first)
         if first:

@@ -19,7 +19,7 @@ WORLDS = {
 """Name of each world, and where its factory is; the module is imported when the world is opened."""
 
 
-def open_world(name: str, **options: Any) -> World:
+def open_world(name: str, /, **options: Any) -> World:
     """Opens a world by name.
 
     Args:

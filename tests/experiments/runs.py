@@ -18,6 +18,8 @@ SETTINGS = (
     "game.max_response_tokens=96",
     "learning.batch_size=8",
     "learning.drop_uniform_groups=false",
+    "learning.strategy=periodic_reset",
+    "learning.reset_every=5",
     "evaluation.per_group=3",
     "evaluation.every=1000",
 )

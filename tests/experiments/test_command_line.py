@@ -104,7 +104,7 @@ def test_command_gets_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
         (["answer", "--numbre", "3"], "ssp answer does not take '--numbre': did you mean '--number'?"),
         (["answer", "--numbre=3"], "ssp answer does not take '--numbre': did you mean '--number'?"),
         # An abbreviation would change its meaning with the next option that is added.
-        (["answer", "--num", "3"], "ssp answer does not take '--num': did you mean '--number'?"),
+        (["answer", "--num", "3"], "ssp answer does not take '--num': did you mean '--number' or '--loud'?"),
         (["answer", "what"], "ssp answer does not take 'what': known: --help, --loud, --number"),
         (["answer", "--number", "x"], "argument --number: invalid int value: 'x' (ssp answer --help tells more)"),
         (["answer", "--number"], "argument --number: expected one argument (ssp answer --help tells more)"),

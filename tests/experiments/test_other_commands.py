@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,11 @@ import pytest
 from runs import SSP, environment, metrics
 
 from agents.models import load_model
-from experiments.checks import check_model
+from experiments.checks import check, check_model
+from experiments.config import load_preset, make_config
+from experiments.eval_command import answer
 from experiments.quiet import filtered_stderr, quiet_libraries
+from experiments.training import build
 from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -40,21 +44,21 @@ def test_eval_prints_a_row_a_group_and_writes_every_game(
     assert "accuracy on unseen questions (mini)" in shown
     for group in "1234":
         assert f"\u2502 {group} " in shown
-        assert sum(game["group"] == group for game in played) == 4
+        assert sum(game["question_group"] == group for game in played) == 4
     assert all(game["origin"] == "given" and len(game["trajectories"]) == 1 for game in played)
     assert f"model: {policy}" in shown
     assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
 
 
-def test_eval_answers_as_the_evaluation_within_a_run(
-    whole_run: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = whole_run[0]
-    trained = run / "checkpoints" / "step_000006" / "policy"
-    same = ["--per-group", "3", "--set", "game.max_response_tokens=96"]
-    games = evaluate(trained, tmp_path / "games.jsonl", *same)
-    right = {group: sum(g["trajectories"][0]["reward"] for g in games if g["group"] == group) / 3 for group in "1234"}
-    assert right == pytest.approx(metrics(run)[-1]["accuracy"])
+@pytest.mark.usefixtures("cluster")
+def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
+    small = {"per_group": 2}
+    config = make_config({**load_preset("tiny"), "model": str(policy), "evaluation": small})
+    rules, questions = check(config)
+    within = build(config).solve(questions)
+    apart = answer(replace(config, game=replace(config.game, attempts=1)), rules, questions)
+    assert len(apart) == 8
+    assert [record.trajectories for record in apart] == [record.trajectories for record in within]
 
 
 def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
@@ -72,7 +76,7 @@ def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
 def test_eval_of_real_questions(untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     played = evaluate(untrained, tmp_path / "games.jsonl", "--world", "wiki-mini", "--per-group", "2")
     groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
-    assert {game["group"] for game in played} == groups
+    assert {game["question_group"] for game in played} == groups
     assert len(played) == 14
     assert "accuracy on unseen questions (wiki-mini)" in capsys.readouterr().out
 

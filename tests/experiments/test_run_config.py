@@ -37,11 +37,11 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 # -- presets -----------------------------------------------------------------------------------------------
 
 
-def test_presets_are_three() -> None:
-    assert presets() == ["h200", "paper-7b", "tiny"]
+def test_presets() -> None:
+    assert presets() == ["h200", "paper-7b", "tiny", "wiki"]
 
 
-@pytest.mark.parametrize("name", ["h200", "paper-7b", "tiny"])
+@pytest.mark.parametrize("name", presets())
 def test_preset_can_be_trained_with(name: str, policy: Path) -> None:
     config = make_config({**load_preset(name), "model": str(policy)})
     assert config.preset == name

@@ -63,7 +63,9 @@ def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     path = [str(site), sysconfig.get_path("purelib")]
     code = f"import sys; sys.path[0:1] = {path}; from ssp_env.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-S", "-c", code, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=site, env=environment(), timeout=400)
+    # Ray, when a test before this one has started it, puts the checkout on PYTHONPATH.
+    outside = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=site, env=outside, timeout=400)
 
 
 def test_installed_wheel_says_what_needs_a_checkout(site: Path) -> None:
