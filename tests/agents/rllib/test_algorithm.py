@@ -14,9 +14,14 @@ import pytest
 import ray
 from playful import GAME, WORLD, make_rules
 
-from agents.rllib.algorithm import SSP, SSPConfig
+from agents.config import LearningConfig
+from agents.rllib.algorithm import SSP, SSPConfig, _renumber
+from agents.rllib.env_runner import Sample
+from agents.rows import rows_of
 from ssp_env.config import GameConfig
 from ssp_env.errors import ConfigError, ModelError, ServiceError, TokenizerError
+from ssp_env.game.record import record_game
+from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
@@ -164,7 +169,20 @@ def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) ->
             assert distance(weights_of(algorithm), uninterrupted["weights"][step]) < 1e-6
             alone = uninterrupted["results"][step]["ssp"]["figures"]
             assert figures["learner_trained_tokens"] == alone["learner_trained_tokens"]
+            # Adam and clipping would hide a gradient of the wrong size.
+            assert figures["learner_grad_norm"] == pytest.approx(alone["learner_grad_norm"], rel=1e-3)
             assert figures["learner_loss"] == pytest.approx(alone["learner_loss"], rel=1e-3, abs=1e-6)
+
+
+def test_games_are_numbered_over_all_runners(played: Round) -> None:
+    rows = rows_of(played.games, LearningConfig())
+    records = [record_game(game, played.rules) for game in played.games]
+    first, second = _renumber([Sample(rows, records, {}), Sample(rows, records, {})])
+    count = len(records)
+    assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
+    assert {record.group for record in first.records}.isdisjoint(record.group for record in second.records)
+    assert [row.game for row in first.rows] == [row.game for row in rows]
+    assert [row.game for row in second.rows] == [row.game + count for row in rows]
 
 
 def test_two_env_runners_play_whole_groups_and_survive_the_loss_of_one(
