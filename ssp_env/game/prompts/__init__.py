@@ -20,6 +20,8 @@ from ssp_env.search.base import Document
 from ssp_env.tokenizers.base import Tokenizer
 
 SHIPPED = ("mini", "plain")
+REMEMBERED_PASSAGES = 20_000
+"""Titles and texts whose ids are kept; when there are more, all are forgotten."""
 
 _REQUIRED: dict[str, frozenset[str]] = {
     "proposer": frozenset({"answer"}),
@@ -62,13 +64,17 @@ class Template:
             raise ConfigError(f"prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
+        self._encoded_by: Tokenizer | None = None
+        self._literal_ids: list[list[int]] = []
 
     def encode(self, tokenizer: Tokenizer, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
-        ids = tokenizer.encode(self.literals[0])
-        for field, literal in zip(self.fields, self.literals[1:], strict=True):
+        if self._encoded_by is not tokenizer:
+            self._encoded_by, self._literal_ids = tokenizer, [tokenizer.encode(text) for text in self.literals]
+        ids = list(self._literal_ids[0])
+        for field, literal in zip(self.fields, self._literal_ids[1:], strict=True):
             ids.extend(values[field])
-            ids.extend(tokenizer.encode(literal))
+            ids.extend(literal)
         return ids
 
 
@@ -93,6 +99,10 @@ class Prompts:
             for name in _REQUIRED
         }
         self._tokenizer, self._tags = tokenizer, tags
+        self._opening = tokenizer.encode(tags.opening("information"))
+        self._closing = tokenizer.encode(tags.closing("information"))
+        self._newline = tokenizer.encode("\n")
+        self._passages: dict[str, list[int]] = {}
 
     def proposer(self, answer: str, searches: int) -> list[int]:
         """Prompt of the proposer: the ground truth and a number of searches to aim at."""
@@ -110,24 +120,29 @@ class Prompts:
 
     def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
         """The observation that follows a search: documents between the information tags."""
-        return [
-            *self._tokenizer.encode(self._tags.opening("information")),
-            *self._documents(documents, max_document_tokens),
-            *self._tokenizer.encode(self._tags.closing("information")),
-        ]
+        return [*self._opening, *self._documents(documents, max_document_tokens), *self._closing]
 
     def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
         if not documents:
             return self._templates["nothing"].encode(self._tokenizer, {})
         ids: list[int] = []
         for document in documents:
-            values = {"title": self._data(document.title), "text": self._data(document.text)[:max_tokens]}
-            ids.extend(self._tokenizer.encode("\n") if ids else [])
+            values = {"title": self._passage(document.title), "text": self._passage(document.text)[:max_tokens]}
+            ids.extend(self._newline if ids else [])
             ids.extend(self._templates["document"].encode(self._tokenizer, values))
         return ids
 
     def _fill(self, name: str, **values: str) -> list[int]:
         return self._templates[name].encode(self._tokenizer, {key: self._data(text) for key, text in values.items()})
+
+    def _passage(self, text: str) -> list[int]:
+        """Like :meth:`_data`, remembered: the same passages come back throughout a run."""
+        ids = self._passages.get(text)
+        if ids is None:
+            if len(self._passages) >= REMEMBERED_PASSAGES:
+                self._passages.clear()
+            ids = self._passages[text] = self._data(text)
+        return ids
 
     def _data(self, text: str) -> list[int]:
         return self._tokenizer.encode_data(self._tags.defuse(text))
