@@ -92,7 +92,9 @@ def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Pa
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     for file in sorted(Path(source).iterdir()):
-        if file.is_file() and file.suffix in (".json", ".txt", ".model", ".jinja") and ".index" not in file.suffixes:
+        copied = file.suffix in (".json", ".txt", ".model", ".jinja") and ".index" not in file.suffixes
+        # The origin tells how the weights were made that these have grown from, not these.
+        if file.is_file() and copied and file.name != "origin.json":
             shutil.copyfile(file, target / file.name)
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     tensors = {name: torch.as_tensor(value).contiguous().clone() for name, value in weights.items()}

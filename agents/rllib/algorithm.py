@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
-from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_RL_MODULE
+from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
@@ -259,10 +259,6 @@ class SSP(Algorithm):
 
     # -- checkpoints -----------------------------------------------------------------------------------
 
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """All but the env runner, whose weights are the learner's and would be written twice."""
-        return [part for part in super().get_checkpointable_components() if part[0] != COMPONENT_ENV_RUNNER]
-
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, and the batch strategy of every runner."""
         state = super().get_state(*args, **kwargs)
@@ -279,7 +275,7 @@ class SSP(Algorithm):
         count = self.config.num_env_runners
         if set(strategies) - set(range(1, count + 1) if count else [0]):
             raise ConfigError("num_env_runners", count, f"resume with {max(strategies)}, as the checkpoint was made")
-        super().set_state({name: part for name, part in state.items() if name != COMPONENT_ENV_RUNNER})
+        super().set_state(state)
         for runner, strategy in strategies.items():
             self._restore_strategy(runner, strategy)
         self._hand_over_weights(self.iteration)

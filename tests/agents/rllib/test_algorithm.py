@@ -150,6 +150,17 @@ def test_from_checkpoint_needs_no_config(uninterrupted: dict[str, Any]) -> None:
         algorithm.stop()
 
 
+def test_state_can_be_handed_over_directly(uninterrupted: dict[str, Any]) -> None:
+    with running(uninterrupted["config"].copy(copy_frozen=False)) as one:
+        one.train()
+        state = one.get_state()
+    with running(uninterrupted["config"].copy(copy_frozen=False)) as other:
+        other.set_state(state)
+        other.train()
+        assert other.last_games == uninterrupted["games"][1]
+        assert distance(weights_of(other), uninterrupted["weights"][1]) == 0.0
+
+
 def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> None:
     """Twice more are Adam's moments."""
     size = sum(value.nbytes for value in uninterrupted["start"].values())
