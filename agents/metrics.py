@@ -31,8 +31,8 @@ def step_metrics(games: Sequence[GameRecord], slots: int, updates: Sequence[dict
         "learner_updates": float(len(updates)),
     }
     _mean(figures, "proposer_reward", [game.proposer_reward for game in proposed])
-    _mean(figures, "solver_reward", [game.solve_rate for game in solved])
-    _mean(figures, "solver_reward_fresh", [game.solve_rate for game in accepted])
+    _mean(figures, "solver_reward", [game.solver_reward for game in solved])
+    _mean(figures, "solver_reward_fresh", [game.solver_reward for game in accepted])
     _mean(figures, "valid_rate", [float(game.outcome == "valid") for game in proposed])
     verified = [game for game in proposed if game.verification is not None]
     _mean(figures, "verified_rate", [float(game.outcome == "valid") for game in verified])

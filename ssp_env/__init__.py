@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
-from ssp_env.config import MINI_GAME, GameConfig
+from importlib import import_module
+from typing import Any
+
+from ssp_env.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.env import SearchSelfPlayEnv, env, raw_env
 from ssp_env.game.rules import Rules
+from ssp_env.registration import register_all
+from ssp_env.views.batch import GameBatch
+from ssp_env.views.one_role import ProposerEnv, SolverEnv
+from ssp_env.views.text import TextGame, TextRole
+from ssp_env.views.vector import ProposerVectorEnv, SolverVectorEnv
 from ssp_env.worlds import open_world
 
-__all__ = ["MINI_GAME", "GameConfig", "Rules", "SearchSelfPlayEnv", "env", "open_world", "raw_env"]
+__all__ = [
+    "MINI_GAME",
+    "SMALL_GAME",
+    "SMALL_VIEW",
+    "GameBatch",
+    "GameConfig",
+    "ProposerEnv",
+    "ProposerVectorEnv",
+    "Rules",
+    "SearchSelfPlayEnv",
+    "SolverEnv",
+    "SolverVectorEnv",
+    "TextGame",
+    "TextRole",
+    "ViewConfig",
+    "env",
+    "open_world",
+    "raw_env",
+]
 __version__ = "0.1.0"
+
+register_all()
+
+
+def __getattr__(name: str) -> Any:
+    # Ray is loaded by whoever asks for ssp_env.rllib, not by import ssp_env.
+    if name == "rllib":
+        return import_module("ssp_env.rllib")
+    raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from ssp_env.errors import ConfigError, nearest
@@ -48,6 +49,8 @@ class GameConfig:
     """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world`` (a symbolic
     reader, where the world has one), ``openai`` (a model behind an API), ``none``, or ``auto``: ``world`` where it can
     read, else ``policy``."""
+    closed_book: bool = False
+    """Also reject a question that the solver answers from memory, in one try with no documents at all."""
     noise_documents: int = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     proposer_reward: str = "1-p"
@@ -81,6 +84,25 @@ class GameConfig:
         one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARDS)
 
 
+@dataclass(frozen=True)
+class ViewConfig:
+    """What an agent sees of the trajectory that it writes. The defaults show all of it."""
+
+    window: int | None = None
+    """Show the last this many tokens, the latest one in the last place; the whole trajectory from its beginning, when
+    ``None``."""
+    one_hot: bool = False
+    """Show every token of the window as a one-hot vector, for networks that take floats; needs a ``window``."""
+    legal_moves: bool = False
+    """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one token a tag."""
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            at_least(self, "view", 1, "window")
+        if self.one_hot and self.window is None:
+            raise ConfigError("view.one_hot", True, "set view.window as well: a whole trajectory is too long for it")
+
+
 def at_least(config: Any, prefix: str, minimum: float, *names: str) -> None:
     """Checks that numeric fields are not below ``minimum``.
 
@@ -103,8 +125,14 @@ def one_of(field_name: str, value: str, known: Any) -> None:
         raise ConfigError(field_name, value, nearest(value, known))
 
 
-def from_mapping(kind: type[C], values: dict[str, Any], prefix: str) -> C:
+def from_mapping(kind: type[C], values: Mapping[str, Any], prefix: str, default: C | None = None) -> C:
     """Makes a config dataclass from plain values, as they come from YAML.
+
+    Args:
+        kind: which dataclass.
+        values: field name -> value.
+        prefix: what errors put before a field's name.
+        default: where the other fields come from; the dataclass' own defaults when not given.
 
     Raises:
         ConfigError: an unknown field (offers the nearest), a value of another type or out of range.
@@ -115,7 +143,7 @@ def from_mapping(kind: type[C], values: dict[str, Any], prefix: str) -> C:
         if name not in known:
             raise ConfigError(f"{prefix}.{name}", value, nearest(name, known))
         ready[name] = _coerce(known[name].type, value, f"{prefix}.{name}")
-    return kind(**ready)
+    return kind(**ready) if default is None else replace(default, **ready)  # type: ignore[type-var]
 
 
 def _coerce(annotation: Any, value: Any, name: str) -> Any:
@@ -162,3 +190,17 @@ MINI_GAME = GameConfig(
     prompts="mini",
 )
 """Rules for the mini-wiki and its word vocabulary: short budgets, and the world itself as the verifier."""
+
+SMALL_GAME = replace(
+    MINI_GAME,
+    attempts=1,
+    max_searches=1,
+    top_k=1,
+    max_prompt_tokens=16,
+    max_response_tokens=64,
+    noise_documents=1,
+)
+"""Rules for the small world: one search, one attempt, a few tokens."""
+
+SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
+"""What small networks can learn from: one-hot words, and a mask of legal moves."""

@@ -9,8 +9,9 @@ back-off where it is called (:mod:`ssp_env.retry`); what is still failing afterw
 
 Everything else is raised to the caller, as early as it can be known:
 
-================== ============================================================================
+=================== ============================================================================
 ``ConfigError``     a setting that cannot work; names the field, the value and the fix
+``RenderModeError`` a render mode that an environment does not have; a ``ConfigError`` too
 ``DataError``       a corpus, answer or question file that cannot be read; names file and line
 ``TokenizerError``  a tokenizer that cannot spell the protocol's tags or its prompts
 ``ModelError``      a model directory that cannot be loaded or sampled from
@@ -18,7 +19,7 @@ Everything else is raised to the caller, as early as it can be known:
 ``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
 ``ServiceError``    an outage that outlived its retries
 ``MissingExtra``    a feature whose optional dependency is not installed; says what to install
-================== ============================================================================
+=================== ============================================================================
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ class ConfigError(SSPError, ValueError):
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
         return type(self), (self.field, self.value, self.fix)
+
+
+class RenderModeError(ConfigError, TypeError):
+    """A render mode that an environment does not have.
+
+    A ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array``, and takes that for a no.
+    """
 
 
 class DataError(SSPError, ValueError):

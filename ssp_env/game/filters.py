@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.text import mentions
+from ssp_env.judge.unicode import compatible, fold
 from ssp_env.worlds.base import GroundTruth
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Filter = Callable[[Proposal], bool]
 
 def empty_question(proposal: Proposal) -> bool:
     """Nothing to read between the question tags."""
-    return re.search(r"\w", proposal.question) is None
+    return re.search(r"\w", compatible(proposal.question)) is None
 
 
 def no_search(proposal: Proposal) -> bool:
@@ -40,8 +41,8 @@ def no_search(proposal: Proposal) -> bool:
 
 
 def short_question(proposal: Proposal) -> bool:
-    """Fewer characters than ``min_question_chars``."""
-    return len(proposal.question) < proposal.config.min_question_chars
+    """Fewer characters than ``min_question_chars``; invisible ones and further spaces do not count."""
+    return len(" ".join(compatible(proposal.question).split())) < proposal.config.min_question_chars
 
 
 def long_question(proposal: Proposal) -> bool:
@@ -55,8 +56,8 @@ def spoiler(proposal: Proposal) -> bool:
 
 
 def repeated_query(proposal: Proposal) -> bool:
-    """The same query was sent twice, up to case and spacing."""
-    queries = [" ".join(search.query.casefold().split()) for search in proposal.trajectory.searches]
+    """The same query was sent twice, up to case, width, spacing and invisible characters."""
+    queries = [" ".join(fold(search.query).split()) for search in proposal.trajectory.searches]
     return len(set(queries)) < len(queries)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
-from ssp_env.errors import ServiceError
-from ssp_env.game.filters import FILTERS, Proposal
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.filters import Proposal
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.rewards import PROPOSER_REWARDS, solver_reward
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
@@ -41,18 +42,48 @@ class Attempt:
     verdict: Verdict | None = None
     reward: float | None = None
 
+    @property
+    def right(self) -> bool:
+        """Whether the judge called it right."""
+        return self.verdict is not None and self.verdict.correct
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a game begins with. With the tokens and what the services say, it decides everything."""
+
+    seed: tuple[int, ...]
+    """The round's seed."""
+    slot: int
+    """The game's place in the round; with the seed it decides all randomness of the game."""
+    group: int
+    """Games of one answer share a group (GRPO for the proposer)."""
+    truth: GroundTruth
+    origin: Origin
+    asked_searches: int = 0
+    """The number of searches that the proposer's prompt names; 0 where nothing is proposed."""
+    question: str | None = None
+    """The question, where nothing is proposed."""
+
+    @classmethod
+    def of(cls, game: Game) -> Start:
+        """How a game began."""
+        question = None if game.origin is Origin.PROPOSED else game.question
+        return cls(game.seed, game.slot, game.group, game.truth, game.origin, game.asked_searches, question)
+
 
 @dataclass
 class Game:
     """State and record of one game; :class:`~ssp_env.game.round.Round` moves it along."""
 
+    seed: tuple[int, ...]
+    """The round's seed."""
     slot: int
     """Its place in the round; with the round's seed it decides all randomness of the game."""
     group: int
     """Games of one answer share a group (GRPO for the proposer)."""
     truth: GroundTruth
     origin: Origin
-    rng: np.random.Generator
     proposer: Trajectory | None = None
     question: str | None = None
     outcome: Outcome = Outcome.PENDING
@@ -63,10 +94,23 @@ class Game:
     noise: tuple[NoiseDocument, ...] = ()
     verifier: Trajectory | None = None
     verification: Verdict | None = None
+    closed_book: Trajectory | None = None
+    """The solver answering from memory, where that gate is on."""
+    closed_book_verdict: Verdict | None = None
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
     asked_searches: int = 0
     """The number of searches that the proposer's prompt names."""
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """Decides what its prompt asks for and which documents are noise."""
+        return np.random.default_rng([*self.seed, 1, self.slot])
+
+    @cached_property
+    def order_rng(self) -> np.random.Generator:
+        """Decides the order in which verification reads. Apart, so that a replay need not draw the noise again."""
+        return np.random.default_rng([*self.seed, 2, self.slot])
 
     @property
     def accepted(self) -> bool:
@@ -75,15 +119,24 @@ class Game:
 
     @property
     def solve_rate(self) -> float | None:
-        """Mean solver reward of a valid game."""
+        """Share of right answers in a valid game."""
+        return self.share_right if self.outcome is Outcome.VALID else None
+
+    @property
+    def share_right(self) -> float:
+        """Share of right answers among the attempts, 0 if there are none."""
+        return sum(attempt.right for attempt in self.attempts) / max(1, len(self.attempts))
+
+    @property
+    def solver_reward(self) -> float | None:
+        """Mean reward of the attempts of a valid game."""
         if self.outcome is not Outcome.VALID:
             return None
-        rewards = [attempt.reward for attempt in self.attempts if attempt.reward is not None]
-        return sum(rewards) / len(rewards)
+        return sum(attempt.reward or 0.0 for attempt in self.attempts) / len(self.attempts)
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""
-        first = [t for t in (self.proposer, self.verifier) if t is not None]
+        first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]
 
     def fail(self, reason: str, rules: Rules) -> None:
@@ -115,22 +168,30 @@ class Game:
             return
         proposal = Proposal(proposer.result, self.truth, proposer, rules.config)
         self.question = proposer.result
-        for name in rules.config.filters:
-            if FILTERS[name](proposal):
+        for name, fails in rules.filters.items():
+            if fails(proposal):
                 self.fail(name, rules)
                 return
 
     def materials(self) -> tuple[Document, ...]:
-        """What verification reads: evidence and noise, shuffled by the game's own randomness."""
+        """What verification reads: evidence and noise, shuffled in an order of the game's own."""
         documents = [*self.evidence, *(item.document for item in self.noise)]
-        return tuple(documents[i] for i in self.rng.permutation(len(documents)))
+        return tuple(documents[i] for i in self.order_rng.permutation(len(documents)))
 
     def finish(self, rules: Rules) -> None:
-        """All attempts are judged: pays both roles."""
+        """All attempts are judged: pays both roles.
+
+        Raises:
+            UsageError: a reward function that gives no finite number.
+        """
         self.outcome = Outcome.VALID
         for attempt in self.attempts:
-            attempt.reward = solver_reward(attempt.verdict is not None and attempt.verdict.correct)
+            attempt.reward = _finite("solver", rules.solver_reward(self, attempt))
         if self.origin is Origin.PROPOSED:
-            rate = self.solve_rate
-            assert rate is not None, "a finished game has attempts"
-            self.proposer_reward = PROPOSER_REWARDS[rules.config.proposer_reward](rate)
+            self.proposer_reward = _finite("proposer", rules.proposer_reward(self))
+
+
+def _finite(role: str, reward: float) -> float:
+    if not math.isfinite(reward):
+        raise UsageError(f"the {role}'s reward function gave {reward!r}, which is no finite number")
+    return float(reward)

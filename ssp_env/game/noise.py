@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -19,10 +20,25 @@ class NoiseDocument:
     """``game <slot>`` whose proposer retrieved it, or ``corpus``."""
 
 
+class NoiseSource(Protocol):
+    """Draws noise documents; :func:`draw_noise` is the one that ships."""
+
+    def __call__(
+        self,
+        rng: np.random.Generator,
+        count: int,
+        own: Sequence[Document],
+        others: Sequence[tuple[int, Document]],
+        corpus: Sequence[Document],
+    ) -> tuple[NoiseDocument, ...]:
+        """At most ``count`` documents, none of them among ``own``; all randomness comes from ``rng``."""
+        ...
+
+
 def draw_noise(
     rng: np.random.Generator,
     count: int,
-    own: Iterable[Document],
+    own: Sequence[Document],
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:

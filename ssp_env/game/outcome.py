@@ -41,3 +41,8 @@ UNVERIFIED = "unverified"
 """Reason of a game whose question was not answerable from its documents."""
 BUDGET_PROMPT = "budget_prompt"
 """Reason of a game whose question or documents do not fit into a prompt."""
+CLOSED_BOOK = "closed_book"
+"""Reason of a game whose question the solver could answer from memory, with no documents at all."""
+
+RESERVED = frozenset({*(ending.value for ending in Ending), UNVERIFIED, BUDGET_PROMPT, CLOSED_BOOK})
+"""Reason codes that a filter of your own cannot have."""

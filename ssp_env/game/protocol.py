@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from ssp_env.errors import ConfigError, TokenizerError
-from ssp_env.judge.unicode import fold
+from ssp_env.judge.lookalikes import as_latin
+from ssp_env.judge.unicode import plain
 from ssp_env.tokenizers.base import Tokenizer
 
 
@@ -18,6 +19,8 @@ class Role(StrEnum):
     SOLVER = "solver"
     VERIFIER = "verifier"
     """The solver reading documents without search (RAG verification with the policy itself)."""
+    CLOSED_BOOK = "closed_book"
+    """The solver answering from memory alone (the closed-book gate)."""
 
 
 class Action(StrEnum):
@@ -32,6 +35,7 @@ ALLOWED: dict[Role, frozenset[Action]] = {
     Role.PROPOSER: frozenset({Action.SEARCH, Action.QUESTION}),
     Role.SOLVER: frozenset({Action.SEARCH, Action.ANSWER}),
     Role.VERIFIER: frozenset({Action.ANSWER}),
+    Role.CLOSED_BOOK: frozenset({Action.ANSWER}),
 }
 """The actions that each role has. Any other tag in a role's turn is plain text."""
 
@@ -50,14 +54,25 @@ class Tags:
     """The proposer's question."""
     answer: str = "answer"
     """The solver's answer."""
+    also: tuple[str, ...] = ()
+    """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``: decoration to the game, but
+    outside text cannot spell them."""
 
     def __post_init__(self) -> None:
-        names = [getattr(self, f.name) for f in fields(self)]
-        for f, name in zip(fields(self), names, strict=True):
-            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
-                raise ConfigError(f"tags.{f.name}", name, "use a letter, then letters, digits, '_' or '-'")
-        if len(set(names)) != len(names):
-            raise ConfigError("tags", names, "give every tag a name of its own")
+        named = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "also"]
+        if isinstance(self.also, str):
+            raise ConfigError("tags.also", self.also, "give a list of names, not a text")
+        named += [("also", name) for name in self.also]
+        for field_name, name in named:
+            if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+                raise ConfigError(f"tags.{field_name}", name, "use a letter, then letters, digits, '_' or '-'")
+        if len({name for _, name in named}) != len(named):
+            raise ConfigError("tags", [name for _, name in named], "give every tag a name of its own")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in a fixed order."""
+        return (self.think, self.search, self.information, self.question, self.answer, *self.also)
 
     def opening(self, name: str) -> str:
         """``<name>`` of the tag with this field name."""
@@ -69,25 +84,45 @@ class Tags:
 
     def all(self) -> tuple[str, ...]:
         """All tags, opening and closing, in a fixed order."""
-        return tuple(t for f in fields(self) for t in (self.opening(f.name), self.closing(f.name)))
+        return tuple(tag for name in self.names for tag in (f"<{name}>", f"</{name}>"))
 
     def defuse(self, text: str) -> str:
         """Outside text with every look-alike of a tag made harmless: its brackets become ‹ and ›.
 
-        Case, spaces, wide letters and invisible characters do not matter, so that neither the parser nor a model
-        can take it for a tag, whatever a tokenizer normalises away.
+        Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible characters do not
+        matter, so that neither the parser nor a model can take it for a tag, whatever a tokenizer normalises away.
+        Half a tag at either end of the text goes too: with what stands next to it in a prompt, it could be a whole one.
         """
-        names = {getattr(self, f.name).casefold() for f in fields(self)}
+        if _BRACKET.search(text) is None:
+            return text
+        names = {name.casefold() for name in self.names}
 
-        def harmless(found: re.Match[str]) -> str:
-            name = "".join(fold(found[1]).split()).removeprefix("/")
-            return f"‹{found[1]}›" if name in names else found[0]
+        def whole(found: re.Match[str]) -> str:
+            return f"‹{found[1]}›" if not names.isdisjoint(_names_in(found[1])) else found[0]
 
-        return _BRACKETED.sub(harmless, text)
+        def first_half(found: re.Match[str]) -> str:
+            begun = _names_in(found[1])[-1]
+            return f"‹{found[1]}" if any(name.startswith(begun) for name in names) else found[0]
+
+        def second_half(found: re.Match[str]) -> str:
+            ended = _names_in(found[1])[-1]
+            return f"{found[1]}›" if any(name.endswith(ended) for name in names) else found[0]
+
+        return _SECOND_HALF.sub(second_half, _FIRST_HALF.sub(first_half, _WHOLE.sub(whole, text)))
 
 
-_BRACKETED = re.compile("[<＜﹤]([^<>＜＞﹤﹥]*)[>＞﹥]")
-"""Brackets around anything; the wide and the small ones are ``<`` and ``>`` to tokenizers that normalise."""
+_LEFT, _RIGHT = "<＜﹤≮˂ᐸ❮", ">＞﹥≯˃ᐳ❯"
+"""Angle brackets: the wide, small and struck-out ones are ``<`` and ``>`` to tokenizers that normalise."""
+_BRACKET = re.compile(f"[{_LEFT}{_RIGHT}]")
+_WHOLE = re.compile(f"[{_LEFT}]([^{_LEFT}{_RIGHT}]*)[{_RIGHT}]")
+_FIRST_HALF = re.compile(rf"[{_LEFT}]([^{_LEFT}{_RIGHT}]*)\Z")
+_SECOND_HALF = re.compile(rf"\A([^{_LEFT}{_RIGHT}]*)[{_RIGHT}]")
+
+
+def _names_in(bracketed: str) -> tuple[str, str]:
+    """What a reader could take for the tag's name: the first word (attributes follow), or all without spaces."""
+    words = as_latin(plain(bracketed)).casefold().replace("/", " ").split()
+    return (words[0] if words else ""), "".join(words)
 
 
 def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:

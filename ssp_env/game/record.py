@@ -60,7 +60,12 @@ class GameRecord:
     noise: tuple[dict[str, str], ...]
     """Id and origin of each noise document."""
     verification: dict[str, Any] | None
+    closed_book: dict[str, Any] | None
+    """The verdict on the solver's answer from memory, where that gate is on."""
     solve_rate: float | None
+    """Share of right answers in a valid game."""
+    solver_reward: float | None
+    """Mean reward of the attempts of a valid game."""
     proposer_reward: float | None
     hops: int | None
     """What the world says of the question; ``None`` when it cannot tell."""
@@ -85,7 +90,7 @@ def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecor
         weights_version: which weights the policy had.
     """
     analysis: Analysis | None = rules.world.analyse(game.question) if game.question else None
-    plays = [_trajectory(t) for t in (game.proposer, game.verifier) if t is not None]
+    plays = [_trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t is not None]
     plays.extend(
         _trajectory(attempt.trajectory, asdict(attempt.verdict) if attempt.verdict else None, attempt.reward)
         for attempt in game.attempts
@@ -103,7 +108,9 @@ def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecor
         evidence=tuple(document.id for document in game.evidence),
         noise=tuple({"id": item.document.id, "origin": item.origin} for item in game.noise),
         verification=asdict(game.verification) if game.verification is not None else None,
+        closed_book=asdict(game.closed_book_verdict) if game.closed_book_verdict is not None else None,
         solve_rate=game.solve_rate,
+        solver_reward=game.solver_reward,
         proposer_reward=game.proposer_reward,
         hops=analysis.hops if analysis is not None else None,
         truly_correct=game.truth.answer in analysis.answers if analysis is not None else None,

@@ -1,27 +1,34 @@
-"""Rewards of both roles, from what the judge said."""
+"""Rewards of both roles. Any function of a game will do; these ship."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-ProposerReward = Callable[[float], float]
-"""Mean solve rate p in [0, 1] -> reward."""
+if TYPE_CHECKING:
+    from ssp_env.game.game import Attempt, Game
+
+ProposerReward = Callable[["Game"], float]
+"""A valid game, all attempts judged -> the proposer's reward. Invalid games pay ``invalid_reward`` instead."""
+
+SolverReward = Callable[["Game", "Attempt"], float]
+"""A valid game and one of its attempts, judged -> the reward of this attempt."""
 
 
-def one_minus_p(p: float) -> float:
-    """The paper's: hard questions pay, up to the impossible (Appendix, "Rewards Design")."""
-    return 1.0 - p
+def one_minus_p(game: Game) -> float:
+    """1 - mean solve rate, the paper's: hard questions pay, up to the impossible (Appendix, "Rewards Design")."""
+    return 1.0 - game.share_right
 
 
-def four_p_one_minus_p(p: float) -> float:
-    """Pays most at p = 1/2 and nothing for what is never solved, so that ambiguous questions do not pay."""
-    return 4.0 * p * (1.0 - p)
+def four_p_one_minus_p(game: Game) -> float:
+    """4 p (1 - p) of the mean solve rate p: most at 1/2, nothing for what is never solved."""
+    return 4.0 * game.share_right * (1.0 - game.share_right)
 
 
 PROPOSER_REWARDS: dict[str, ProposerReward] = {"1-p": one_minus_p, "4p(1-p)": four_p_one_minus_p}
 """Proposer rewards by their config name."""
 
 
-def solver_reward(correct: bool) -> float:
+def right_answer(game: Game, attempt: Attempt) -> float:
     """1 for a right answer, 0 otherwise (the paper's r_solve)."""
-    return 1.0 if correct else 0.0
+    return 1.0 if attempt.right else 0.0

@@ -13,9 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.noise import draw_noise
-from ssp_env.game.outcome import BUDGET_PROMPT, UNVERIFIED, Outcome
+from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion
@@ -30,6 +29,7 @@ class Phase(StrEnum):
 
     PROPOSE = "propose"
     VERIFY = "verify"
+    CLOSED_BOOK = "closed_book"
     SOLVE = "solve"
     DONE = "done"
 
@@ -84,20 +84,39 @@ class Round:
         played.advance()
         return played
 
+    @classmethod
+    def of_start(cls, rules: Rules, start: Start) -> Round:
+        """A round of one game that begins as another one did, whatever round that was played in."""
+        played = cls(rules, lambda rng, count: (), 0, start.seed)
+        game = played._add(start.slot, start.truth, start.origin, start.group)
+        if start.question is None:
+            played.phase, played.slots = Phase.PROPOSE, 1
+            played._ask(game, start.asked_searches)
+        else:
+            game.question = start.question
+            played._start_solving()
+        played.advance()
+        return played
+
     def pending(self) -> list[Trajectory]:
         """The trajectories that wait for the policy's tokens, in a fixed order."""
         return [t for t in self._live() if t.waiting is Waiting.POLICY]
 
     def advance(self) -> None:
         """Serves all pending searches, and moves on to the next phase as often as one is complete."""
-        self._search()
+        advance_all([self])
+
+    def _move_on(self) -> None:
         while self.phase is not Phase.DONE and not self._live():
             match self.phase:
                 case Phase.PROPOSE:
                     self._filter_and_verify()
                 case Phase.VERIFY:
                     self._read_verifications()
-                    self._after_verification()
+                    self._ask_closed_book()
+                case Phase.CLOSED_BOOK:
+                    self._read_closed_book()
+                    self._after_gates()
                 case Phase.SOLVE:
                     self._judge()
 
@@ -130,8 +149,12 @@ class Round:
             game = self._add(len(self.games), truth, Origin.PROPOSED, first + index // size)
             if index % size == 0:  # a group is compared with itself: all of it has one prompt
                 asked = int(game.rng.integers(low, high + 1))
-            game.asked_searches = asked
-            game.proposer = self._trajectory(game, Role.PROPOSER, self.rules.prompts.proposer(truth.answer, asked))
+            self._ask(game, asked)
+
+    def _ask(self, game: Game, searches: int) -> None:
+        game.asked_searches = searches
+        prompt = self.rules.prompts.proposer(game.truth.answer, searches)
+        game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
 
     def _filter_and_verify(self) -> None:
         wave = [game for game in self.games if game.origin is Origin.PROPOSED and game.question is None]
@@ -153,7 +176,7 @@ class Round:
         assert game.question is not None
         others = [(slot, document) for slot, document in self._retrieved if slot != game.slot]
         config, corpus = self.rules.config, self.rules.corpus
-        game.noise = draw_noise(game.rng, config.noise_documents, game.evidence, others, corpus)
+        game.noise = self.rules.noise(game.rng, config.noise_documents, game.evidence, others, corpus)
         return VerifyTask(game.question, game.truth, game.materials())
 
     # -- verify ----------------------------------------------------------------------------------------
@@ -161,15 +184,14 @@ class Round:
     def _verifier_trajectory(self, game: Game, task: VerifyTask) -> Trajectory | None:
         limit = self.rules.config.max_document_tokens
         prompt = self.rules.prompts.verifier(task.question, task.documents, limit)
-        return self._trajectory(game, Role.VERIFIER, prompt)
+        return self._trajectory(game, Role.VERIFIER, prompt, task.documents)
 
     def _read_verifications(self) -> None:
         """The policy's own readings, judged like any answer (Algorithm 1 of the paper)."""
         read = [g for g in self.games if g.accepted and g.verifier is not None and g.verification is None]
-        if read:
-            verdicts = self._verdicts([(game, game.verifier) for game in read if game.verifier is not None])
-            for game, verdict in zip(read, verdicts, strict=True):
-                self._settle(game, verdict)
+        verdicts = self._verdicts([(game, game.verifier) for game in read if game.verifier is not None])
+        for game, verdict in zip(read, verdicts, strict=True):
+            self._settle(game, verdict)
 
     def _settle(self, game: Game, result: Verdict | ServiceError) -> None:
         if isinstance(result, ServiceError):
@@ -179,7 +201,30 @@ class Round:
         if not result.correct:
             game.fail(UNVERIFIED, self.rules)
 
-    def _after_verification(self) -> None:
+    # -- closed book -----------------------------------------------------------------------------------
+
+    def _ask_closed_book(self) -> None:
+        self.phase = Phase.CLOSED_BOOK
+        if not self.rules.config.closed_book:
+            return
+        for game in self.games:
+            if game.accepted and game.origin is Origin.PROPOSED and game.closed_book is None:
+                prompt = self.rules.prompts.closed_book(game.question or "")
+                game.closed_book = self._trajectory(game, Role.CLOSED_BOOK, prompt)
+
+    def _read_closed_book(self) -> None:
+        """Rejects what the solver knew by heart: no search is needed for it."""
+        asked = [g for g in self.games if g.accepted and g.closed_book is not None and g.closed_book_verdict is None]
+        verdicts = self._verdicts([(game, game.closed_book) for game in asked if game.closed_book is not None])
+        for game, verdict in zip(asked, verdicts, strict=True):
+            if isinstance(verdict, ServiceError):
+                game.void(verdict)
+                continue
+            game.closed_book_verdict = verdict
+            if verdict.correct:
+                game.fail(CLOSED_BOOK, self.rules)
+
+    def _after_gates(self) -> None:
         fresh = [game for game in self.games if game.accepted]
         if self._strategy.wants_more(len(fresh), self.slots, self.waves):
             self._propose(self.slots - len(fresh))
@@ -233,58 +278,67 @@ class Round:
     # -- shared ----------------------------------------------------------------------------------------
 
     def _add(self, slot: int, truth: GroundTruth, origin: Origin, group: int | None = None) -> Game:
-        rng = np.random.default_rng([*self._seed, 1, slot])
-        game = Game(slot, slot if group is None else group, truth, origin, rng)
+        game = Game(self._seed, slot, slot if group is None else group, truth, origin)
         self.games.append(game)
         return game
 
-    def _trajectory(self, game: Game, role: Role, prompt: list[int]) -> Trajectory | None:
+    def _trajectory(
+        self, game: Game, role: Role, prompt: list[int], documents: tuple[Document, ...] = ()
+    ) -> Trajectory | None:
         if len(prompt) > self.rules.config.max_prompt_tokens:
             game.fail(BUDGET_PROMPT, self.rules)
             return None
-        return Trajectory(self.rules.limits[role], prompt)
+        about = game.truth.answer if role is Role.PROPOSER else game.question
+        return Trajectory(self.rules.limits[role], prompt, about or "", documents)
 
     def _live(self) -> list[Trajectory]:
         live = [g for g in self.games if g.outcome is Outcome.PENDING]
         return [t for game in live for t in game.trajectories() if not t.done]
 
-    def _search(self) -> None:
-        due = [
-            (game, trajectory)
-            for game in self.games
-            for trajectory in game.trajectories()
-            if trajectory.waiting is Waiting.SEARCH
-        ]
-        if not due:
-            return
-        results = self._retrieve([trajectory.query or "" for _, trajectory in due])
-        limit = self.rules.config.max_document_tokens
-        for (game, trajectory), found in zip(due, results, strict=True):
-            if isinstance(found, ServiceError):
-                game.void(found)
-            elif not trajectory.done:
-                trajectory.observe(found, self.rules.prompts.information(found, limit))
+    def _due(self) -> list[tuple[Game, Trajectory]]:
+        return [(g, t) for g in self.games for t in g.trajectories() if t.waiting is Waiting.SEARCH]
 
-    def _retrieve(self, queries: Sequence[str]) -> list[list[Document] | ServiceError]:
-        """One batch; if that fails, one query at a time, so that only the games that are hit are voided."""
+
+def advance_all(rounds: Sequence[Round]) -> None:
+    """:meth:`Round.advance` for many rounds that share a retriever: all their searches are one batch."""
+    due = [pair for played in rounds for pair in played._due()]
+    if due:
+        _search(rounds[0].rules, due)
+    for played in rounds:
+        played._move_on()
+
+
+def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
+    results = _retrieve(rules, [trajectory.query or "" for _, trajectory in due])
+    limit = rules.config.max_document_tokens
+    for (game, trajectory), found in zip(due, results, strict=True):
+        if isinstance(found, ServiceError):
+            game.void(found)
+        elif not trajectory.done:
+            trajectory.observe(found, rules.prompts.information(found, limit))
+
+
+def _retrieve(rules: Rules, queries: Sequence[str]) -> list[list[Document] | ServiceError]:
+    """One batch; if that fails, one query at a time, so that only the games that are hit are voided."""
+    try:
+        return list(_rankings(rules, queries))
+    except ServiceError as error:
+        if len(queries) == 1:
+            return [error]
+    alone: list[list[Document] | ServiceError] = []
+    for query in queries:
         try:
-            return list(self._rankings(queries))
+            alone.extend(_rankings(rules, [query]))
         except ServiceError as error:
-            if len(queries) == 1:
-                return [error]
-        alone: list[list[Document] | ServiceError] = []
-        for query in queries:
-            try:
-                alone.extend(self._rankings([query]))
-            except ServiceError as error:
-                alone.append(error)
-        return alone
+            alone.append(error)
+    return alone
 
-    def _rankings(self, queries: Sequence[str]) -> list[list[Document]]:
-        rankings = self.rules.retriever.search(queries, self.rules.config.top_k)
-        if len(rankings) != len(queries):
-            raise UsageError(f"the retriever gave {len(rankings)} rankings for {len(queries)} queries")
-        return rankings
+
+def _rankings(rules: Rules, queries: Sequence[str]) -> list[list[Document]]:
+    rankings = rules.retriever.search(queries, rules.config.top_k)
+    if len(rankings) != len(queries):
+        raise UsageError(f"the retriever gave {len(rankings)} rankings for {len(queries)} queries")
+    return rankings
 
 
 def _results(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ssp_env.config import GameConfig
 from ssp_env.errors import ConfigError
+from ssp_env.game.filters import FILTERS, Filter
+from ssp_env.game.noise import NoiseSource, draw_noise
+from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import Role, check_tokenizer
+from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import ExactMatchJudge
@@ -33,6 +37,12 @@ class Rules:
     """``None``: the policy itself verifies, in a trajectory of the role ``verifier``."""
     limits: dict[Role, Limits]
     world: World
+    filters: Mapping[str, Filter]
+    """What a proposed question must pass, in order, by reason code."""
+    noise: NoiseSource
+    """Where verification's noise documents come from."""
+    proposer_reward: ProposerReward
+    solver_reward: SolverReward
 
     @classmethod
     def build(
@@ -44,6 +54,10 @@ class Rules:
         retriever: Retriever | None = None,
         judge: Judge | None = None,
         verifier: Verifier | None = None,
+        filters: Mapping[str, Filter] | None = None,
+        noise: NoiseSource | None = None,
+        proposer_reward: ProposerReward | None = None,
+        solver_reward: SolverReward | None = None,
     ) -> Rules:
         """Checks that everything fits together, before any play.
 
@@ -54,6 +68,10 @@ class Rules:
             retriever: BM25 over the world's corpus when not given.
             judge: exact match over all wordings when not given.
             verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
+            filters: more rules for a question, by reason code; they follow those that ``config.filters`` names.
+            noise: :func:`~ssp_env.game.noise.draw_noise` when not given.
+            proposer_reward: in place of the one that ``config.proposer_reward`` names.
+            solver_reward: 1 for a right answer, 0 otherwise, when not given.
 
         Raises:
             ConfigError: a part that cannot work with another.
@@ -63,6 +81,12 @@ class Rules:
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
         prompts = Prompts(config.prompts, tokenizer, config.tags)
+        if config.closed_book:
+            prompts.closed_book("")
+        own = dict(filters or {})
+        for name in own:
+            if name in RESERVED or name in config.filters:
+                raise ConfigError("filters", name, "this reason code is taken; choose another one")
         if retriever is None:
             # Imported here: it brings scipy along, which an own retriever can do without.
             from ssp_env.search.bm25 import BM25Retriever
@@ -78,6 +102,10 @@ class Rules:
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer) for role in Role},
             world=world,
+            filters={name: FILTERS[name] for name in config.filters} | own,
+            noise=noise if noise is not None else draw_noise,
+            proposer_reward=proposer_reward or PROPOSER_REWARDS[config.proposer_reward],
+            solver_reward=solver_reward or right_answer,
         )
 
 

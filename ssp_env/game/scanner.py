@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ssp_env.game.protocol import ALLOWED, Action, Role, Tags
@@ -40,25 +41,30 @@ class TurnScanner:
         self._content_from = 0
 
     def feed(self, piece: bytes) -> Call | Forgery | None:
-        """Takes the bytes of the next token; tells whether they completed something."""
-        text = self._text
+        """Takes the bytes of one token or of many; tells what they completed first, if anything."""
+        text, tags = self._text, self._tags
         text += piece
         while True:
             start = text.find(b"<", self._from)
             if start < 0:
                 self._from = len(text)
                 return None
-            tag = self._tags.match(text, start)
-            if tag is None:
+            match = tags.pattern.match(text, start)
+            if match is None:
+                if bytes(text[start : start + tags.longest]) in tags.beginnings:
+                    self._from = start
+                    return None
                 self._from = start + 1
                 continue
-            if tag == b"":
-                self._from = start
-                return None
-            self._from = start + len(tag)
-            found = self._take(tag, start)
+            self._from = match.end()
+            found = self._take(match[0], start)
             if found is not None:
                 return found
+
+    @property
+    def surplus(self) -> int:
+        """Bytes that were fed after the end of what was found."""
+        return len(self._text) - self._from
 
     def mark(self) -> tuple[int, int, Action | None, int]:
         """Where it stands, for :meth:`back_to`."""
@@ -91,18 +97,13 @@ class ScannerTags:
         self.openings = {tags.opening(a.value).encode(): a for a in actions}
         self.closings = {tags.closing(a.value).encode(): a for a in actions}
         self.forbidden = frozenset({tags.opening("information").encode(), tags.closing("information").encode()})
-        self._all = (*self.openings, *self.closings, *self.forbidden)
-        self._longest = max(map(len, self._all))
-
-    def match(self, text: bytearray, start: int) -> bytes | None:
-        """The tag at ``start``; ``b""`` if more bytes could still make one; ``None`` if there is none."""
-        head = bytes(text[start : start + self._longest])
-        for tag in self._all:
-            if head.startswith(tag):
-                return tag
-        if len(head) < self._longest and any(tag.startswith(head) for tag in self._all):
-            return b""
-        return None
+        known = (*self.openings, *self.closings, *self.forbidden)
+        self.pattern = re.compile(b"|".join(map(re.escape, known)))
+        """Any of the tags. None is the beginning of another one, since ``>`` stands at the end of each alone."""
+        self.longest = max(map(len, known))
+        """Bytes of the longest tag."""
+        self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))
+        """What could still become a tag."""
 
     def stops(self) -> tuple[str, ...]:
         """The tags that can end a turn: where an engine has to stop."""

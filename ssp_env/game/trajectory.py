@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,7 +12,7 @@ from enum import StrEnum
 from ssp_env.config import GameConfig
 from ssp_env.errors import UsageError
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import Action, Role
+from ssp_env.game.protocol import ALLOWED, Action, Role
 from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
 from ssp_env.search.base import Document
 from ssp_env.tokenizers.base import Tokenizer
@@ -46,7 +48,7 @@ class Limits:
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
         """The limits that a config sets for a role."""
-        searches = 0 if role is Role.VERIFIER else config.max_searches
+        searches = config.max_searches if Action.SEARCH in ALLOWED[role] else 0
         scanner = ScannerTags(config.tags, role)
         return cls(role, tokenizer, scanner, config.max_response_tokens, searches, config.max_query_tokens)
 
@@ -59,14 +61,18 @@ class Trajectory:
     """Prompt, turns and observations of one role, as one growing sequence of token ids.
 
     ``ids`` (int), ``mask`` (1 on precisely the tokens that the policy wrote) and ``logprobs`` (behaviour
-    log-probabilities in nats, 0.0 where the mask is 0) have equal length. Nothing is ever removed.
+    log-probabilities in nats, float64, 0.0 where the mask is 0) have equal length. Nothing is ever removed.
     """
 
     limits: Limits
     ids: list[int]
+    about: str = ""
+    """What the prompt is about: the answer (proposer) or the question (all others)."""
+    documents: tuple[Document, ...] = ()
+    """What the prompt gives to read (verifier)."""
     prompt_length: int = field(init=False)
     mask: bytearray = field(init=False)
-    logprobs: list[float] = field(init=False)
+    logprobs: array[float] = field(init=False)
     searches: list[SearchRecord] = field(default_factory=list)
     waiting: Waiting = Waiting.POLICY
     ending: Ending | None = None
@@ -81,7 +87,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         self.prompt_length = len(self.ids)
         self.mask = bytearray(self.prompt_length)
-        self.logprobs = [0.0] * self.prompt_length
+        self.logprobs = array("d", bytes(8 * self.prompt_length))
         self._scanner = TurnScanner(self.limits.tags)
 
     @property
@@ -110,24 +116,42 @@ class Trajectory:
             UsageError: it is not the policy's turn, there are no tokens, an id is outside the vocabulary, tokens go
                 on after the turn's end, or there are not as many log-probabilities (nothing is taken then).
         """
-        self._check(ids, logprobs)
-        tokenizer, scanner, room = self.limits.tokenizer, self._scanner, self.room
-        before, taken, found, ended = scanner.mark(), 0, None, False
-        for token in ids:
-            taken += 1
-            found = None if token == tokenizer.eos_id else scanner.feed(tokenizer.pieces[token])
-            if found is not None or token == tokenizer.eos_id or taken == room:
-                ended = True
-                break
+        ids = self._checked(ids, logprobs)
+        if not ids:
+            raise UsageError("a turn goes on with at least one token")
+        before = self._scanner.mark()
+        taken, found, ended = self._scan(ids)
         if taken < len(ids):
-            scanner.back_to(before)
+            self._scanner.back_to(before)
             raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
-        self.ids.extend(ids)
-        self.mask.extend(b"\x01" * taken)
-        self.logprobs.extend(logprobs if logprobs is not None else [0.0] * taken)
+        self._take(ids, logprobs)
         if ended:
             self._end_turn(found)
         return ended
+
+    def feed_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> int:
+        """Takes a whole turn: whatever follows its first complete action is dropped.
+
+        A turn without any complete action ends the trajectory, as it would with an end token.
+
+        Args:
+            ids: the turn; nothing at all is a turn without an action.
+            logprobs: behaviour log-probability of each; zeros when not given.
+
+        Returns:
+            How many of the ids were taken.
+
+        Raises:
+            UsageError: as :meth:`feed` does.
+        """
+        ids = self._checked(ids, logprobs)
+        taken, found, ended = self._scan(ids)
+        self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
+        if ended:
+            self._end_turn(found)
+        else:
+            self.end(Ending.FORMAT)
+        return taken
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
         """Takes what the pending search found, already written down as ids.
@@ -144,7 +168,7 @@ class Trajectory:
             return
         self.ids.extend(observation)
         self.mask.extend(bytes(len(observation)))
-        self.logprobs.extend([0.0] * len(observation))
+        self.logprobs.frombytes(bytes(8 * len(observation)))
         self._scanner = TurnScanner(self.limits.tags)
         self.waiting = Waiting.POLICY
 
@@ -152,17 +176,54 @@ class Trajectory:
         """Ends it."""
         self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
 
-    def _check(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+    def _checked(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> list[int] | tuple[int, ...]:
         if self.waiting is not Waiting.POLICY:
             raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for tokens")
-        if len(ids) == 0:
-            raise UsageError("a turn goes on with at least one token")
+        if not isinstance(ids, list | tuple):
+            ids = [int(token) for token in ids]
         if logprobs is not None and len(logprobs) != len(ids):
             raise UsageError(f"{len(ids)} tokens came with {len(logprobs)} log-probabilities")
-        size = self.limits.tokenizer.vocab_size
-        for token in ids:
-            if not 0 <= token < size:
-                raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
+        return ids
+
+    def _scan(self, ids: list[int] | tuple[int, ...]) -> tuple[int, Call | Forgery | None, bool]:
+        """How many of the ids belong to the turn, what they complete, and whether they end it."""
+        tokenizer, room = self.limits.tokenizer, self.room
+        belong = min(len(ids), room)
+        ended = belong == room
+        text = ids if belong == len(ids) else ids[:belong]
+        if tokenizer.eos_id is not None and tokenizer.eos_id in text:
+            belong = text.index(tokenizer.eos_id) + 1
+            text, ended = text[: belong - 1], True
+        pieces = self._pieces(text)
+        joined = b"".join(pieces)
+        found = self._scanner.feed(joined)
+        if found is None:
+            return belong, None, ended
+        surplus = self._scanner.surplus
+        if surplus < len(pieces[-1]):
+            return len(pieces), found, True
+        ends = list(itertools.accumulate(map(len, pieces)))
+        return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
+
+    def _pieces(self, ids: list[int] | tuple[int, ...]) -> list[bytes]:
+        table = self.limits.tokenizer.pieces
+        try:
+            pieces = list(map(table.__getitem__, ids))
+        except IndexError:
+            pieces = []
+        if len(pieces) < len(ids) or (ids and min(ids) < 0):
+            size = self.limits.tokenizer.vocab_size
+            token = next(token for token in ids if not 0 <= token < size)
+            raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
+        return pieces
+
+    def _take(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+        self.ids.extend(ids)
+        self.mask.extend(b"\x01" * len(ids))
+        if logprobs is None:
+            self.logprobs.frombytes(bytes(8 * len(ids)))
+        else:
+            self.logprobs.extend(logprobs)
 
     def _end_turn(self, found: Call | Forgery | None) -> None:
         if isinstance(found, Forgery):

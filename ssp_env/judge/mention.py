@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from ssp_env.judge.lookalikes import readings, spelled_out
 from ssp_env.judge.unicode import fold, is_unspaced, is_word_character, plain
 
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -31,8 +32,8 @@ _INSIDE_NUMBER = re.compile(r"(?<=\d)(?:\.(?=\d)|,(?=\d{3}(?!\d)))")
 _SPACED_OUT = 4
 """Letters that an answer needs for being recognised with all its letters apart."""
 
-_COMPACT = frozenset("-\u2010\u2013'.\u00b7\u30fb_*/")
-"""Single characters that people put inside a word."""
+_COMPACT = re.compile(r"[*_]+|[-\u2010][^\S\n]*\n\s*|[^\w\s\0,;:?!=<>+()\[\]{}\"\u2026‘’“”«»\u2014、。]")
+"""What people put inside a word: a single sign (hyphen, dot, apostrophe, ...), emphasis, a break at a line's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +51,33 @@ def mentions(text: str, wordings: Iterable[str]) -> str | None:
     hyphen, space or nothing (``"Jean-Paul"``, ``"JeanPaul"``, ``"Spider Man"`` for ``"Spiderman"``), dots
     (``"U.S.S.R."``), grouped digits (``"1,000"``) and, from four letters on, single letters (``"P a r i s"``).
     In scripts without spaces between words a wording counts wherever it stands. A wording that is one function
-    word, such as ``"It"`` or ``"US"``, has to be spelled with the same capitals. A blank wording never occurs.
+    word, such as ``"It"`` or ``"US"``, has to be spelled with the same capitals. Letters that look like others stand
+    for them (see :mod:`ssp_env.judge.lookalikes`). A blank wording never occurs.
     """
-    words = _words(text)
-    fewer = _without_articles(words)
+    wordings = list(wordings)
+    texts = [_Text(reading) for reading in readings(text, wordings)]
     for wording in wordings:
-        target, target_fewer = _target(wording)
-        if not target:
-            found = _occurs_as_symbols(wording, text)
-        elif any(is_unspaced(c) for word in target for c in word.folded) and _occurs_inside(target, text):
-            found = True
-        else:
-            found = _occurs(target, words) or _occurs(target_fewer, fewer)
-        if found:
-            return wording
+        for spelling in {wording: None, spelled_out(wording): None}:
+            if any(_is_in(spelling, read) for read in texts):
+                return wording
     return None
+
+
+class _Text:
+    """A reading of the text, cut into words once for all wordings."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.words = text, _words(text)
+        self.fewer = _without_articles(self.words)
+
+
+def _is_in(wording: str, read: _Text) -> bool:
+    target, target_fewer = _target(wording)
+    if not target:
+        return _occurs_as_symbols(wording, read.text)
+    if any(is_unspaced(c) for word in target for c in word.folded) and _occurs_inside(target, read.text):
+        return True
+    return _occurs(target, read.words) or _occurs(target_fewer, read.fewer)
 
 
 @lru_cache(maxsize=4096)
@@ -151,7 +164,7 @@ def _may_split(left: _Word, right: _Word) -> bool:
     gap, a, b = right.gap, left.folded, right.folded
     if a[-1].isdecimal() and b[0].isdecimal():
         return gap in (" ", "'") and a.isdecimal() and b.isdecimal() and len(a) <= 3 and len(b) == 3
-    if gap in _COMPACT or (gap == ". " and len(a) == len(b) == 1):
+    if _COMPACT.fullmatch(gap) or (gap == ". " and len(a) == len(b) == 1):
         return True
     if not gap.isspace() or a in _FUNCTION_WORDS or b in _FUNCTION_WORDS:
         return False

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Callable
 
 # Spacing accents and letters that people type for an apostrophe. NFKC would turn some of them into a space.
-_APOSTROPHES = str.maketrans(dict.fromkeys("\u00b4\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u2032\uff07", "'"))
+_APOSTROPHES = frozenset("\u00b4\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u2032\uff07")
 
 # Letters with a stroke or ligatures, which Unicode does not decompose.
 _STROKES = str.maketrans(
@@ -34,30 +36,51 @@ _UNSPACED = (
     (0x20000, 0x3FFFF),
 )
 
+# Letters in boxes, which NFKC leaves alone: white on black in a circle or a square, and those that make up flags.
+_BOXED = {first + i: chr(ord("A") + i) for first in (0x1F150, 0x1F170, 0x1F1E6) for i in range(26)}
+
+# What shows as nothing, beside format characters (Cf): joiners, fillers, variation selectors.
+_BLANKS = (
+    (0x034F, 0x034F),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x2800, 0x2800),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0),
+    (0xE0000, 0xE0FFF),
+)
+_STRETCH = "\u0640"  # the line that stretches an Arabic word
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
+
 
 def compatible(text: str) -> str:
-    """NFKC with one apostrophe for all, and without invisible characters (zero-width, soft hyphen, variation marks)."""
+    """NFKC with one apostrophe for all, and without control and invisible characters (zero-width, soft hyphen, ...)."""
     if text.isascii():
-        return text
-    seen = "".join(c for c in text.translate(_APOSTROPHES) if not _invisible(c))
-    return unicodedata.normalize("NFKC", seen)
+        return _CONTROLS.sub("", text)
+    return unicodedata.normalize("NFKC", text.translate(_SEEN))
+
+
+def spaced(text: str) -> str:
+    """The text with a space for every control or invisible character, since either may be meant."""
+    return _CONTROLS.sub(" ", text) if text.isascii() else text.translate(_SPACED)
 
 
 def fold(text: str) -> str:
     """:func:`compatible`, with capitals and small letters made alike."""
     if text.isascii():
-        return text.lower()
+        return compatible(text).lower()
     # Folding may bring up a sequence that composes, and a composed letter may fold further.
     return compatible(compatible(text).casefold())
 
 
 def plain(text: str) -> str:
-    """:func:`compatible`, with base letters for accented ones and ASCII for all decimal digits; keeps capitals."""
+    """:func:`compatible` with base letters for accented and boxed ones and ASCII for decimal digits; keeps capitals."""
     if text.isascii():
-        return text
-    decomposed = unicodedata.normalize("NFKD", compatible(text))
-    letters = "".join(_digit(c) for c in decomposed if not _within(c, _ACCENTS))
-    return unicodedata.normalize("NFKC", letters).translate(_STROKES)
+        return compatible(text)
+    decomposed = unicodedata.normalize("NFKD", compatible(text).translate(_BOXED))
+    return unicodedata.normalize("NFKC", decomposed.translate(_BASES)).translate(_STROKES)
 
 
 def is_word_character(character: str) -> bool:
@@ -70,14 +93,33 @@ def is_unspaced(character: str) -> bool:
     return character >= "\u0e00" and _within(character, _UNSPACED)
 
 
-def _digit(character: str) -> str:
-    return str(unicodedata.decimal(character)) if character.isdecimal() else character
-
-
 def _invisible(character: str) -> bool:
-    return unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"
+    category = unicodedata.category(character)
+    return category == "Cf" or (category == "Cc" and not character.isspace()) or _within(character, _BLANKS)
 
 
 def _within(character: str, ranges: tuple[tuple[int, int], ...]) -> bool:
     code = ord(character)
     return any(first <= code <= last for first, last in ranges)
+
+
+def _base(character: str) -> str | None:
+    if character == _STRETCH or _within(character, _ACCENTS):
+        return None
+    return str(unicodedata.decimal(character)) if character.isdecimal() else character
+
+
+class _Table(dict[int, str | None]):
+    """A translation table that is filled as characters turn up; ``None`` deletes."""
+
+    def __init__(self, rule: Callable[[str], str | None]) -> None:
+        self._rule = rule
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = self._rule(chr(code))
+        return self[code]
+
+
+_SEEN = _Table(lambda c: None if _invisible(c) else "'" if c in _APOSTROPHES else c)
+_SPACED = _Table(lambda c: " " if _invisible(c) else c)
+_BASES = _Table(_base)

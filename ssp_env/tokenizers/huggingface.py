@@ -47,6 +47,8 @@ class HuggingFaceTokenizer:
         added = tokenizer.added_tokens_decoder.items()
         reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
         self._reserved = reserved - {tokenizer.unk_token_id} | {self.eos_id, self.pad_id}
+        question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
+        self._in_place = [tokenizer.unk_token_id] if tokenizer.unk_token_id is not None else question_mark
         self.pieces: Sequence[bytes] = self._read_pieces()
         self._frame = self._read_frame()
 
@@ -79,10 +81,13 @@ class HuggingFaceTokenizer:
     def encode_data(self, text: str) -> list[int]:
         """Ids of text from outside; special tokens in it are spelled out as plain text.
 
-        Where a vocabulary has them as ordinary words too (word-level, unigram), they are left out.
+        Where a vocabulary has them as ordinary words too (word-level, unigram), an unknown token or a question mark
+        takes their place: if they were just left out, what stands around them could close up to a tag.
         """
         ids: list[int] = self._data_backend.encode(_encodable(text), add_special_tokens=False).ids
-        return ids if self._reserved.isdisjoint(ids) else [i for i in ids if i not in self._reserved]
+        if self._reserved.isdisjoint(ids):
+            return ids
+        return [j for i in ids for j in (self._in_place if i in self._reserved else (i,))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""

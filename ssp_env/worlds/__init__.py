@@ -13,6 +13,7 @@ __all__ = ["WORLDS", "open_world"]
 
 WORLDS = {
     "mini": "ssp_env.worlds.mini.world:MiniWorld",
+    "small": "ssp_env.worlds.mini.small:SmallWorld",
     "wiki-mini": "ssp_env.worlds.wiki_mini:WikiMini",
     "files": "ssp_env.worlds.files:FileWorld",
 }

@@ -53,7 +53,7 @@ def game(
     group: int | None = None,
 ) -> Game:
     """A finished game with trajectories of random lengths."""
-    made = Game(slot, slot if group is None else group, GroundTruth("a", "A"), origin, np.random.default_rng(0))
+    made = Game((0,), slot, slot if group is None else group, GroundTruth("a", "A"), origin)
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))

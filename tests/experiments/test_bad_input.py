@@ -189,7 +189,7 @@ def test_world_without_questions(refused: Refused, tmp_path: Path) -> None:
 def test_unknown_world_and_option(refused: Refused) -> None:
     assert "did you mean 'wiki-mini'" in refused("--world", "wiki")
     assert "unexpected keyword argument 'sede'" in refused("--set", "world_options.sede=1")
-    assert refused("--set", "world_options.entities=3").startswith("world.entities = 3: choose 50 to")
+    assert refused("--set", "world_options.entities=3").startswith("world.entities = 3: choose 16 to")
 
 
 def test_more_questions_than_there_are(refused: Refused) -> None:

@@ -135,8 +135,9 @@ def draw_from(truths: Sequence[GroundTruth]) -> Callable[[np.random.Generator, i
 
 
 def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
-    """The mini rules with changes: fields of the config, or ``retriever``, ``judge`` and ``own_verifier``."""
-    names = {"retriever": "retriever", "judge": "judge", "own_verifier": "verifier"}
+    """The mini rules with changes: fields of the config, or parts (``own_`` before a name that is also a field)."""
+    names = {name: name for name in ("retriever", "judge", "noise", "solver_reward")}
+    names |= {f"own_{name}": name for name in ("verifier", "filters", "proposer_reward")}
     parts = {names[name]: changes.pop(name) for name in list(changes) if name in names}
     return Rules.build(world, tokenizer, replace(MINI, **changes), **parts)
 

@@ -51,7 +51,7 @@ def make(mini: World, tokenizer: Tokenizer | None = None, **changes: Any) -> Sea
 def drive(env: SearchSelfPlayEnv, script: Script) -> None:
     """Plays a game to the last dead step."""
     while env.agents:
-        if env.terminations[env.agent_selection]:
+        if env.terminations[env.agent_selection] or env.truncations[env.agent_selection]:
             env.step(None)
             continue
         trajectory = next(t for t in env.game.trajectories() if not t.done)
@@ -177,7 +177,9 @@ def test_a_valid_game(mini: MiniWorld) -> None:
         assert (reward, truncated) == (0.0, False)
         trajectory = next(t for t in env.game.trajectories() if not t.done)
         assert agent == (PROPOSER if trajectory.role is Role.PROPOSER else SOLVER)
-        assert info == {"phase": "propose" if agent == PROPOSER else "solve", "role": trajectory.role.value}
+        assert info["phase"] == ("propose" if agent == PROPOSER else "solve")
+        assert info["role"] == trajectory.role.value
+        assert info["searches_left"] == 4 - len(trajectory.searches)
         for token in env.rules.tokenizer.encode(str(by_role(propose(), solver)(trajectory))):
             assert env.step(token) is None
     assert paid == {PROPOSER: 0.75, SOLVER: 0.25}
@@ -185,7 +187,7 @@ def test_a_valid_game(mini: MiniWorld) -> None:
     for info in infos.values():
         assert info["outcome"] == "valid"
         assert info["question"] == env.game.question
-        assert (info["answer"], info["solve_rate"], info["reason"]) == (env.game.truth.answer, 0.25, None)
+        assert (info["answer"], info["solve_rate"], info["reason"]) == (env.game.truth.answer, 0.25, "")
 
 
 def test_an_invalid_game(mini: MiniWorld) -> None:

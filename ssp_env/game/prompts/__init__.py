@@ -1,9 +1,10 @@
 """Prompts: text files with placeholders, turned into token ids.
 
 A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``, ``document.txt`` and
-``nothing.txt``. Two sets ship with the package: ``plain`` (for instruction-following models) and ``mini``
-(for the word-level vocabulary of the mini-wiki); tags in them follow the config. Any other name is taken for
-a directory.
+``nothing.txt``; with ``closed_book.txt`` where that gate is wanted; with ``information.txt`` where an observation
+is to be more than the documents between the information tags. Two sets ship with the package: ``plain`` (for
+instruction-following models) and ``mini`` (for the word-level vocabulary of the mini-wiki); tags in them follow the
+config. Any other name is taken for a directory.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from ssp_env.tokenizers.base import Tokenizer
 
 SHIPPED = ("mini", "plain")
 REMEMBERED_PASSAGES = 20_000
-"""Titles and texts whose ids are kept; when there are more, all are forgotten."""
+"""Documents whose ids are kept; when there are more, all are forgotten."""
 
 _REQUIRED: dict[str, frozenset[str]] = {
     "proposer": frozenset({"answer"}),
     "solver": frozenset({"question"}),
     "verifier": frozenset({"question", "documents"}),
+    "closed_book": frozenset({"question"}),
+    "information": frozenset({"documents"}),
     "document": frozenset({"text"}),
     "nothing": frozenset(),
 }
 _OPTIONAL: dict[str, frozenset[str]] = {
     "proposer": frozenset({"searches"}),
     "solver": frozenset({"searches"}),
-    "verifier": frozenset(),
     "document": frozenset({"title"}),
-    "nothing": frozenset(),
 }
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
@@ -56,11 +57,11 @@ class Template:
         parts = _PLACEHOLDER.split(text.strip())
         self.literals, self.fields = parts[0::2], parts[1::2]
         missing = _REQUIRED[name] - set(self.fields)
-        unknown = set(self.fields) - _REQUIRED[name] - _OPTIONAL[name]
+        known = _REQUIRED[name] | _OPTIONAL.get(name, frozenset())
+        unknown = set(self.fields) - known
         if missing:
             raise ConfigError(f"prompts.{name}", text.strip()[:60], f"put the placeholder {{{min(missing)}}} into it")
         if unknown:
-            known = _REQUIRED[name] | _OPTIONAL[name]
             raise ConfigError(f"prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
@@ -95,14 +96,13 @@ class Prompts:
         frame = chat_frame()
         folder = _open_set(source)
         self._templates = {
-            name: Template(name, _read(folder, name, source, tags), frame if name in set(Role) else ("", ""))
+            name: Template(name, text, frame if name in set(Role) else ("", ""))
             for name in _REQUIRED
+            if (text := _read(folder, name, source, tags)) is not None
         }
-        self._tokenizer, self._tags = tokenizer, tags
-        self._opening = tokenizer.encode(tags.opening("information"))
-        self._closing = tokenizer.encode(tags.closing("information"))
+        self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
-        self._passages: dict[str, list[int]] = {}
+        self._passages: dict[tuple[str, str, int], list[int]] = {}
 
     def proposer(self, answer: str, searches: int) -> list[int]:
         """Prompt of the proposer: the ground truth and a number of searches to aim at."""
@@ -118,31 +118,44 @@ class Prompts:
         question_ids = self._data(question)
         return self._templates["verifier"].encode(self._tokenizer, {"question": question_ids, "documents": listing})
 
+    def closed_book(self, question: str) -> list[int]:
+        """Prompt of the closed-book gate: the question, and nothing to read.
+
+        Raises:
+            ConfigError: the set has no such prompt.
+        """
+        if "closed_book" not in self._templates:
+            raise ConfigError("prompts", str(self._source), "closed_book.txt is missing from it")
+        return self._fill("closed_book", question=question)
+
     def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
         """The observation that follows a search: documents between the information tags."""
-        return [*self._opening, *self._documents(documents, max_document_tokens), *self._closing]
+        listing = self._documents(documents, max_document_tokens)
+        return self._templates["information"].encode(self._tokenizer, {"documents": listing})
 
     def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
         if not documents:
             return self._templates["nothing"].encode(self._tokenizer, {})
         ids: list[int] = []
         for document in documents:
-            values = {"title": self._passage(document.title), "text": self._passage(document.text)[:max_tokens]}
             ids.extend(self._newline if ids else [])
-            ids.extend(self._templates["document"].encode(self._tokenizer, values))
+            ids.extend(self._document(document, max_tokens))
+        return ids
+
+    def _document(self, document: Document, max_tokens: int) -> list[int]:
+        """A document's ids, remembered: the same ones come back throughout a run."""
+        key = (document.title, document.text, max_tokens)
+        ids = self._passages.get(key)
+        if ids is None:
+            if len(self._passages) >= REMEMBERED_PASSAGES:
+                self._passages.clear()
+            values = {"title": self._data(document.title), "text": self._data(document.text)}
+            values = {name: value[:max_tokens] for name, value in values.items()}
+            ids = self._passages[key] = self._templates["document"].encode(self._tokenizer, values)
         return ids
 
     def _fill(self, name: str, **values: str) -> list[int]:
         return self._templates[name].encode(self._tokenizer, {key: self._data(text) for key, text in values.items()})
-
-    def _passage(self, text: str) -> list[int]:
-        """Like :meth:`_data`, remembered: the same passages come back throughout a run."""
-        ids = self._passages.get(text)
-        if ids is None:
-            if len(self._passages) >= REMEMBERED_PASSAGES:
-                self._passages.clear()
-            ids = self._passages[text] = self._data(text)
-        return ids
 
     def _data(self, text: str) -> list[int]:
         return self._tokenizer.encode_data(self._tags.defuse(text))
@@ -158,9 +171,14 @@ def _open_set(source: str | Path) -> Traversable:
     return folder
 
 
-def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str:
+def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str | None:
+    """A prompt's text; ``None`` if the set has no closed-book prompt."""
     file = folder / f"{name}.txt"
     if not file.is_file():
+        if name == "information":
+            return f"{tags.opening('information')}{{documents}}{tags.closing('information')}"
+        if name == "closed_book":
+            return None
         raise ConfigError("prompts", str(source), f"{name}.txt is missing from it")
     try:
         text = file.read_text(encoding="utf-8")
@@ -168,5 +186,5 @@ def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str
         raise ConfigError("prompts", str(source), f"{name}.txt has to be a readable UTF-8 file ({error})") from error
     if source not in SHIPPED:
         return text
-    renamed = dict(zip(Tags().all(), tags.all(), strict=True))
+    renamed = dict(zip(Tags().all(), tags.all(), strict=False))
     return re.sub("|".join(map(re.escape, renamed)), lambda tag: renamed[tag[0]], text)

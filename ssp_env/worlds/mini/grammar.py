@@ -60,3 +60,23 @@ def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> 
         table = backward if hop.inverted else forward
         reached = frozenset().union(*(table.get((entity, hop.relation), frozenset()) for entity in reached))
     return reached
+
+
+def continue_question(
+    words: Sequence[str], nouns: frozenset[str], names: frozenset[str], max_hops: int
+) -> frozenset[str]:
+    """The words that can follow in a question of at most ``max_hops`` hops; none after its end."""
+    if len(words) < 2:
+        return frozenset([("what", "is")[len(words)]])
+    if words[-1] == "?":
+        return frozenset()
+    hops, place = divmod(len(words) - 2, 3)
+    if words[-1] in names:
+        return frozenset(["?"])
+    match place:
+        case 0:
+            another = frozenset(["the"]) if hops < max_hops else frozenset()
+            return another | names if hops else another
+        case 1:
+            return nouns
+    return frozenset(["of"])

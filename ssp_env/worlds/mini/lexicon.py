@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -78,11 +79,16 @@ def names() -> tuple[str, ...]:
 @cache
 def vocabulary() -> tuple[str, ...]:
     """Every word that a page, a question or a tiny prompt can hold, without tags and special tokens."""
+    return words_with(names())
+
+
+def words_with(entities: Iterable[str]) -> tuple[str, ...]:
+    """The words of pages, questions and prompts about these entities alone."""
     words: dict[str, None] = dict.fromkeys(WORDS)
     for relation in (*RELATIONS, NATION):
         words.setdefault(relation.noun)
         if relation.inverse:
             words.setdefault(relation.inverse)
         words.update(dict.fromkeys(relation.phrase.split()))
-    words.update(dict.fromkeys(names()))
+    words.update(dict.fromkeys(entities))
     return tuple(words)

@@ -8,13 +8,17 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ssp_env.errors import ConfigError
+from ssp_env.game.protocol import Action
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
 from ssp_env.worlds.base import Analysis, GroundTruth, Question
-from ssp_env.worlds.mini.grammar import Facts, Hop, follow, parse_question, write_question
+from ssp_env.worlds.mini.grammar import Facts, Hop, continue_question, follow, parse_question, write_question
 from ssp_env.worlds.mini.graph import Graph, grow
-from ssp_env.worlds.mini.lexicon import NAME_POOL, names
+from ssp_env.worlds.mini.lexicon import NAME_POOL, NATION, RELATIONS, names, vocabulary
 from ssp_env.worlds.mini.pages import Fact, read_facts, write_pages
+
+FEWEST = 16
+"""Entities of the smallest graph that has every kind."""
 
 
 class MiniWorld:
@@ -27,6 +31,8 @@ class MiniWorld:
 
     name = "mini"
     can_read = True
+    per_group = 150
+    """Evaluation questions a hop count, when nobody says how many."""
 
     def __init__(self, seed: int = 0, entities: int = 449, one_to_many: bool = False, max_hops: int = 4) -> None:
         """
@@ -39,8 +45,8 @@ class MiniWorld:
         Raises:
             ConfigError: an option out of its range.
         """
-        if not 50 <= entities <= NAME_POOL // 2:
-            fix = f"choose 50 to {NAME_POOL // 2}: names come from a fixed pool"
+        if not FEWEST <= entities <= NAME_POOL // 2:
+            fix = f"choose {FEWEST} to {NAME_POOL // 2}: names come from a fixed pool"
             raise ConfigError("world.entities", entities, fix)
         if seed < 0:
             raise ConfigError("world.seed", seed, "must be at least 0")
@@ -55,23 +61,42 @@ class MiniWorld:
         self.eval_graph = grow(rng, drawn[entities:], one_to_many)
         pages = write_pages(rng, self.train_graph) + write_pages(rng, self.eval_graph)
         self.corpus = Corpus((pages[i] for i in rng.permutation(len(pages))), name=f"mini-wiki (seed {seed})")
-        self._forward, self._backward = _tables(_graph_facts(self.train_graph, self.eval_graph))
+        self._forward, self._backward = fact_tables(_graph_facts(self.train_graph, self.eval_graph))
+        self._names = frozenset({*self.train_graph.entities, *self.eval_graph.entities})
+        relations = (*RELATIONS, NATION) if one_to_many else RELATIONS
+        self._nouns = frozenset(noun for r in relations for noun in (r.noun, r.inverse) if noun is not None)
         linked = self.train_graph.backlinks()
         self.answers: Sequence[GroundTruth] = tuple(
             GroundTruth(f"mini-{name}", name) for name in self.train_graph.entities if linked[name]
         )
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """Every word there is: the same ones in every world of this kind, so that a policy can change worlds."""
+        return vocabulary()
+
+    def continuations(self, action: Action, words: Sequence[str], seen: frozenset[str]) -> tuple[frozenset[str], bool]:
+        """The words that can follow inside an action, and whether it can end there: one name, or a question.
+
+        Names and relations are those that the player has read of, as long as it has read of any.
+        """
+        names, nouns = self._names & seen or self._names, self._nouns & seen or self._nouns
+        if action is Action.QUESTION:
+            following = continue_question(words, nouns, names, self.max_hops)
+            return following, not following
+        return (names, False) if not words else (frozenset(), True)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         """Questions over the evaluation graph, each with one right answer, grouped by hop count.
 
         Args:
             seed: which questions are drawn.
-            per_group: how many a hop count; ``None`` means 150.
+            per_group: how many a hop count; ``None`` means :attr:`per_group`.
 
         Raises:
             ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has different questions.
         """
-        wanted = 150 if per_group is None else per_group
+        wanted = self.per_group if per_group is None else per_group
         if seed < 0:
             raise ConfigError("questions.seed", seed, "must be at least 0")
         if wanted < 1:
@@ -98,7 +123,7 @@ class MiniWorld:
         parsed = self._parse(question)
         if parsed is None:
             return None
-        return follow(*parsed, *_tables(read_facts(documents)))
+        return follow(*parsed, *fact_tables(read_facts(documents)))
 
     def _parse(self, question: str) -> tuple[str, tuple[Hop, ...]] | None:
         parsed = parse_question(question)
@@ -131,7 +156,8 @@ def _graph_facts(*graphs: Graph) -> Iterable[Fact]:
                 yield entity, relation, value
 
 
-def _tables(facts: Iterable[Fact]) -> tuple[Facts, Facts]:
+def fact_tables(facts: Iterable[Fact]) -> tuple[Facts, Facts]:
+    """Facts as tables to follow hops by: forwards and backwards."""
     forward, backward = defaultdict(set), defaultdict(set)
     for entity, relation, value in facts:
         forward[entity, relation].add(value)

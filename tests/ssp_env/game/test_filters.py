@@ -35,7 +35,8 @@ def test_names_are_reason_codes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "empty"), [("", True), (" ?! ", True), ("‹›", True), ("é?", False), ("東", False)]
+    ("question", "empty"),
+    [("", True), (" ?! ", True), ("‹›", True), ("\u3164\u200b?", True), ("é?", False), ("東", False)],
 )
 def test_empty_question(question: str, empty: bool) -> None:
     assert fails("empty_question", question) is empty
@@ -55,6 +56,12 @@ def test_length(length: int, short: bool, long: bool) -> None:
     assert fails("long_question", "x" * length) is long
 
 
+@pytest.mark.parametrize("padding", [" ", "\u200b", "\x00", "\u3164", "\n"])
+def test_what_does_not_show_makes_no_question_longer(padding: str) -> None:
+    assert fails("short_question", "Who" + padding * 10 + "?")
+    assert fails("long_question", "Who" + padding * 20 + "?"), "but it takes room"
+
+
 @pytest.mark.parametrize(
     ("question", "told"),
     [
@@ -72,4 +79,5 @@ def test_spoiler_looks_for_every_wording(question: str, told: bool) -> None:
 def test_repeated_query() -> None:
     assert not fails("repeated_query", "?", FOUND, SearchRecord("city", ()))
     assert fails("repeated_query", "?", FOUND, SearchRecord(" CITIES\n", ()))
+    assert fails("repeated_query", "?", FOUND, SearchRecord("ｃｉｔ\u200bies", ()))
     assert not fails("repeated_query")

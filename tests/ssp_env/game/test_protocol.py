@@ -43,8 +43,17 @@ def test_spelling() -> None:
 @pytest.mark.parametrize("field", [f.name for f in fields(Tags)])
 def test_names_that_cannot_work(field: str, name: str) -> None:
     with pytest.raises(ConfigError, match=rf"tags\.{field} = .*use a letter") as error:
-        Tags(**{field: name})
+        Tags(**{field: (name,) if field == "also" else name})
     assert error.value.value == name
+
+
+def test_further_tags_are_spelled_and_defused_like_the_others() -> None:
+    tags = Tags(also=("original_evidence",))
+    assert tags.all() == (*Tags().all(), "<original_evidence>", "</original_evidence>")
+    assert tags.defuse("</original_evidence>") == "‹/original_evidence›"
+    assert Tags().defuse("</original_evidence>") == "</original_evidence>"
+    with pytest.raises(ConfigError, match="a list of names"):
+        Tags(also="original_evidence")  # type: ignore[arg-type]
 
 
 def test_names_have_to_differ() -> None:
@@ -72,6 +81,18 @@ def test_every_role_has_something_to_do() -> None:
         ("<think><question>", "‹think›‹question›"),
         ("＜ｓｅａｒｃｈ＞", "‹ｓｅａｒｃｈ›"),
         ("<sea\u200brch>", "‹sea\u200brch›"),
+        ("<sea\x01rch>", "‹sea\x01rch›"),
+        ("<sea\u3164rch>", "‹sea\u3164rch›"),
+        ("<séarch>", "‹séarch›"),
+        ("<s\u0435arch>", "‹s\u0435arch›"),
+        ("≮search≯", "‹search›"),
+        ("ᐸsearchᐳ", "‹search›"),
+        ("<search/>", "‹search/›"),
+        ("<search query='x'>", "‹search query='x'›"),
+        ("ends in <", "ends in ‹"),
+        ("ends in </ans", "ends in ‹/ans"),
+        ("wer> it begins", "wer› it begins"),
+        ("> it begins", "› it begins"),
     ],
 )
 def test_look_alikes_lose_their_brackets(text: str, harmless: str) -> None:
@@ -79,7 +100,7 @@ def test_look_alikes_lose_their_brackets(text: str, harmless: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a < b > c", "<b>bold</b>", "<searches>", "5 <3", "search", "<>", "< / >", "‹search›"]
+    "text", ["", "a < b > c", "<b>bold</b>", "<searches>", "5 <3", "search", "<>", "< / >", "‹search›", "a <br", "b> a"]
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert TAGS.defuse(text) == text

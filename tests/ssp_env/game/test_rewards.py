@@ -5,33 +5,74 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import MINI, begin, by_role, play, propose, rules_of, say, word_tokenizer
 
-from ssp_env.game.rewards import PROPOSER_REWARDS, solver_reward
+from ssp_env.errors import UsageError
+from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.protocol import Role
+from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
+from ssp_env.game.trajectory import Limits, Trajectory
+from ssp_env.judge.base import Verdict
+from ssp_env.worlds.base import GroundTruth, World
+
+
+def judged(right: int, attempts: int) -> Game:
+    """A game whose first ``right`` attempts were right."""
+    limits = Limits.of(Role.SOLVER, MINI, word_tokenizer())
+    game = Game((0,), 0, 0, GroundTruth("a", "a"), Origin.PROPOSED)
+    game.attempts = [Attempt(Trajectory(limits, [3]), Verdict(i < right)) for i in range(attempts)]
+    return game
 
 
 @pytest.mark.parametrize(
     ("name", "at"),
-    [("1-p", {0.0: 1.0, 0.25: 0.75, 0.5: 0.5, 1.0: 0.0}), ("4p(1-p)", {0.0: 0.0, 0.25: 0.75, 0.5: 1.0, 1.0: 0.0})],
+    [("1-p", {0: 1.0, 1: 0.75, 2: 0.5, 4: 0.0}), ("4p(1-p)", {0: 0.0, 1: 0.75, 2: 1.0, 4: 0.0})],
 )
-def test_values(name: str, at: dict[float, float]) -> None:
-    assert {p: PROPOSER_REWARDS[name](p) for p in at} == at
+def test_values(name: str, at: dict[int, float]) -> None:
+    assert {right: PROPOSER_REWARDS[name](judged(right, 4)) for right in at} == at
 
 
-@given(p=st.floats(0, 1))
+@given(counts=st.integers(1, 9).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 @pytest.mark.parametrize("name", sorted(PROPOSER_REWARDS))
-def test_range(name: str, p: float) -> None:
-    assert 0 <= PROPOSER_REWARDS[name](p) <= 1
+def test_range(name: str, counts: tuple[int, int]) -> None:
+    assert 0 <= PROPOSER_REWARDS[name](judged(*counts)) <= 1
 
 
-@given(p=st.floats(0, 1), q=st.floats(0, 1))
-def test_harder_never_pays_less(p: float, q: float) -> None:
-    reward = PROPOSER_REWARDS["1-p"]
-    assert (reward(p) >= reward(q)) if p <= q else (reward(p) <= reward(q))
+def test_harder_never_pays_less() -> None:
+    paid = [PROPOSER_REWARDS["1-p"](judged(right, 5)) for right in range(6)]
+    assert paid == sorted(paid, reverse=True)
 
 
 def test_the_impossible_pays_only_where_nothing_limits_hardness() -> None:
-    assert {name for name, reward in PROPOSER_REWARDS.items() if reward(0.0) > 0} == {"1-p"}
+    assert {name for name, reward in PROPOSER_REWARDS.items() if reward(judged(0, 5)) > 0} == {"1-p"}
 
 
 def test_solver() -> None:
-    assert (solver_reward(True), solver_reward(False)) == (1.0, 0.0)
+    game = judged(1, 2)
+    assert [right_answer(game, attempt) for attempt in game.attempts] == [1.0, 0.0]
+
+
+def test_own_rewards_pay(mini: World) -> None:
+    """They see the whole game: here, every search costs, and a long question pays."""
+
+    def frugal(game: Game, attempt: Attempt) -> float:
+        return float(attempt.right) - 0.1 * len(attempt.trajectory.searches)
+
+    def wordy(game: Game) -> float:
+        return float(len((game.question or "").split()))
+
+    rules = rules_of(mini, word_tokenizer(), attempts=2, solver_reward=frugal, own_proposer_reward=wordy)
+    game = play(begin(rules, 1), by_role(propose(1))).games[0]
+    assert [attempt.reward for attempt in game.attempts] == [0.9, 0.9]
+    assert game.proposer_reward == 7.0
+    assert (game.solve_rate, game.solver_reward) == (1.0, 0.9)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_reward_that_is_no_number_is_named(mini: World, bad: float) -> None:
+    solver: SolverReward = lambda game, attempt: bad  # noqa: E731
+    proposer: ProposerReward = lambda game: bad  # noqa: E731
+    for role, parts in (("solver", {"solver_reward": solver}), ("proposer", {"own_proposer_reward": proposer})):
+        rules = rules_of(mini, word_tokenizer(), **parts)
+        with pytest.raises(UsageError, match=f"the {role}'s reward function"):
+            play(begin(rules, 1), by_role(propose(1), say("<answer> nothing </answer>")))

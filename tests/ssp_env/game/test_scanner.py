@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -188,13 +189,16 @@ def test_going_back_forgets_everything_since(before: bytes, between: bytes, afte
 
 
 class Counting(ScannerTags):
-    """Counts how often it is asked."""
+    """Counts how often a bracket is looked at."""
 
-    asked = 0
+    def __init__(self, tags: Tags, role: Role) -> None:
+        super().__init__(tags, role)
+        self.asked, self._real = 0, self.pattern
+        self.pattern = self  # type: ignore[assignment]
 
-    def match(self, text: bytearray, start: int) -> bytes | None:
+    def match(self, text: bytearray, start: int) -> re.Match[bytes] | None:
         self.asked += 1
-        return super().match(text, start)
+        return self._real.match(text, start)
 
 
 @given(text=st.lists(st.sampled_from(FRAGMENTS[-16:]), max_size=60).map(lambda parts: "".join(parts).encode()))
@@ -223,6 +227,7 @@ def test_cost_does_not_grow_with_the_transcript() -> None:
         return tags.asked - before
 
     early = cost(b"<sea < </answer> rch>")
+    assert early > 0
     for _ in range(20_000):
         cost(b"<search> <")
     assert cost(b" ") <= 1

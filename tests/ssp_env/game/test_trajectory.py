@@ -75,7 +75,8 @@ def test_a_whole_play(tokenizer: Tokenizer) -> None:
     assert trajectory.searches == [SearchRecord("mentor", (PAGE,))]
     assert trajectory.ids == [*prompt, *first, *seen, *last]
     assert list(trajectory.mask) == [0] * len(prompt) + [1] * len(first) + [0] * len(seen) + [1] * len(last)
-    assert trajectory.logprobs == [0.0] * len(prompt) + [-1.0] * len(first) + [0.0] * len(seen) + [-2.0] * len(last)
+    expected = [0.0] * len(prompt) + [-1.0] * len(first) + [0.0] * len(seen) + [-2.0] * len(last)
+    assert list(trajectory.logprobs) == expected
 
 
 def test_roles_have_their_own_result() -> None:
@@ -313,4 +314,4 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(data: st.DataObject, toke
 def test_limits_of_a_config(role: Role) -> None:
     limits = Limits.of(role, GameConfig(max_searches=7, max_response_tokens=11, max_query_tokens=5), BYTES)
     assert (limits.max_response_tokens, limits.max_query_tokens) == (11, 5)
-    assert limits.max_searches == (0 if role is Role.VERIFIER else 7)
+    assert limits.max_searches == (7 if role in (Role.PROPOSER, Role.SOLVER) else 0)

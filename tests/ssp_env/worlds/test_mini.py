@@ -317,7 +317,7 @@ def test_odd_pages_are_passed_over(mini: MiniWorld, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"entities": 49}, "world.entities"),
+        ({"entities": 15}, "world.entities"),
         ({"entities": NAME_POOL // 2 + 1}, "world.entities"),
         ({"seed": -1}, "world.seed"),
         ({"max_hops": 0}, "world.max_hops"),

@@ -1,0 +1,106 @@
+"""Legal moves: which tokens a well-formed turn can go on with, for players that need a small choice.
+
+The shortest well-formed turns are meant: an opening tag, what is to stand inside, the closing tag. A world may say
+which words can follow one another inside (its grammar); elsewhere any token of text can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.errors import ConfigError
+from ssp_env.game.protocol import ALLOWED, Action, Role
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+
+
+@runtime_checkable
+class Grammar(Protocol):
+    """A world whose queries, questions and answers follow a grammar of words."""
+
+    def continuations(self, action: Action, words: Sequence[str], seen: frozenset[str]) -> tuple[frozenset[str], bool]:
+        """The words that can follow ``words`` inside this action, and whether it can end there.
+
+        ``seen`` holds every word of the trajectory so far: a world may want players to speak of what they have read.
+        """
+        ...
+
+
+class LegalMoves:
+    """Masks of legal tokens. Looking one up costs as much as the turn is long, so it is meant for short turns."""
+
+    def __init__(self, rules: Rules) -> None:
+        """
+        Args:
+            rules: their tokenizer has to have one token a tag.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        tokenizer, tags = rules.tokenizer, rules.config.tags
+        self._rules, self._size = rules, tokenizer.vocab_size
+        self._opening: dict[Action, int] = {}
+        self._closing: dict[Action, int] = {}
+        for action in Action:
+            for table, tag in ((self._opening, tags.opening(action)), (self._closing, tags.closing(action))):
+                ids = tokenizer.encode(tag)
+                if len(ids) != 1:
+                    fix = f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with one token a tag"
+                    raise ConfigError("view.legal_moves", True, fix)
+                table[action] = ids[0]
+        self._openers = {token: action for action, token in self._opening.items()}
+        silent = {tokenizer.pad_id, tokenizer.eos_id, *(t for tag in tags.all() for t in tokenizer.encode(tag))}
+        text = [token for token in range(self._size) if token not in silent and tokenizer.pieces[token].strip()]
+        self._text = self._of(text)
+        self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]
+        self._words = {self._spelling[token]: token for token in text}
+        self._grammar = rules.world if isinstance(rules.world, Grammar) else None
+
+    def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
+        """int8 (vocabulary,): 1 on every legal token; at least one is, even in a trajectory that has ended."""
+        action, inside = self._open(trajectory)
+        if action is None:
+            return self._of([self._opening[a] for a in self._actions(trajectory)])
+        closing = self._closing[action]
+        if trajectory.room <= 1 or (action is Action.SEARCH and len(inside) >= trajectory.limits.max_query_tokens):
+            return self._of([closing])
+        if self._grammar is None:
+            mask = self._text.copy()
+            mask[closing] = len(inside) > 0
+            return mask
+        words = [self._spelling[token] for token in inside]
+        seen = frozenset(self._spelling[token] for token in set(trajectory.ids))
+        following, may_end = self._grammar.continuations(action, words, seen)
+        tokens = [self._words[word] for word in following if word in self._words]
+        return self._of([*tokens, closing] if may_end or not tokens else tokens)
+
+    def _open(self, trajectory: Trajectory) -> tuple[Action | None, list[int]]:
+        """The action that stands open at the end of the present turn, and the tokens inside it."""
+        ids, mask = trajectory.ids, trajectory.mask
+        start = len(ids)
+        while start > trajectory.prompt_length and mask[start - 1]:
+            start -= 1
+            action = self._openers.get(ids[start])
+            if action is not None and action in ALLOWED[trajectory.role]:
+                return action, ids[start + 1 :]
+        return None, []
+
+    def _actions(self, trajectory: Trajectory) -> list[Action]:
+        """What can be begun: no search beyond the budget, and no question before one where a rule asks for evidence."""
+        searches = trajectory.searches
+        actions = [a for a in Action if a in ALLOWED[trajectory.role]]
+        if len(searches) >= trajectory.limits.max_searches:
+            actions = [a for a in actions if a is not Action.SEARCH]
+        elif trajectory.role is Role.PROPOSER and "no_search" in self._rules.filters:
+            found = any(search.documents for search in searches)
+            actions = [a for a in actions if a is not Action.QUESTION or found]
+        return actions
+
+    def _of(self, tokens: Sequence[int]) -> NDArray[np.int8]:
+        mask = np.zeros(self._size, dtype=np.int8)
+        mask[list(tokens)] = 1
+        return mask

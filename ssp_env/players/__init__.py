@@ -1,0 +1,18 @@
+"""Players that are no learning policies: scripted ones, and the random legal one."""
+
+from __future__ import annotations
+
+from ssp_env.game.rules import Rules
+from ssp_env.players.base import Player, TextPlayer
+from ssp_env.players.cloze import ClozePlayer
+from ssp_env.players.mini import MiniPlayer
+from ssp_env.players.random_legal import RandomLegalPlayer
+from ssp_env.worlds.mini import MiniWorld
+
+__all__ = ["ClozePlayer", "MiniPlayer", "Player", "RandomLegalPlayer", "TextPlayer", "scripted_player"]
+
+
+def scripted_player(rules: Rules) -> Player:
+    """The scripted player that knows how to play in this world."""
+    tags = rules.config.tags
+    return MiniPlayer(tags) if isinstance(rules.world, MiniWorld) else ClozePlayer(tags)

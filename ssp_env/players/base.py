@@ -1,0 +1,40 @@
+"""What a player is: whoever writes turns in place of a learning policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ssp_env.game.trajectory import Trajectory
+
+
+class Player(Protocol):
+    """Writes turns for any role: proposer, solver, verifier and closed book.
+
+    It may look at everything that a policy sees (``ids``), and at the same things in plain: ``about``, ``documents``,
+    ``searches``.
+    """
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        """Writes one turn in each trajectory, with :meth:`~ssp_env.game.trajectory.Trajectory.feed_turn` or ``feed``.
+
+        Args:
+            trajectories: all of them wait for tokens; they may be of different games and roles.
+
+        Raises:
+            ServiceError: the player could not play; the games of all these trajectories are void.
+        """
+        ...
+
+
+class TextPlayer:
+    """A player that writes text. Subclasses say what."""
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        """Writes :meth:`write`'s text in each."""
+        for trajectory in trajectories:
+            trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
+
+    def write(self, trajectory: Trajectory) -> str:
+        """The next turn of a trajectory."""
+        raise NotImplementedError

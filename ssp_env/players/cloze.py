@@ -1,0 +1,85 @@
+"""A scripted player for real text: blanks the answer out of a sentence, and fills a gap by finding the sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.text import normalise
+from ssp_env.players.base import TextPlayer
+from ssp_env.search.base import Document
+
+GAP = "_____"
+FRAME = 'What is missing in this sentence: "{}"'
+SHORTEST, LONGEST = 60, 400
+"""Characters of a sentence worth asking about."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
+_ASKED = re.compile(r'this sentence: "(.*)"', re.DOTALL)
+
+
+class ClozePlayer(TextPlayer):
+    """Plays every role in any world whose passages are sentences, without a model.
+
+    As proposer it searches for the answer, picks the first sentence that mentions it, and asks for the missing words.
+    As solver, verifier or closed book it looks for a sentence that goes on before and after the gap as asked.
+    """
+
+    def __init__(self, tags: Tags) -> None:
+        """
+        Args:
+            tags: of the rules it plays by.
+        """
+        self._tags = tags
+
+    def write(self, trajectory: Trajectory) -> str:
+        """The next turn: one call."""
+        if trajectory.role is Role.PROPOSER:
+            return self._propose(trajectory)
+        if trajectory.role is Role.SOLVER and not trajectory.searches:
+            return self._call("search", _query(trajectory))
+        found = [d for search in trajectory.searches for d in search.documents]
+        return self._call("answer", _fill(trajectory.about, [*found, *trajectory.documents]))
+
+    def _propose(self, trajectory: Trajectory) -> str:
+        if not trajectory.searches:
+            return self._call("search", trajectory.about)
+        documents = [d for search in trajectory.searches for d in search.documents]
+        return self._call("question", next(_questions(trajectory.about, documents), FRAME.format(GAP)))
+
+    def _call(self, action: str, content: str) -> str:
+        return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
+
+
+def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
+    """Questions about sentences that mention the answer once, and are not made of it."""
+    mention = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
+    for document in documents:
+        for sentence in _SENTENCE_END.split(document.text):
+            if SHORTEST <= len(sentence) <= LONGEST and len(mention.findall(sentence)) == 1:
+                yield FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
+
+
+def _query(trajectory: Trajectory) -> str:
+    """The sentence around the gap, cut to what a query may be long."""
+    asked = _ASKED.search(trajectory.about)
+    words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
+    tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
+    while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
+        words.pop()
+    return " ".join(words)
+
+
+def _fill(question: str, documents: Iterable[Document]) -> str:
+    """The words that stand in the gap, in the first passage that has the sentence."""
+    asked = _ASKED.search(question)
+    before, gap, after = (asked[1] if asked else question).partition(GAP)
+    if gap:
+        sentence = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))
+        for document in documents:
+            found = sentence.search(" ".join(document.text.split()))
+            if found is not None and normalise(found[1]):
+                return found[1]
+    return "unknown"

@@ -1,0 +1,80 @@
+"""A scripted player for the mini-wiki: searches, reads and chains facts, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players.base import TextPlayer
+from ssp_env.search.base import Document
+from ssp_env.worlds.mini.grammar import Hop, follow, parse_question, write_question
+from ssp_env.worlds.mini.lexicon import Relation
+from ssp_env.worlds.mini.pages import read_facts
+from ssp_env.worlds.mini.world import fact_tables
+
+
+class MiniPlayer(TextPlayer):
+    """Plays every role well: questions have ``hops`` hops where the pages allow it, answers are read off the pages."""
+
+    def __init__(self, tags: Tags, hops: int = 1) -> None:
+        """
+        Args:
+            tags: of the rules it plays by.
+            hops: facts to chain in a question.
+        """
+        self._tags, self._hops = tags, hops
+
+    def write(self, trajectory: Trajectory) -> str:
+        """The next turn: one call."""
+        match trajectory.role:
+            case Role.PROPOSER:
+                return self._propose(trajectory)
+            case Role.SOLVER:
+                return self._solve(trajectory)
+        return self._call("answer", _read(trajectory.about, trajectory.documents))
+
+    def _propose(self, trajectory: Trajectory) -> str:
+        """Searches backwards from the answer, and asks for the way back."""
+        entity, path, seen = trajectory.about, [], {trajectory.about}
+        for search in trajectory.searches:
+            facts = _backwards(search.documents, entity, seen)
+            if not facts:
+                break
+            entity, relation = facts[0]
+            path.append(Hop(relation))
+            seen.add(entity)
+        if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
+            return self._call("search", entity)
+        return self._call("question", write_question(entity, path[::-1]))
+
+    def _solve(self, trajectory: Trajectory) -> str:
+        """Looks one fact up after the other."""
+        parsed = parse_question(trajectory.about)
+        if parsed is None:
+            return self._call("answer", "nothing")
+        entity, hops = parsed
+        tables = fact_tables(read_facts(d for search in trajectory.searches for d in search.documents))
+        for hop in hops[: len(trajectory.searches)]:
+            reached = follow(entity, [hop], *tables)
+            if len(reached) != 1:
+                return self._call("answer", "nothing")
+            (entity,) = reached
+        if len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches):
+            return self._call("search", entity)
+        return self._call("answer", entity)
+
+    def _call(self, action: str, content: str) -> str:
+        return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
+
+
+def _read(question: str, documents: Sequence[Document]) -> str:
+    """What these documents, and nothing else, say the answer is."""
+    parsed = parse_question(question)
+    reached = follow(*parsed, *fact_tables(read_facts(documents))) if parsed is not None else ()
+    return next(iter(reached)) if len(reached) == 1 else "nothing"
+
+
+def _backwards(documents: Sequence[Document], value: str, seen: set[str]) -> list[tuple[str, Relation]]:
+    facts = [(subject, relation) for subject, relation, object_ in read_facts(documents) if object_ == value]
+    return [(subject, relation) for subject, relation in facts if subject not in seen and relation.inverse is None]

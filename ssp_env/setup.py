@@ -1,0 +1,128 @@
+"""One way in: from plain settings, or objects of your own, to the rules that every door plays by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
+
+from ssp_env.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig, from_mapping
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.filters import Filter
+from ssp_env.game.noise import NoiseSource
+from ssp_env.game.protocol import Tags
+from ssp_env.game.rewards import ProposerReward, SolverReward
+from ssp_env.game.rules import Rules
+from ssp_env.judge.base import Judge, Verifier
+from ssp_env.search.base import Retriever
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.worlds import open_world
+from ssp_env.worlds.base import World
+
+C = TypeVar("C", GameConfig, ViewConfig)
+
+
+class Setup(TypedDict, total=False):
+    """What every door takes; all of it is optional. Names and mappings are plain data, as a sweep needs them."""
+
+    world: World | str
+    """Corpus and answers: a world, or the name of one that ships (default ``mini``)."""
+    world_options: Mapping[str, Any]
+    """Settings of a world that is named."""
+    tokenizer: Tokenizer | str
+    """A tokenizer; or ``bytes``, ``words`` (of a world that has a vocabulary), or a directory with a
+    ``tokenizer.json``. Words where the world has a vocabulary, else bytes, when not given."""
+    game: GameConfig | Mapping[str, Any]
+    """The rules; the world's own defaults when not given, and for the fields that a mapping leaves out."""
+    view: ViewConfig | Mapping[str, Any]
+    """What an agent sees; as for ``game``."""
+    retriever: Retriever
+    """BM25 over the world's corpus when not given."""
+    judge: Judge
+    """Exact match over all wordings when not given."""
+    verifier: Verifier
+    """In place of the one that ``game.verifier`` names."""
+    filters: Mapping[str, Filter]
+    """More rules for a question, by reason code, after those that ``game.filters`` names."""
+    noise: NoiseSource
+    """In place of :func:`~ssp_env.game.noise.draw_noise`."""
+    proposer_reward: ProposerReward
+    """In place of the one that ``game.proposer_reward`` names."""
+    solver_reward: SolverReward
+    """1 for a right answer, 0 otherwise, when not given."""
+
+
+_DEFAULTS = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is played by, and what is seen of it."""
+
+    rules: Rules
+    view: ViewConfig
+
+
+def set_up(setup: Setup) -> Table:
+    """Builds and checks everything, before any play.
+
+    Raises:
+        ConfigError: a setting that cannot work, by name and value.
+        TokenizerError: a tokenizer that cannot spell the tags.
+    """
+    for name in setup:
+        if name not in Setup.__annotations__:
+            raise ConfigError(name, setup[name], f"no such setting; {nearest(name, Setup.__annotations__)}")  # type: ignore[literal-required]
+    world = setup.get("world", "mini")
+    if isinstance(world, str):
+        world = open_world(world, **setup.get("world_options", {}))
+    elif setup.get("world_options"):
+        raise ConfigError("world_options", setup["world_options"], "give them to the world itself, or name the world")
+    default_game, default_view = _DEFAULTS.get(world.name, (GameConfig(), ViewConfig()))
+    game = _config(GameConfig, setup.get("game"), default_game, "game")
+    view = _config(ViewConfig, setup.get("view"), default_view, "view")
+    tokenizer = _tokenizer(setup.get("tokenizer"), world, game.tags)
+    rules = Rules.build(
+        world,
+        tokenizer,
+        game,
+        retriever=setup.get("retriever"),
+        judge=setup.get("judge"),
+        verifier=setup.get("verifier"),
+        filters=setup.get("filters"),
+        noise=setup.get("noise"),
+        proposer_reward=setup.get("proposer_reward"),
+        solver_reward=setup.get("solver_reward"),
+    )
+    return Table(rules, view)
+
+
+def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name: str) -> C:
+    if given is None:
+        return default
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, Mapping):
+        raise ConfigError(name, given, f"give a {kind.__name__}, or a mapping of its fields")
+    return from_mapping(kind, given, name, default)
+
+
+def _tokenizer(given: Tokenizer | str | None, world: World, tags: Tags) -> Tokenizer:
+    vocabulary = getattr(world, "vocabulary", None)
+    if given is None:
+        given = "bytes" if vocabulary is None else "words"
+    if not isinstance(given, str):
+        return given
+    match given:
+        case "bytes":
+            return ByteTokenizer()
+        case "words":
+            if vocabulary is None:
+                fix = f"the world {world.name!r} has no vocabulary; make a WordTokenizer of your own, or choose 'bytes'"
+                raise ConfigError("tokenizer", given, fix)
+            return WordTokenizer(vocabulary, tags.all())
+    if not Path(given).is_dir():
+        fix = "give a Tokenizer, 'bytes', 'words', or a directory with a tokenizer.json"
+        raise ConfigError("tokenizer", given, fix)
+    return HuggingFaceTokenizer.load(given)

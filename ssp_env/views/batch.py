@@ -1,0 +1,113 @@
+"""Both roles in many games at once, a whole turn a step: for players that are asked in batches, such as LLM engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Unpack
+
+from ssp_env.dealer import Dealer
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.protocol import Role
+from ssp_env.game.round import Round, advance_all
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.infos import Info, final_info
+from ssp_env.setup import Setup, set_up
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn that somebody has to write."""
+
+    game: int
+    """Index of the game in the batch."""
+    trajectory: Trajectory
+    """What was written so far, and the budgets; only to be read."""
+
+    @property
+    def role(self) -> Role:
+        """Whose turn it is."""
+        return self.trajectory.role
+
+    @property
+    def ids(self) -> list[int]:
+        """All tokens of the trajectory so far: prompt, turns, observations."""
+        return self.trajectory.ids
+
+
+class GameBatch:
+    """Independent games side by side. Searches of all games that became due go to the retriever as one batch.
+
+    The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
+    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``.
+    """
+
+    def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
+        """
+        Args:
+            num_games: how many games.
+            setup: see :class:`~ssp_env.setup.Setup`.
+
+        Raises:
+            ConfigError: a setting that cannot work.
+        """
+        if num_games < 1:
+            raise ConfigError("num_games", num_games, "must be at least 1")
+        self.rules = set_up(setup).rules
+        self._dealers = [Dealer(self.rules) for _ in range(num_games)]
+        self._rounds: list[Round] = []
+
+    def reset(self, seed: int | None = None) -> list[Turn]:
+        """Begins all games anew and returns the open turns."""
+        for i, dealer in enumerate(self._dealers):
+            dealer.seed(None if seed is None else seed + i)
+        self._rounds = [dealer.deal() for dealer in self._dealers]
+        return self.turns
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The open turns, by game; none when all games are over."""
+        return [Turn(i, t) for i, played in enumerate(self._rounds) for t in played.pending()]
+
+    def step(self, written: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]] | None = None) -> list[Turn]:
+        """Takes a whole turn for each open one, and returns those that are open then.
+
+        Args:
+            written: token ids, in the order of :attr:`turns`; what follows a first complete action is dropped.
+            logprobs: behaviour log-probability of each; zeros when not given.
+
+        Raises:
+            UsageError: not one turn for each, or an id outside the vocabulary.
+        """
+        turns = self.turns
+        if len(written) != len(turns):
+            raise UsageError(f"{len(turns)} turns are open, but {len(written)} were written")
+        if logprobs is not None and len(logprobs) != len(turns):
+            raise UsageError(f"{len(turns)} turns are open, but {len(logprobs)} came with log-probabilities")
+        for i, turn in enumerate(turns):
+            turn.trajectory.feed_turn(written[i], None if logprobs is None else logprobs[i])
+        advance_all(self._rounds)
+        return self.turns
+
+    def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
+        """Voids the games of these turns, whose player failed for good."""
+        for turn in turns:
+            self._rounds[turn.game].void([turn.trajectory], error)
+        advance_all(self._rounds)
+        return self.turns
+
+    @property
+    def done(self) -> bool:
+        """Whether all games are over."""
+        return all(played.done for played in self._rounds)
+
+    @property
+    def games(self) -> list[Game]:
+        """The games, with their trajectories, outcomes and rewards."""
+        return [played.games[0] for played in self._rounds]
+
+    @property
+    def infos(self) -> list[Info]:
+        """What the AEC env's ``infos`` hold at the end; of games that go on, the outcome ``pending``."""
+        return [final_info(game) for game in self.games]
