@@ -17,7 +17,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
-from ssp_env.worlds import open_world
+from ssp_env.worlds import WORLDS, open_world
 from ssp_env.worlds.base import World
 
 C = TypeVar("C", GameConfig, ViewConfig)
@@ -30,7 +30,7 @@ class Setup(TypedDict, total=False):
     """Corpus and answers: a world, or the name of one that ships (default ``mini``)."""
     world_options: Mapping[str, Any]
     """Settings of a world that is named."""
-    tokenizer: Tokenizer | str
+    tokenizer: Tokenizer | str | Path
     """A tokenizer; or ``bytes``, ``words`` (of a world that has a vocabulary), or a directory with a
     ``tokenizer.json``. Words where the world has a vocabulary, else bytes, when not given."""
     game: GameConfig | Mapping[str, Any]
@@ -53,7 +53,7 @@ class Setup(TypedDict, total=False):
     """1 for a right answer, 0 otherwise, when not given."""
 
 
-_DEFAULTS = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
+_SUITED = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,18 @@ def set_up(setup: Setup) -> Table:
     for name in setup:
         if name not in Setup.__annotations__:
             raise ConfigError(name, setup[name], f"no such setting; {nearest(name, Setup.__annotations__)}")  # type: ignore[literal-required]
+    if "rules" in setup:
+        for name in setup.keys() - {"rules", "view"}:
+            raise ConfigError(name, setup[name], "the rules are ready already; leave this out")  # type: ignore[literal-required]
+        return Table(setup["rules"], _config(ViewConfig, setup.get("view"), ViewConfig(), "view"))
     world = setup.get("world", "mini")
     if isinstance(world, str):
         world = open_world(world, **setup.get("world_options", {}))
     elif setup.get("world_options"):
         raise ConfigError("world_options", setup["world_options"], "give them to the world itself, or name the world")
-    default_game, default_view = _DEFAULTS.get(world.name, (GameConfig(), ViewConfig()))
+    elif not hasattr(world, "corpus"):
+        raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
+    default_game, default_view = suited(world.name)
     game = _config(GameConfig, setup.get("game"), default_game, "game")
     view = _config(ViewConfig, setup.get("view"), default_view, "view")
     tokenizer = _tokenizer(setup.get("tokenizer"), world, game.tags)
@@ -98,6 +104,11 @@ def set_up(setup: Setup) -> Table:
     return Table(rules, view)
 
 
+def suited(world: str) -> tuple[GameConfig, ViewConfig]:
+    """Rules and view that suit a world, by its name; elsewhere the paper's rules, and the whole trajectory."""
+    return _SUITED.get(world, (GameConfig(), ViewConfig()))
+
+
 def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name: str) -> C:
     if given is None:
         return default
@@ -108,11 +119,11 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name
     return from_mapping(kind, given, name, default)
 
 
-def _tokenizer(given: Tokenizer | str | None, world: World, tags: Tags) -> Tokenizer:
+def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:
     vocabulary = getattr(world, "vocabulary", None)
     if given is None:
         given = "bytes" if vocabulary is None else "words"
-    if not isinstance(given, str):
+    if isinstance(given, Tokenizer):
         return given
     match given:
         case "bytes":
@@ -122,7 +133,8 @@ def _tokenizer(given: Tokenizer | str | None, world: World, tags: Tags) -> Token
                 fix = f"the world {world.name!r} has no vocabulary; make a WordTokenizer of your own, or choose 'bytes'"
                 raise ConfigError("tokenizer", given, fix)
             return WordTokenizer(vocabulary, tags.all())
-    if not Path(given).is_dir():
-        fix = "give a Tokenizer, 'bytes', 'words', or a directory with a tokenizer.json"
+    if not isinstance(given, str | Path) or not Path(given).is_dir():
+        fix = "give a Tokenizer (HuggingFaceTokenizer makes one of a transformers tokenizer), 'bytes', 'words', or "
+        fix += "a directory with a tokenizer.json"
         raise ConfigError("tokenizer", given, fix)
     return HuggingFaceTokenizer.load(given)

@@ -29,6 +29,7 @@ from ssp_env.errors import ConfigError, ServiceError, nearest
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
+from ssp_env.setup import suited
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds import open_world
@@ -80,9 +81,12 @@ class SSPConfig(AlgorithmConfig):
         return from_mapping(LearningConfig, values, "training")
 
     def game(self) -> GameConfig:
-        """The game's settings, validated."""
-        game = self.env_config.get("game", {})
-        return game if isinstance(game, GameConfig) else from_mapping(GameConfig, dict(game), "game")
+        """The game's settings, validated; fields that are not given are those that suit the world."""
+        game, world = self.env_config.get("game", {}), self.env_config.get("world", "mini")
+        if isinstance(game, GameConfig):
+            return game
+        default, _ = suited(world if isinstance(world, str) else "")
+        return from_mapping(GameConfig, game, "game", default)
 
     def make_world(self) -> World:
         """Opens the world."""
