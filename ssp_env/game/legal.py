@@ -1,7 +1,9 @@
 """Legal moves: which tokens a well-formed turn can go on with, for players that need a small choice.
 
 The shortest well-formed turns are meant: an opening tag, what is to stand inside, the closing tag. A world may say
-which words can follow one another inside (its grammar); elsewhere any token of text can.
+which words can follow one another inside (its grammar); elsewhere any token of text can that has no angle bracket: no
+tag comes of several tokens, and the unknown token is none. A query's budget is kept by tokenizers that spell a text in
+one way, as words do; others may find a query longer than it was written.
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from ssp_env.game.trajectory import Trajectory
 @runtime_checkable
 class Grammar(Protocol):
     """A world whose queries, questions and answers follow a grammar of words."""
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """All of its words. The grammar holds for tokenizers that have a token for each."""
+        ...
 
     def continuations(self, action: Action, words: Sequence[str], seen: frozenset[str]) -> tuple[frozenset[str], bool]:
         """The words that can follow ``words`` inside this action, and whether it can end there.
@@ -54,11 +61,12 @@ class LegalMoves:
                 table[action] = ids[0]
         self._openers = {token: action for action, token in self._opening.items()}
         silent = {tokenizer.pad_id, tokenizer.eos_id, *(t for tag in tags.all() for t in tokenizer.encode(tag))}
-        text = [token for token in range(self._size) if token not in silent and tokenizer.pieces[token].strip()]
+        text = [token for token in range(self._size) if token not in silent and _is_plain(tokenizer.pieces[token])]
         self._text = self._of(text)
         self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]
         self._words = {self._spelling[token]: token for token in text}
-        self._grammar = rules.world if isinstance(rules.world, Grammar) else None
+        world = rules.world
+        self._grammar = world if isinstance(world, Grammar) and self._words.keys() >= {*world.vocabulary} else None
 
     def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
         """int8 (vocabulary,): 1 on every legal token; at least one is, even in a trajectory that has ended."""
@@ -104,3 +112,12 @@ class LegalMoves:
         mask = np.zeros(self._size, dtype=np.int8)
         mask[list(tokens)] = 1
         return mask
+
+
+def _is_plain(piece: bytes) -> bool:
+    """Whether a token is text that means itself: neither blank, nor half a letter, nor part of a tag."""
+    try:
+        text = piece.decode()
+    except UnicodeDecodeError:
+        return False
+    return bool(text.strip()) and not {"<", ">"} & set(text)

@@ -113,10 +113,11 @@ class Tags:
 
 _LEFT, _RIGHT = "<＜﹤≮˂ᐸ❮", ">＞﹥≯˃ᐳ❯"
 """Angle brackets: the wide, small and struck-out ones are ``<`` and ``>`` to tokenizers that normalise."""
+_INSIDE = f"[^{_LEFT}{_RIGHT}‹›]*"
 _BRACKET = re.compile(f"[{_LEFT}{_RIGHT}]")
-_WHOLE = re.compile(f"[{_LEFT}]([^{_LEFT}{_RIGHT}]*)[{_RIGHT}]")
-_FIRST_HALF = re.compile(rf"[{_LEFT}]([^{_LEFT}{_RIGHT}]*)\Z")
-_SECOND_HALF = re.compile(rf"\A([^{_LEFT}{_RIGHT}]*)[{_RIGHT}]")
+_WHOLE = re.compile(f"[{_LEFT}]({_INSIDE})[{_RIGHT}]")
+_FIRST_HALF = re.compile(rf"[{_LEFT}]({_INSIDE})\Z")
+_SECOND_HALF = re.compile(rf"\A({_INSIDE})[{_RIGHT}]")
 
 
 def _names_in(bracketed: str) -> tuple[str, str]:

@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.text import Text
 
 from ssp_env.game.game import Game
-from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import GameRecord, SegmentRecord, TrajectoryRecord, record_game
 from ssp_env.game.rules import Rules
 
 STYLES = {"prompt": "dim", "policy": "bold", "environment": "cyan"}
 
-# Tokens and documents may spell escape sequences, which a terminal would obey.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Tokens and documents may spell escape sequences, which a terminal would obey, and answers hold half a surrogate pair.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def render_ansi(game: Game, rules: Rules) -> str:
@@ -30,22 +31,80 @@ def render_human(game: Game, rules: Rules, console: Console | None = None) -> No
         console.print(line)
 
 
+class LiveView:
+    """Prints a game as it goes on: each time, only what is new."""
+
+    def __init__(self, rules: Rules, console: Console | None = None) -> None:
+        """
+        Args:
+            rules: what is played by.
+            console: where to print; the terminal when not given.
+        """
+        self._rules, self._console = rules, console if console is not None else Console()
+        self._game: Game | None = None
+        self._shown: list[int] = []
+
+    def show(self, game: Game) -> None:
+        """Prints what was written since the last time, and the ending once there is one."""
+        record = record_game(game, self._rules)
+        if game is not self._game:
+            self._game, self._shown = game, []
+            self._console.print(_heading(record))
+        self._shown += [0] * (len(record.trajectories) - len(self._shown))
+        for i, (name, trajectory) in enumerate(_named(record)):
+            new = trajectory.segments[self._shown[i] :]
+            if new:
+                self._console.print(_line(name, new))
+            self._shown[i] = len(trajectory.segments)
+        if game.outcome is not Outcome.PENDING:
+            for name, trajectory in _named(record):
+                if trajectory.verdict is not None:
+                    self._console.print(_judged(Text(f"{name:<11}", style="bold yellow"), trajectory))
+            for line in _ending(record):
+                self._console.print(line)
+
+
 def _lines(record: GameRecord) -> Iterator[Text]:
-    yield Text(f"answer: {_visible(record.answer)}", style="bold magenta")
+    yield _heading(record)
+    for name, trajectory in _named(record):
+        yield _judged(_line(name, trajectory.segments), trajectory)
+    yield from _ending(record)
+
+
+def _heading(record: GameRecord) -> Text:
+    return Text(f"answer: {_visible(record.answer)}", style="bold magenta")
+
+
+def _named(record: GameRecord) -> Iterator[tuple[str, TrajectoryRecord]]:
     attempt = 0
     for trajectory in record.trajectories:
         attempt += trajectory.role == "solver"
-        name = f"{trajectory.role} {attempt}" if trajectory.role == "solver" else trajectory.role
-        line = Text(f"{name:<11}", style="bold yellow")
-        for segment in trajectory.segments:
-            line.append(f" {_visible(segment.text)}", style=STYLES[segment.by])
-        if trajectory.verdict is not None:
-            line.append("  right" if trajectory.verdict["correct"] else "  wrong", style="bold green")
-        yield line
-    if record.verification is not None:
-        yield Text(f"verified: {record.verification['correct']} ({_visible(record.verification['detail'])})")
+        yield f"{trajectory.role} {attempt}" if trajectory.role == "solver" else trajectory.role, trajectory
+
+
+def _line(name: str, segments: tuple[SegmentRecord, ...]) -> Text:
+    line = Text(f"{name:<11}", style="bold yellow")
+    for segment in segments:
+        line.append(f" {_visible(segment.text)}", style=STYLES[segment.by])
+    return line
+
+
+def _judged(line: Text, trajectory: TrajectoryRecord) -> Text:
+    if trajectory.verdict is not None:
+        right = trajectory.verdict["correct"]
+        line.append("  right" if right else "  wrong", style="bold green" if right else "bold red")
+    return line
+
+
+def _ending(record: GameRecord) -> Iterator[Text]:
+    for name, verdict in (("verified", record.verification), ("known without search", record.closed_book)):
+        if verdict is not None:
+            detail = f" ({_visible(verdict['detail'])})" if verdict["detail"] else ""
+            yield Text(f"{name}: {'yes' if verdict['correct'] else 'no'}{detail}")
     reason = f" ({record.reason})" if record.reason else ""
-    rewards = f"; proposer {record.proposer_reward}, solver {record.solve_rate}" if record.outcome == "valid" else ""
+    rewards = ""
+    if record.outcome == "valid":
+        rewards = f"; proposer {record.proposer_reward}, solver {record.solver_reward}"
     yield Text(f"outcome: {record.outcome}{reason}{rewards}", style="bold")
 
 

@@ -255,7 +255,7 @@ class Round:
         for (game, attempt), verdict in zip(asked, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
                 game.void(verdict)
-            else:
+            elif game.accepted:  # an earlier attempt may have voided it
                 attempt.verdict = verdict
         for game in self.games:
             if game.accepted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssp_env.config import GameConfig
@@ -74,24 +74,32 @@ class Rules:
             solver_reward: 1 for a right answer, 0 otherwise, when not given.
 
         Raises:
-            ConfigError: a part that cannot work with another.
+            ConfigError: a part that cannot work with another, or an answer that the default retriever cannot find.
             TokenizerError: a tag that the tokenizer cannot spell.
         """
+        for name, part, method in (
+            ("retriever", retriever, "search"),
+            ("judge", judge, "judge"),
+            ("verifier", verifier, "verify"),
+            ("noise", noise, "__call__"),
+            ("proposer_reward", proposer_reward, "__call__"),
+            ("solver_reward", solver_reward, "__call__"),
+        ):
+            _check_part(name, part, method)
         check_tokenizer(tokenizer, config.tags)
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
         prompts = Prompts(config.prompts, tokenizer, config.tags)
         if config.closed_book:
             prompts.closed_book("")
-        own = dict(filters or {})
-        for name in own:
-            if name in RESERVED or name in config.filters:
-                raise ConfigError("filters", name, "this reason code is taken; choose another one")
+        own = _own_filters(filters, config)
         if retriever is None:
             # Imported here: it brings scipy along, which an own retriever can do without.
             from ssp_env.search.bm25 import BM25Retriever
 
-            retriever = BM25Retriever(world.corpus)
+            own_index = BM25Retriever(world.corpus)
+            _check_answers(world, own_index.knows)
+            retriever = own_index
         return cls(
             config=config,
             tokenizer=tokenizer,
@@ -107,6 +115,40 @@ class Rules:
             proposer_reward=proposer_reward or PROPOSER_REWARDS[config.proposer_reward],
             solver_reward=solver_reward or right_answer,
         )
+
+
+def _check_part(name: str, part: object, method: str) -> None:
+    """
+    Raises:
+        ConfigError: a part without its method, such as a name, or a class in place of an object.
+    """
+    if part is None or (callable(getattr(part, method, None)) and not isinstance(part, type)):
+        return
+    what = "a function" if method == "__call__" else f"an object with a method {method}(), not its class or its name"
+    raise ConfigError(name, part, f"give {what}")
+
+
+def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> dict[str, Filter]:
+    if filters is not None and not isinstance(filters, Mapping):
+        raise ConfigError("filters", filters, "give a mapping from reason code to function")
+    own = dict(filters or {})
+    for name, rule in own.items():
+        _check_part(f"filters[{name!r}]", rule, "__call__")
+        if name in RESERVED or name in config.filters:
+            raise ConfigError("filters", name, "this reason code is taken; choose another one")
+    return own
+
+
+def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
+    """
+    Raises:
+        ConfigError: an answer of which no search by words can find a trace.
+    """
+    for truth in world.answers:
+        if not any(knows(wording) for wording in truth.wordings):
+            where = f"no search can find this answer (id {truth.id!r}): no word of it occurs in {world.corpus.name}"
+            fix = "add a passage that mentions it, give it an alias that occurs, or leave it out"
+            raise ConfigError(f"answers of the world {world.name!r}", truth.answer, f"{where}; {fix}")
 
 
 def resolve_verifier(name: str, world: World) -> str:

@@ -39,6 +39,7 @@ _OPTIONAL: dict[str, frozenset[str]] = {
     "document": frozenset({"title"}),
 }
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+_OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
 
 class Template:
@@ -52,7 +53,7 @@ class Template:
             frame: what a chat template puts around a message.
 
         Raises:
-            ConfigError: a placeholder is missing or unknown.
+            ConfigError: a placeholder is missing or unknown, or stands right behind an angle bracket.
         """
         parts = _PLACEHOLDER.split(text.strip())
         self.literals, self.fields = parts[0::2], parts[1::2]
@@ -63,6 +64,9 @@ class Template:
             raise ConfigError(f"prompts.{name}", text.strip()[:60], f"put the placeholder {{{min(missing)}}} into it")
         if unknown:
             raise ConfigError(f"prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
+        if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
+            fix = "put no bracket right before a placeholder: with it, outside text could spell a tag"
+            raise ConfigError(f"prompts.{name}", text.strip()[:60], fix)
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
         self._encoded_by: Tokenizer | None = None
@@ -93,12 +97,33 @@ class Prompts:
             ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
         """
         chat_frame: Callable[[], tuple[str, str]] = getattr(tokenizer, "chat_frame", lambda: ("", ""))
-        frame = chat_frame()
         folder = _open_set(source)
+        texts = {name: text for name in _REQUIRED if (text := _read(folder, name, source, tags)) is not None}
+        self._bind(texts, chat_frame(), tokenizer, tags, source)
+
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags) -> Prompts:
+        """A prompt set from what :attr:`texts` and :attr:`frame` of another one were, wherever that came from.
+
+        Raises:
+            ConfigError: a text is missing, or a placeholder is missing or unknown.
+        """
+        for name in texts.keys() ^ _REQUIRED.keys() - {"closed_book"}:
+            if name != "closed_book":
+                raise ConfigError("prompts", sorted(texts), f"{name!r} is missing from it, or is no prompt's name")
+        prompts = cls.__new__(cls)
+        prompts._bind(texts, frame, tokenizer, tags, "texts")
+        return prompts
+
+    def _bind(
+        self, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags, source: str | Path
+    ) -> None:
+        self.texts: Mapping[str, str] = texts
+        """Every template by name, tags as the config names them."""
+        self.frame = frame
+        """What the chat template puts before and after the role prompts."""
         self._templates = {
-            name: Template(name, text, frame if name in set(Role) else ("", ""))
-            for name in _REQUIRED
-            if (text := _read(folder, name, source, tags)) is not None
+            name: Template(name, text, frame if name in set(Role) else ("", "")) for name, text in texts.items()
         }
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")

@@ -229,3 +229,9 @@ def test_a_chat_template_that_asks_for_the_date() -> None:
     today = "{% if date_string is not defined %}{% set date_string = strftime_now('%c') %}{% endif %}"
     frame = wrapped(chat_template=today + "{{ date_string }} {{ messages[0]['content'] }}").chat_frame()
     assert frame == ("26 Jul 2024 ", ""), "prompts must not depend on the day"
+
+
+@pytest.mark.parametrize("text", ["<{title}> {text}", "[{title}] </{text}>", "< {text}"])
+def test_no_bracket_before_a_placeholder(text: str) -> None:
+    with pytest.raises(ConfigError, match="no bracket right before a placeholder"):
+        Template("document", text)

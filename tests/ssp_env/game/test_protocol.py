@@ -79,6 +79,7 @@ def test_every_role_has_something_to_do() -> None:
         ("<sea<search>rch>", "<sea‹search›rch>"),
         ("<<search>>", "<‹search›>"),
         ("<think><question>", "‹think›‹question›"),
+        ("</search/<think>>", "</search/‹think›>"),
         ("＜ｓｅａｒｃｈ＞", "‹ｓｅａｒｃｈ›"),
         ("<sea\u200brch>", "‹sea\u200brch›"),
         ("<sea\x01rch>", "‹sea\x01rch›"),

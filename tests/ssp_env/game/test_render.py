@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 from rich.console import Console
-from scripted import begin, by_role, play, propose, rules_of, say, solve
+from scripted import begin, by_role, play, propose, rules_of, say, solve, turn
 
-from ssp_env.game.render import render_ansi, render_human
+from ssp_env.game.render import LiveView, render_ansi, render_human
 from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -21,7 +21,7 @@ def test_a_valid_game(mini: MiniWorld, words: WordTokenizer) -> None:
     assert [line.split("  ")[0].strip() for line in lines[1:4]] == ["proposer", "solver 1", "solver 2"]
     assert str(game.question) in text
     assert lines[2].endswith("right")
-    assert lines[4].startswith("verified: True (the documents support")
+    assert lines[4].startswith("verified: yes (the documents support")
     assert lines[5] == "outcome: valid; proposer 0.0, solver 1.0"
 
 
@@ -40,6 +40,22 @@ def test_for_people(mini: MiniWorld, words: WordTokenizer) -> None:
     file = io.StringIO()
     render_human(played.games[0], played.rules, Console(file=file, width=10_000))
     assert file.getvalue().rstrip("\n") == render_ansi(played.games[0], played.rules)
+
+
+def test_a_live_view_prints_everything_once(mini: MiniWorld, words: WordTokenizer) -> None:
+    played, file = begin(rules_of(mini, words, attempts=2), slots=1), io.StringIO()
+    view = LiveView(played.rules, Console(file=file, width=10_000))
+    script = by_role(propose(), solve)
+    while pending := played.pending():
+        view.show(played.games[0])
+        pending[0].feed(turn(pending[0], script))
+        played.advance()
+    view.show(played.games[0])
+    printed = file.getvalue()
+    for once in ("answer: ", "propose ", "</question>", "outcome: "):
+        assert printed.count(once) == 1, once
+    assert printed.count("</answer>") == printed.count("  right") == 2
+    assert printed.rstrip().endswith(render_ansi(played.games[0], played.rules).splitlines()[-1])
 
 
 def test_tokens_cannot_command_a_terminal(mini: MiniWorld) -> None:

@@ -14,6 +14,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
+from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import WorldVerifier
 from ssp_env.search.base import Document
@@ -285,3 +286,14 @@ def test_too_few_results_are_an_error(mini: MiniWorld, words: WordTokenizer) -> 
     ):
         with pytest.raises(UsageError, match=match):
             play(begin(rules_of(mini, words, attempts=3, **parts)), by_role(propose()))
+
+
+def test_a_void_game_keeps_no_verdict_of_another_attempt(mini: MiniWorld, words: WordTokenizer) -> None:
+    class FailsFirst:
+        def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+            return [ServiceError("judge", "down"), *(Verdict(True) for _ in tasks[1:])]
+
+    rules = rules_of(mini, words, attempts=3, judge=FailsFirst())
+    game = play(begin(rules, 1), by_role(propose())).games[0]
+    assert game.outcome is Outcome.VOID
+    assert [(attempt.verdict, attempt.reward) for attempt in game.attempts] == [(None, None)] * 3

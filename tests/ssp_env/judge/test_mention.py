@@ -58,6 +58,50 @@ GIVEN_AWAY = [
     ("2012年12月に何が?", "12月"),
     ("파리의 시장은?", "파리"),
     ("กรุงเทพมหานครอยู่ที่ไหน", "กรุงเทพ"),
+    ("Кто живёт в Риме?", "риме"),
+    ("أين تقع مـصـر؟", "مصر"),
+    ("Πού είναι η Αθήνα;", "Αθηνα"),
+    # the same to the eye
+    ("Who lives in Раris?", "Paris"),
+    ("Who lives in РАRІЅ?", "Paris"),
+    ("Who lives in Р а r і s?", "Paris"),
+    ("Who lives in Ρaris?", "Paris"),
+    ("Who lives in ᴘᴀʀɪꜱ?", "Paris"),
+    ("Who lives in Ⓟⓐⓡⓘⓢ?", "Paris"),
+    ("Who lives in 🅟🅐🅡🅘🅢?", "Paris"),
+    ("Who lives in 🇵🇦🇷🇮🇸?", "Paris"),
+    ("Who lives in 𝓟𝓪𝓻𝓲𝓼?", "Paris"),
+    ("Who lives in P̶a̶r̶i̶s̶?", "Paris"),
+    ("Who lives in \u202esiraP\u202c?", "Paris"),
+    ("Who lives in lran?", "Iran"),
+    ("What did PauI write?", "Paul"),
+    ("Кто живёт в Mocквe?", "Москве"),
+    ("What was the CCCP?", "СССР"),
+    ("Which vitamin is С?", "C"),
+    # signs for letters
+    ("Who lives in P4r1s?", "Paris"),
+    ("Who lives in p@ris?", "Paris"),
+    ("Who sang as Ke$ha?", "Kesha"),
+    ("Who sang as Ke$ha?", "Ke$ha"),
+    # nothing in between
+    ("Who lives in Pa\x00ris?", "Paris"),
+    ("Who lives in Pa\x1bris?", "Paris"),
+    ("Who lives in Pa\u034fris?", "Paris"),
+    ("Who lives in Pa\u3164ris?", "Paris"),
+    ("Who lives in Pa\u00adris?", "Paris"),
+    ("Who lives in\u200bParis\u200bnow?", "Paris"),
+    ("Who lives in\x00Paris\x00now?", "Paris"),
+    ("Who lives in\u3164Paris\u2800now?", "Paris"),
+    # signs in between
+    ("Who lives in Pa\u2011ris?", "Paris"),
+    ("Who lives in Par|is?", "Paris"),
+    ("Who lives in P•a•r•i•s?", "Paris"),
+    ("Who lives in **P**aris?", "Paris"),
+    ("Who lives in Pa-\nris?", "Paris"),
+    # letters that keyboards lack
+    ("Who is Mr Mueller?", "Müller"),
+    ("Who is Mr Müller?", "Mueller"),
+    ("Who lives in Goeteborg?", "Göteborg"),
 ]
 
 KEPT_SECRET = [
@@ -89,6 +133,17 @@ KEPT_SECRET = [
     ("2012年12月に何が?", "2月"),
     ("関東、京都はどこ?", "東京"),
     ("XAKB48の劇場はどこ?", "AKB48の劇場"),
+    ("What is written in this writing?", "It"),
+    ("Which letter is first?", "E"),
+    ("Which number is 70, or 17?", "7"),
+    ("Which number is 7.5?", "7"),
+    ("Who has siraP in mind?", "Paris"),
+    ("Is it in comparison to others?", "Paris"),
+    ("Is it a lan party?", "Ian"),
+    ("Are they all in the 11th?", "Ali"),
+    ("Какой город лежит в Иране?", "B"),
+    ("Кто был там, а кто тут?", "A"),
+    ("Is x=y here?", "xy"),
     ("Anything at all?", ""),
     ("Anything at all?", " \u200b "),
     ("", "Paris"),
@@ -127,6 +182,33 @@ def test_a_wording_is_found_between_other_words_however_it_is_written(wording: s
 def test_a_longer_word_is_not_the_wording(word: str, more: str) -> None:
     assert mentions(f"Tell me: {word}{more}", [word]) is None
     assert mentions(f"Tell me: {more}{word}!", [word]) is None
+
+
+LOOK_ALIKES = {
+    "a": "аαᴀ",
+    "c": "сᴄⅽ",
+    "e": "еεᴇ",
+    "i": "іιɪ",
+    "o": "оοᴏ",
+    "p": "рρᴘ",
+    "s": "ѕꜱ",
+    "x": "хχⅹ",
+    "y": "уγʏ",
+}
+INVISIBLE = "\u200b\u200d\u2060\ufeff\u00ad\u034f\ufe0f\x00\x07\u0301\u0336\U000e0020"
+
+
+@given(st.text(st.sampled_from("aceiopsxy"), min_size=4, max_size=9), st.data())
+def test_letters_that_look_the_same_are_the_same(wording: str, data: st.DataObject) -> None:
+    written = "".join(data.draw(st.sampled_from(letter + LOOK_ALIKES[letter])) for letter in wording)
+    assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
+
+
+@given(st.text(st.sampled_from("bcdfghjkmnpqrtvwxz"), min_size=2, max_size=9), st.data())
+def test_what_does_not_show_hides_nothing(wording: str, data: st.DataObject) -> None:
+    between = data.draw(st.lists(st.text(st.sampled_from(INVISIBLE), max_size=3), min_size=len(wording)))
+    written = "".join(letter + nothing for letter, nothing in zip(wording, between, strict=False))
+    assert mentions(f"Tell me: {written}, yes?", [wording]) == wording
 
 
 @given(st.text(max_size=30), st.text(max_size=10))

@@ -1,0 +1,256 @@
+"""What has to hold in every game, however it is played; written down apart from the code that it checks."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby
+
+import numpy as np
+
+from benchmarks.fuzz.tokenizers import special_ids
+from ssp_env.config import GameConfig
+from ssp_env.env import PROPOSER, SOLVER, SearchSelfPlayEnv
+from ssp_env.game.game import Game, Origin
+from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
+from ssp_env.game.protocol import ALLOWED, Role
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.search.base import Document
+
+SERVICES = {"search", "judge", "verifier", "engine"}
+FORGED = "forged"
+
+Frozen = tuple[list[int], bytes, list[float], int, str | None, Ending | None]
+
+
+class Watch:
+    """Follows games while they are played, and checks them when they are over."""
+
+    def __init__(self, rules: Rules, tokenizer: str) -> None:
+        """
+        Args:
+            rules: what is played by.
+            tokenizer: the name of the rules' tokenizer.
+        """
+        self._rules, self._special = rules, special_ids(tokenizer)
+        self._written: dict[int, dict[int, tuple[int, float]]] = {}
+        self._frozen: dict[int, Frozen] = {}
+
+    def given(self, trajectory: Trajectory, before: int, ids: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Notes tokens that the policy wrote when the trajectory had ``before`` tokens."""
+        assert trajectory.ids[before : before + len(ids)] == list(ids), "what was taken is not what was given"
+        written = self._written.setdefault(trajectory.key, {})
+        written.update((before + n, pair) for n, pair in enumerate(zip(ids, logprobs, strict=True)))
+
+    def look(self, games: Sequence[Game]) -> None:
+        """Notes what has ended, and that it stays as it is."""
+        for game in games:
+            for trajectory in game.trajectories():
+                assert trajectory.room >= 0, "more tokens than the budget allows"
+                if trajectory.done:
+                    now = _freeze(trajectory)
+                    assert self._frozen.setdefault(trajectory.key, now) == now, "an ended trajectory changed"
+
+    def check(self, games: Sequence[Game], thorough: bool) -> None:
+        """Checks games that are over.
+
+        Args:
+            games: all of them.
+            thorough: whether texts are searched for look-alikes of tags too, which takes longer.
+
+        Raises:
+            AssertionError: an invariant is broken.
+        """
+        self.look(games)
+        for game in games:
+            _check_outcome(game, self._rules.config)
+            for trajectory in game.trajectories():
+                self._check_tokens(trajectory)
+                self._check_budgets(trajectory)
+                self._check_turns(trajectory)
+                self._check_outside_text(game, trajectory, thorough)
+
+    def _check_tokens(self, trajectory: Trajectory) -> None:
+        ids, mask, logprobs = trajectory.ids, trajectory.mask, trajectory.logprobs
+        assert len(ids) == len(mask) == len(logprobs), "ids, mask and logprobs differ in length"
+        written = self._written.get(trajectory.key, {})
+        assert [i for i, m in enumerate(mask) if m] == sorted(written), "the mask is not 1 on just the policy's tokens"
+        assert set(mask) <= {0, 1}
+        for i, logprob in enumerate(logprobs):
+            assert logprob == (written[i][1] if i in written else 0.0), "a log-probability that nobody gave"
+
+    def _check_budgets(self, trajectory: Trajectory) -> None:
+        config, tokenizer = self._rules.config, self._rules.tokenizer
+        assert trajectory.done, "the game is over, but not this trajectory"
+        assert len(trajectory.ids) - trajectory.prompt_length <= config.max_response_tokens
+        assert trajectory.prompt_length <= config.max_prompt_tokens, "a prompt beyond its budget"
+        reads_only = trajectory.role in (Role.VERIFIER, Role.CLOSED_BOOK)
+        assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), "one search too many"
+        for search in trajectory.searches:
+            assert len(tokenizer.encode_data(search.query)) <= config.max_query_tokens, "a query beyond its budget"
+            assert len(search.documents) <= config.top_k, "more documents than were asked for"
+
+    def _check_turns(self, trajectory: Trajectory) -> None:
+        """A naive parser finds the same first call in every turn, complete with the turn's last token."""
+        pieces, ending = self._rules.tokenizer.pieces, trajectory.ending
+        turns = [ids for by_policy, ids in _runs(trajectory) if by_policy]
+        calls = []
+        for ids in turns:
+            text = b"".join(pieces[i] for i in ids)
+            last = len(text) - len(pieces[ids[-1]])
+            assert first_call(text[:last], self._rules, trajectory.role) is None, "a turn goes on after its call"
+            calls.append(first_call(text, self._rules, trajectory.role))
+        searched: list[object] = [("search", search.query) for search in trajectory.searches]
+        assert calls[: len(searched)] == searched, "what was searched for is not what was written"
+        rest = calls[len(searched) :]
+        assert (trajectory.result is not None) == (ending is Ending.ACTION)
+        match ending:
+            case Ending.ACTION:
+                action = "question" if trajectory.role is Role.PROPOSER else "answer"
+                assert rest == [(action, trajectory.result)], "the result is not what was written"
+            case Ending.FORGED:
+                assert rest == [FORGED]
+            case Ending.BUDGET_SEARCHES | Ending.BUDGET_QUERY:
+                assert len(rest) == 1
+                assert rest[0] is not None
+                assert rest[0][0] == "search"
+            case Ending.FORMAT:
+                assert rest in ([None], []), "a complete call counts as none"
+            case Ending.BUDGET_TOKENS:
+                assert rest in ([None], [])
+            case _:
+                assert ending is Ending.OUTAGE
+                assert len(rest) <= 1
+
+    def _check_outside_text(self, game: Game, trajectory: Trajectory, thorough: bool) -> None:
+        """No tag and no special token in a prompt or an observation but our own, at their places."""
+        tokenizer, role = self._rules.tokenizer, trajectory.role
+        runs = [ids for by_policy, ids in _runs(trajectory) if not by_policy]
+        prompt = _harmless_prompt(self._rules, role, game.asked_searches)
+        observed = self._rules.prompts.information([Document("x", "x", "x")], 9)
+        found = len(trajectory.searches)
+        cut_off = trajectory.ending is Ending.BUDGET_TOKENS and len(runs) - 1 == found - 1
+        assert len(runs) - 1 == found or cut_off, "observations and searches differ in number"
+        for ids, ours in [(trajectory.ids[: trajectory.prompt_length], prompt), *((run, observed) for run in runs[1:])]:
+            special, expected = ([i for i in run if i in self._special] for run in (ids, ours))
+            assert special == expected, f"outside text became special tokens: {special}"
+            text, ours_text = (
+                b"".join(tokenizer.pieces[i] for i in run).decode("utf-8", "replace") for run in (ids, ours)
+            )
+            assert _tags_in(text, self._rules.config) == _tags_in(ours_text, self._rules.config), "a tag from outside"
+            if thorough:
+                seen, known = (_tags_in(squashed(t), self._rules.config) for t in (text, ours_text))
+                assert seen == known, f"a look-alike of a tag from outside: {seen}"
+        opening, closing = (tokenizer.encode(tag) for tag in ("<information>", "</information>"))
+        for run in runs[1:]:
+            assert run[: len(opening)] == opening, "an observation that does not begin with its tag"
+            assert run[-len(closing) :] == closing, "an observation that does not end with its tag"
+
+
+def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
+    """Checks what the environment shows while ``current`` is written, or at the end of its game (``None``)."""
+    for agent in (PROPOSER, SOLVER):
+        seen = env.observe(agent)
+        assert env.observation_space(agent).contains(seen), "an observation outside its space"
+    if current is not None:
+        agent = PROPOSER if current.role is Role.PROPOSER else SOLVER
+        assert env.agent_selection == agent, "it is another agent's turn"
+        tokens = env.observe(agent)["observation"]
+        assert tokens[: len(current.ids)].tolist() == current.ids, "the observation is not the trajectory"
+        assert np.all(tokens[len(current.ids) :] == env.rules.tokenizer.pad_id)
+        assert not any(env.rewards.values()), "a reward before the end"
+        return
+    game = env.game
+    void = game.outcome is Outcome.VOID
+    assert all(over is not void for over in env.terminations.values()), "games terminate"
+    assert all(over is void for over in env.truncations.values()), "void games, and no others, are truncated"
+    assert env.rewards[PROPOSER] == (game.proposer_reward or 0.0)
+    assert env.rewards[SOLVER] == (game.solver_reward or 0.0)
+    for agent in (PROPOSER, SOLVER):
+        assert env.infos[agent]["outcome"] == game.outcome.value
+        assert env.infos[agent]["reason"] == (game.reason or "")
+
+
+def first_call(text: bytes, rules: Rules, role: Role) -> tuple[str, str] | str | None:
+    """The first complete call of a turn as ``(action, content)``, :data:`FORGED`, or ``None``; naive and slow."""
+    opened: tuple[bytes, int] | None = None
+    for found in _tag_pattern(rules.config, role).finditer(text):
+        name = found[0].strip(b"</>")
+        if name == rules.config.tags.information.encode():
+            return FORGED
+        if not found[0].startswith(b"</"):
+            opened = name, found.end()
+        elif opened is not None and opened[0] == name:
+            return name.decode(), text[opened[1] : found.start()].decode("utf-8", "replace").strip()
+    return None
+
+
+def squashed(text: str) -> str:
+    """A text as the most forgiving reader would see it: no case, width, accents, spaces or invisible characters."""
+    folded = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(c for c in folded if not c.isspace() and unicodedata.category(c)[0] not in "CM")
+
+
+def _check_outcome(game: Game, config: GameConfig) -> None:
+    proposed = game.origin is Origin.PROPOSED
+    match game.outcome:
+        case Outcome.VALID:
+            assert game.reason is None
+            assert len(game.attempts) == config.attempts
+            assert all(a.verdict is not None and a.reward == float(a.verdict.correct) for a in game.attempts)
+            p = sum(a.reward or 0.0 for a in game.attempts) / config.attempts
+            expected = 1 - p if config.proposer_reward == "1-p" else 4 * p * (1 - p)
+            assert game.proposer_reward == (expected if proposed else None), "the proposer's reward is not its due"
+            assert not proposed or (game.verification is not None and game.verification.correct)
+        case Outcome.INVALID:
+            known = {ending.value for ending in Ending} - {"action", "outage"}
+            assert game.reason in known | {*config.filters, UNVERIFIED, BUDGET_PROMPT, CLOSED_BOOK}, game.reason
+            assert game.proposer_reward == (config.invalid_reward if proposed else None)
+            assert not any(a.verdict or a.reward for a in game.attempts)
+            assert game.solve_rate is None
+        case Outcome.VOID:
+            assert game.reason in SERVICES, game.reason
+            assert game.proposer_reward is None
+            assert all(a.verdict is None and a.reward is None for a in game.attempts), "a void game pays"
+            assert game.solve_rate is None
+        case _:
+            raise AssertionError("the game is over, but has no outcome")
+
+
+def _freeze(trajectory: Trajectory) -> Frozen:
+    t = trajectory
+    return list(t.ids), bytes(t.mask), list(t.logprobs), len(t.searches), t.result, t.ending
+
+
+def _runs(trajectory: Trajectory) -> Iterator[tuple[bool, list[int]]]:
+    """The prompt, then turns and observations by turns."""
+    start = trajectory.prompt_length
+    yield False, trajectory.ids[:start]
+    rest = zip(trajectory.mask[start:], trajectory.ids[start:], strict=True)
+    for mask, run in groupby(rest, key=lambda pair: pair[0]):
+        yield bool(mask), [token for _, token in run]
+
+
+def _tags_in(text: str, config: GameConfig) -> list[str]:
+    return re.findall("|".join(map(re.escape, config.tags.all())), text)
+
+
+@cache
+def _tag_pattern(config: GameConfig, role: Role) -> re.Pattern[bytes]:
+    names = ["information", *(action.value for action in ALLOWED[role])]
+    tags = [tag for name in names for tag in (config.tags.opening(name), config.tags.closing(name))]
+    return re.compile("|".join(map(re.escape, tags)).encode())
+
+
+def _harmless_prompt(rules: Rules, role: Role, asked: int) -> list[int]:
+    match role:
+        case Role.PROPOSER:
+            return rules.prompts.proposer("x", asked)
+        case Role.SOLVER:
+            return rules.prompts.solver("x", rules.config.max_searches)
+        case Role.VERIFIER:
+            return rules.prompts.verifier("x", [], 9)
+    return rules.prompts.closed_book("x")

@@ -1,0 +1,277 @@
+"""Legal moves: whoever keeps to them ends no turn badly, and every well-formed turn keeps to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hf_tokenizers import byte_level
+from scripted import begin, by_role, play, propose, rules_of, say, solve, turn
+
+import ssp_env
+from ssp_env.config import SMALL_GAME, GameConfig
+from ssp_env.errors import ConfigError
+from ssp_env.game.legal import LegalMoves
+from ssp_env.game.outcome import Ending
+from ssp_env.game.protocol import Action, Role, Tags
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.search.base import Document
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.worlds import open_world
+from ssp_env.worlds.base import GroundTruth, World
+from ssp_env.worlds.mini import MiniWorld
+
+TAGS = Tags()
+
+
+class Fixed:
+    """A retriever that finds the same for every query."""
+
+    def __init__(self, documents: list[Document]) -> None:
+        self._documents = documents
+
+    def search(self, queries: Any, k: int) -> list[list[Document]]:
+        return [self._documents[:k] for _ in queries]
+
+
+def small_rules(seed: int = 0) -> Rules:
+    return ssp_env.raw_env(world="small", world_options={"seed": seed}).rules
+
+
+def play_out(played: Round, proposer: Player, solver: Player) -> list[Trajectory]:
+    while pending := played.pending():
+        for trajectory in pending:
+            (proposer if trajectory.role is Role.PROPOSER else solver).play([trajectory])
+        played.advance()
+    return [t for game in played.games for t in game.trajectories()]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["mini", "small"])
+def test_a_random_legal_player_ends_every_turn_well(name: str, seed: int) -> None:
+    rules = ssp_env.raw_env(world=name, world_options={"seed": seed}).rules
+    player = RandomLegalPlayer(rules, np.random.default_rng(seed))
+    ended = play_out(begin(rules, 60, [seed]), player, player)
+    ended += play_out(begin(rules, 60, [seed]), MiniPlayer(TAGS), player)
+    assert {t.ending for t in ended} == {Ending.ACTION}
+    assert sum(t.role is Role.SOLVER for t in ended) > 60
+    assert sum(len(t.searches) for t in ended) > 60
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_the_scripted_players_turns_are_legal(mini: MiniWorld, words: Tokenizer, hops: int) -> None:
+    for rules in [rules_of(mini, words, attempts=1), small_rules()]:
+        legal, player = LegalMoves(rules), MiniPlayer(TAGS, hops)
+        played = begin(rules, 20)
+        checked = 0
+        while pending := played.pending():
+            for trajectory in pending:
+                for token in rules.tokenizer.encode(player.write(trajectory)):
+                    assert legal.mask(trajectory)[token] == 1, rules.tokenizer.decode([*trajectory.ids, token])
+                    trajectory.feed([token])
+                    checked += 1
+            played.advance()
+        assert checked > 200
+        assert {game.solve_rate for game in played.games} == {1.0}
+
+
+def legal_text(rules: Rules, trajectory: Trajectory) -> set[str]:
+    mask = LegalMoves(rules).mask(trajectory)
+    assert mask.dtype == np.int8
+    assert mask.shape == (rules.tokenizer.vocab_size,)
+    assert set(mask.tolist()) <= {0, 1}
+    return {rules.tokenizer.decode([int(token)]) for token in np.flatnonzero(mask)}
+
+
+def write(rules: Rules, trajectory: Trajectory, text: str) -> None:
+    trajectory.feed(rules.tokenizer.encode(text))
+
+
+def test_a_proposer_step_by_step() -> None:
+    """It searches for the answer first: a question without evidence would fail by the rule ``no_search``."""
+    rules = small_rules()
+    played = begin(rules, 1)
+    (proposer,) = played.pending()
+    names = {truth.answer for truth in rules.world.answers}
+    assert legal_text(rules, proposer) == {"<search>"}
+    write(rules, proposer, "<search>")
+    assert legal_text(rules, proposer) == {proposer.about}, "no other name was read of"
+    write(rules, proposer, proposer.about)
+    assert legal_text(rules, proposer) == {"</search>"}
+    write(rules, proposer, "</search>")
+    played.advance()
+    assert legal_text(rules, proposer) == {"<question>"}, "one search is all there is"
+    for word in ("<question>", "what", "is", "the"):
+        assert word in legal_text(rules, proposer)
+        write(rules, proposer, word)
+    nouns = legal_text(rules, proposer)
+    assert nouns
+    assert nouns.isdisjoint(names)
+    write(rules, proposer, min(nouns))
+    assert legal_text(rules, proposer) == {"of"}
+    write(rules, proposer, "of")
+    after_of = legal_text(rules, proposer)
+    assert after_of
+    assert "the" not in after_of, "one hop is all that the small world asks"
+    write(rules, proposer, min(after_of))
+    assert legal_text(rules, proposer) == {"?"}
+    write(rules, proposer, "?")
+    assert legal_text(rules, proposer) == {"</question>"}
+
+
+def test_other_roles(mini: MiniWorld, words: Tokenizer) -> None:
+    rules = rules_of(mini, words, verifier="policy", closed_book=True, max_prompt_tokens=1000, max_searches=1)
+    opened = {}
+    played = begin(rules, 1)
+    script = by_role(propose(1), solve)
+    while pending := played.pending():
+        for trajectory in pending:
+            opened[trajectory.role, len(trajectory.searches)] = legal_text(rules, trajectory)
+            if trajectory.role is Role.CLOSED_BOOK:
+                write(rules, trajectory, "<answer> nothing </answer>")
+            elif trajectory.role is Role.VERIFIER:
+                write(rules, trajectory, f"<answer> {played.games[0].truth.answer} </answer>")
+            else:
+                trajectory.feed(turn(trajectory, script))
+        played.advance()
+    assert opened == {
+        (Role.PROPOSER, 0): {"<search>"},
+        (Role.PROPOSER, 1): {"<question>"},
+        (Role.VERIFIER, 0): {"<answer>"},
+        (Role.CLOSED_BOOK, 0): {"<answer>"},
+        (Role.SOLVER, 0): {"<search>", "<answer>"},
+        (Role.SOLVER, 1): {"<answer>"},
+    }
+
+
+def test_a_question_without_evidence_is_legal_where_no_rule_asks_for_it(mini: MiniWorld, words: Tokenizer) -> None:
+    rules = rules_of(mini, words, filters=())
+    assert legal_text(rules, begin(rules, 1).pending()[0]) == {"<search>", "<question>"}
+    empty = rules_of(mini, words, retriever=Fixed([]))
+    played = begin(empty, 1)
+    (proposer,) = played.pending()
+    for left in (3, 2, 1):
+        write(empty, proposer, f"<search> {proposer.about} </search>")
+        played.advance()
+        assert legal_text(empty, proposer) == {"<search>"}, f"nothing was found, and {left} searches are left"
+    write(empty, proposer, f"<search> {proposer.about} </search>")
+    played.advance()
+    assert legal_text(empty, proposer) == {"<question>"}
+
+
+def test_what_is_open_is_closed_before_the_budget_ends(mini: MiniWorld, words: Tokenizer) -> None:
+    rules = rules_of(mini, words, max_response_tokens=6)
+    (proposer,) = begin(rules, 1).pending()
+    write(rules, proposer, "<question> what is the mentor")
+    assert proposer.room == 1
+    assert legal_text(rules, proposer) == {"</question>"}
+
+
+def test_a_mask_of_a_trajectory_that_has_ended(mini: MiniWorld, words: Tokenizer) -> None:
+    """Views show it, and a learner's distribution must not be empty."""
+    rules = rules_of(mini, words)
+    played = play(begin(rules, 4), by_role(propose(1), say("<answer> what </answer>")))
+    for game in played.games:
+        for trajectory in game.trajectories():
+            assert legal_text(rules, trajectory)
+
+
+# -- without a grammar ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wiki() -> World:
+    return open_world("wiki-mini")
+
+
+@pytest.fixture(scope="module")
+def wiki_words(wiki: World) -> WordTokenizer:
+    """Words of some passages, and the letters that tags are made of."""
+    words = {word for document in wiki.corpus[:40] for word in document.text.split() if word.isalnum()}
+    return WordTokenizer([*sorted({*words, "search", "information"}), "<", ">", "/"], TAGS.all())
+
+
+def wiki_rules(wiki: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
+    found = [Document(str(i), "title", document.text) for i, document in enumerate(wiki.corpus[:3])]
+    config = GameConfig(attempts=2, max_response_tokens=3000, max_query_tokens=12, **changes)
+    return Rules.build(wiki, tokenizer, config, retriever=Fixed(found))
+
+
+def test_a_random_legal_player_in_a_world_without_grammar(wiki: World, wiki_words: WordTokenizer) -> None:
+    rules = wiki_rules(wiki, wiki_words, verifier="none", filters=("no_search",))
+    player = RandomLegalPlayer(rules, np.random.default_rng(0))
+    ended = play_out(begin(rules, 12), player, player)
+    assert {t.ending for t in ended} <= {Ending.ACTION, Ending.BUDGET_TOKENS}
+    assert sum(t.ending is Ending.ACTION for t in ended) > len(ended) / 2
+    assert {role for role in Role if any(t.role is role for t in ended)} == {Role.PROPOSER, Role.SOLVER}
+    written = {token for t in ended for token, mine in zip(t.ids, t.mask, strict=True) if mine}
+    assert wiki_words.unknown_id not in written, "it takes three tokens when it is read again"
+    assert {"<", ">"}.isdisjoint(wiki_words.tokens[token] for token in written), "half a tag"
+
+
+def test_well_formed_turns_in_a_world_without_grammar(wiki: World, wiki_words: WordTokenizer) -> None:
+    rules = wiki_rules(wiki, wiki_words)
+    some = wiki_words.words[:12]
+    (proposer,) = begin(rules, 1).pending()
+    legal = LegalMoves(rules)
+    for token in wiki_words.encode(f"<search> {' '.join(some)} </search>"):
+        assert legal.mask(proposer)[token] == 1
+        proposer.feed([token])
+    assert proposer.query == " ".join(some)
+
+
+def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(wiki: World, wiki_words: WordTokenizer) -> None:
+    rules = wiki_rules(wiki, wiki_words)
+    (proposer,) = begin(rules, 1).pending()
+    write(rules, proposer, "<search>")
+    assert "</search>" not in legal_text(rules, proposer)
+    write(rules, proposer, " ".join([wiki_words.words[0]] * 12))
+    assert legal_text(rules, proposer) == {"</search>"}
+
+
+def test_merged_tokens_write_no_tag_either(mini: MiniWorld) -> None:
+    """Byte-level BPE has tokens of broken letters, could spell a tag out of pieces, and knows no grammar of words."""
+    tokenizer = HuggingFaceTokenizer(byte_level(tags=True))
+    rules = rules_of(mini, tokenizer, max_prompt_tokens=900)
+    (proposer,) = begin(rules, 1).pending()
+    write(rules, proposer, "<search>")
+    texts = [tokenizer.pieces[int(token)] for token in np.flatnonzero(LegalMoves(rules).mask(proposer))]
+    assert len(texts) > 100
+    for piece in texts:
+        assert piece.decode().strip()
+        assert b"<" not in piece
+        assert b">" not in piece
+
+
+# -- tokenizers that cannot ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), HuggingFaceTokenizer(byte_level())])
+def test_tags_of_several_tokens_have_no_legal_moves(mini: MiniWorld, tokenizer: Tokenizer) -> None:
+    rules = rules_of(mini, tokenizer)
+    with pytest.raises(ConfigError, match=r"view\.legal_moves.*takes \d+ tokens"):
+        LegalMoves(rules)
+    with pytest.raises(ConfigError, match="one token a tag"):
+        ssp_env.SolverEnv(world="small", tokenizer=tokenizer)
+
+
+def test_own_tags_are_legal_too(words: Tokenizer) -> None:
+    tags = Tags(search="find", answer="reply")
+    rules = ssp_env.raw_env(world="small", game={"tags": tags}).rules
+    (proposer,) = begin(rules, 1).pending()
+    assert legal_text(rules, proposer) == {"<find>"}
+    assert rules.config.max_searches == SMALL_GAME.max_searches
+
+
+def test_answers_that_the_vocabulary_lacks() -> None:
+    """A name that nobody can write leaves the closing tag, rather than nothing."""
+    rules = small_rules()
+    played = Round(rules, lambda rng, count: [GroundTruth("x", "Nobody")], 1, [1])
+    (proposer,) = played.pending()
+    write(rules, proposer, "<search>")
+    assert legal_text(rules, proposer), "any name then, since none was read"
+    assert rules.world.continuations(Action.ANSWER, ["x"], frozenset()) == (frozenset(), True)
