@@ -51,6 +51,8 @@ class Setup(TypedDict, total=False):
     """In place of the one that ``game.proposer_reward`` names."""
     solver_reward: SolverReward
     """1 for a right answer, 0 otherwise, when not given."""
+    rules: Rules
+    """Ready rules, in place of all of the above but ``view``."""
 
 
 _SUITED = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
@@ -80,7 +82,10 @@ def set_up(setup: Setup) -> Table:
         return Table(setup["rules"], _config(ViewConfig, setup.get("view"), ViewConfig(), "view"))
     world = setup.get("world", "mini")
     if isinstance(world, str):
-        world = open_world(world, **setup.get("world_options", {}))
+        options = setup.get("world_options", {})
+        if not isinstance(options, Mapping):
+            raise ConfigError("world_options", options, "give a mapping of the world's settings")
+        world = open_world(world, **options)
     elif setup.get("world_options"):
         raise ConfigError("world_options", setup["world_options"], "give them to the world itself, or name the world")
     elif not hasattr(world, "corpus"):

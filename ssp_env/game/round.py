@@ -20,7 +20,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.search.base import Document
+from ssp_env.search.base import Document, search_each
 from ssp_env.worlds.base import GroundTruth, Question
 
 
@@ -309,36 +309,13 @@ def advance_all(rounds: Sequence[Round]) -> None:
 
 
 def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
-    results = _retrieve(rules, [trajectory.query or "" for _, trajectory in due])
+    results = search_each(rules.retriever, [trajectory.query or "" for _, trajectory in due], rules.config.top_k)
     limit = rules.config.max_document_tokens
     for (game, trajectory), found in zip(due, results, strict=True):
         if isinstance(found, ServiceError):
             game.void(found)
         elif not trajectory.done:
             trajectory.observe(found, rules.prompts.information(found, limit))
-
-
-def _retrieve(rules: Rules, queries: Sequence[str]) -> list[list[Document] | ServiceError]:
-    """One batch; if that fails, one query at a time, so that only the games that are hit are voided."""
-    try:
-        return list(_rankings(rules, queries))
-    except ServiceError as error:
-        if len(queries) == 1:
-            return [error]
-    alone: list[list[Document] | ServiceError] = []
-    for query in queries:
-        try:
-            alone.extend(_rankings(rules, [query]))
-        except ServiceError as error:
-            alone.append(error)
-    return alone
-
-
-def _rankings(rules: Rules, queries: Sequence[str]) -> list[list[Document]]:
-    rankings = rules.retriever.search(queries, rules.config.top_k)
-    if len(rankings) != len(queries):
-        raise UsageError(f"the retriever gave {len(rankings)} rankings for {len(queries)} queries")
-    return rankings
 
 
 def _results(

@@ -209,12 +209,12 @@ class Trajectory:
         table = self.limits.tokenizer.pieces
         try:
             pieces = list(map(table.__getitem__, ids))
-        except IndexError:
+        except (IndexError, TypeError):
             pieces = []
         if len(pieces) < len(ids) or (ids and min(ids) < 0):
             size = self.limits.tokenizer.vocab_size
-            token = next(token for token in ids if not 0 <= token < size)
-            raise UsageError(f"token {token} is outside the action space 0 .. {size - 1}")
+            token = next(token for token in ids if not hasattr(token, "__index__") or not 0 <= token < size)
+            raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
         return pieces
 
     def _take(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:

@@ -1,0 +1,24 @@
+"""Saved games: one JSON document each, replayed and rescored offline. See docs/replay.md."""
+
+from ssp_env.replay.compare import Difference
+from ssp_env.replay.env import ReplayEnv, replay_env
+from ssp_env.replay.play import Replay, replay
+from ssp_env.replay.recorded import OwnCode
+from ssp_env.replay.rescore import Rescored, rescore
+from ssp_env.replay.saved import SavedGame, read_games, save_game, save_games, write_games
+
+__all__ = [
+    "Difference",
+    "OwnCode",
+    "Replay",
+    "ReplayEnv",
+    "Rescored",
+    "SavedGame",
+    "read_games",
+    "replay",
+    "replay_env",
+    "rescore",
+    "save_game",
+    "save_games",
+    "write_games",
+]

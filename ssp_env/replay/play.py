@@ -1,0 +1,96 @@
+"""Plays a saved game again, offline, and says where it comes out another way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Ending
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.replay.compare import Difference, differences
+from ssp_env.replay.recorded import OwnCode, Recorded, recorded_rules
+from ssp_env.replay.saved import SavedGame, SavedTrajectory, results_of, trajectories_of
+from ssp_env.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of playing a saved game again."""
+
+    game: Game
+    """The game as it was replayed."""
+    rules: Rules
+    """What it was replayed by: search, judge and verifier are recorded ones."""
+    differences: tuple[Difference, ...]
+
+    @property
+    def identical(self) -> bool:
+        """Whether everything came out as it was saved."""
+        return not self.differences
+
+
+def replay(saved: SavedGame, tokenizer: Tokenizer | str | Path | None = None, own: OwnCode | None = None) -> Replay:
+    """Plays the policy's saved tokens again, without search or judge, and compares everything.
+
+    Prompts and observations are made anew from texts and documents; filters, budgets and rewards are computed anew.
+    What code of the user's own said (filters, rewards, noise) is played back, unless that code is given.
+
+    Args:
+        saved: the game.
+        tokenizer: the one it was played with, or its directory; needed if the document cannot say what it is made of.
+        own: functions of the user's own.
+
+    Raises:
+        ConfigError: the tokenizer is missing or another one, or the saved settings cannot work.
+    """
+    recorded = Recorded(saved, strict=False)
+    rules = recorded_rules(saved, recorded, saved.tokenizer.open(tokenizer), own or OwnCode())
+    game = _play(saved, rules, recorded)
+    unrecorded = [Difference("game", "asked for", "nothing", what) for what in recorded.unrecorded]
+    return Replay(game, rules, (*unrecorded, *differences(saved, replace(saved, **results_of(game)))))
+
+
+class _Feed:
+    """The tokens that are left for one trajectory; none if it was not played then."""
+
+    def __init__(self, saved: SavedTrajectory | None) -> None:
+        self._tokens = iter(zip(saved.own, saved.logprobs, strict=True) if saved is not None else ())
+        self._voided = saved is not None and saved.ending is Ending.OUTAGE
+        self._searches = len(saved.searches) if saved is not None else 0
+
+    def cut_off(self, trajectory: Trajectory) -> bool:
+        """Whether the outage came in this turn, so that it has to be the last one."""
+        return self._voided and len(trajectory.searches) >= self._searches
+
+    def write(self, trajectory: Trajectory) -> None:
+        """Writes the tokens of one turn, token by token, since a turn's end is not saved."""
+        for token, logprob in self._tokens:
+            if trajectory.feed((token,), (logprob,)):
+                return
+
+
+def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
+    """One turn after the other, so that a single search is due at a time. What the outage cut off comes last."""
+    played = Round.of_start(rules, saved.start)
+    recorded.watch(played)
+    game, then = played.games[0], saved.trajectories()
+    feeds: dict[str, _Feed] = {}
+    while waiting := {name: t for name, t in trajectories_of(game).items() if t.waiting is Waiting.POLICY}:
+        for name in waiting:
+            feeds.setdefault(name, _Feed(then.get(name)))
+        ready = [name for name, t in waiting.items() if not feeds[name].cut_off(t)]
+        if not ready:
+            for last, trajectory in waiting.items():
+                feeds[last].write(trajectory)
+            played.void(list(waiting.values()), ServiceError(saved.reason or "engine", "it failed then"))
+        else:
+            trajectory = waiting[ready[0]]
+            feeds[ready[0]].write(trajectory)
+            if trajectory.waiting is Waiting.POLICY:
+                trajectory.feed_turn(())  # a turn may end without a token that says so
+        played.advance()
+    return game

@@ -1,0 +1,483 @@
+"""Saved games play again offline as they were, whatever became of them; what was altered is told by its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scripted import begin, by_role, play, propose, read, rules_of, say, solve, spell
+
+from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.noise import NoiseDocument
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.protocol import Tags
+from ssp_env.game.record import record_game
+from ssp_env.game.round import Phase, Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import ReplayBuffer
+from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.world import NoVerifier
+from ssp_env.replay import OwnCode, SavedGame, read_games, replay, save_game, save_games
+from ssp_env.search.base import Document
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+ROOMY: dict[str, Any] = {
+    "max_prompt_tokens": 3000,
+    "max_response_tokens": 3000,
+    "max_query_tokens": 40,
+    "max_document_tokens": 500,
+}
+
+
+def again(game: Game, rules: Rules) -> SavedGame:
+    """Saves a game, reads it, replays it and checks that nothing at all is different."""
+    saved = SavedGame.from_json(save_game(game, rules).to_json())
+    replayed = replay(saved)
+    assert [str(difference) for difference in replayed.differences] == []
+    now, then = replayed.game, game
+    unread = replace(record_game(then, rules), hops=None, truly_correct=None, right_answers=None)
+    assert record_game(now, replayed.rules) == unread, "apart from what only the world knows"
+    for t, u in zip(then.trajectories(), now.trajectories(), strict=True):
+        assert (t.role, t.ids, t.mask, t.logprobs, t.about) == (u.role, u.ids, u.mask, u.logprobs, u.about)
+        assert (t.ending, t.result, t.searches, t.documents) == (u.ending, u.result, u.searches, u.documents)
+        scores = [[d.score for s in one.searches for d in s.documents] for one in (t, u)]
+        assert scores[0] == scores[1]
+    assert (then.evidence, then.noise, then.truth, then.seed) == (now.evidence, now.noise, now.truth, now.seed)
+    assert [(a.verdict, a.reward) for a in then.attempts] == [(a.verdict, a.reward) for a in now.attempts]
+    return saved
+
+
+# -- valid games ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["words", "bytes"])
+@pytest.mark.parametrize("verifier", ["world", "policy", "none"])
+def test_games_of_a_batch(mini: MiniWorld, words: WordTokenizer, kind: str, verifier: str, tmp_path: Path) -> None:
+    tokenizer: Tokenizer = words if kind == "words" else ByteTokenizer()
+    rules = rules_of(mini, tokenizer, verifier=verifier, proposals=2, asked_searches=(1, 3), **ROOMY)
+    played = play(begin(rules, slots=6), by_role(propose(2), solve, read(mini)))
+    assert {game.outcome for game in played.games} == {Outcome.VALID}
+    assert any(item.origin.startswith("game ") for game in played.games for item in game.noise)
+    for game in played.games:
+        saved = again(game, rules)
+        assert saved.materials is not None
+        assert set(saved.materials) == {d.id for d in game.evidence} | {n.document.id for n in game.noise}
+    for name in ("batch.jsonl", "batch.jsonl.gz"):
+        save_games(played.games, rules, tmp_path / name)
+        assert list(read_games(tmp_path / name)) == [save_game(game, rules) for game in played.games]
+
+
+def test_reused_and_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules, strategy = rules_of(mini, words, attempts=2), ReplayBuffer()
+    play(begin(rules, seed=[1], strategy=strategy), by_role(propose()))
+    played = play(begin(rules, seed=[2], strategy=strategy), by_role(say([1])))
+    reused = [game for game in played.games if game.origin is Origin.REUSED]
+    given = play(Round.of_questions(rules, mini.questions(seed=0, per_group=1), [7]), solve).games
+    assert len(reused) == 4
+    assert given
+    for game in (*reused, *given):
+        assert again(game, rules).start.question == game.question
+
+
+def test_a_turn_that_ends_without_a_token_that_says_so(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, attempts=3)
+    played = begin(rules, slots=1)
+    while pending := played.pending():
+        for i, trajectory in enumerate(pending):
+            script = propose() if played.phase is Phase.PROPOSE else solve
+            ids = words.encode(str(script(trajectory)))
+            trajectory.feed_turn(ids if played.phase is Phase.PROPOSE or i else words.encode("<think> what")[: i or 2])
+        played.advance()
+    (game,) = played.games
+    assert game.attempts[0].trajectory.ending is Ending.FORMAT
+    again(game, rules)
+
+
+def test_random_games(mini: MiniWorld) -> None:
+    """Whole turns of random tokens, tags often among them, in attempts that are played at the same time."""
+    tokenizer = ByteTokenizer()
+    changes = {**ROOMY, "verifier": "none", "filters": ("no_search",), "max_response_tokens": 900, "attempts": 2}
+    rules = rules_of(mini, tokenizer, max_searches=2, asked_searches=(1, 1), **changes)
+    calls = ["<search>mentor</search>", "<question>what is the mentor</question>", "<answer>rival</answer>"]
+    tags = ["<search>", "</search>", "<question>", "</question>", "<answer>", "</answer>"]
+    common = [tokenizer.encode(text) for text in (*calls, *calls, *tags, "mentor ", "what ", "<", "</")]
+    endings = set()
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        played = begin(rules, slots=2, seed=[seed])
+        while pending := played.pending():
+            for trajectory in pending:
+                parts = [common[i] for i in rng.integers(len(common), size=int(rng.integers(1, 6)))]
+                parts.append([int(rng.integers(tokenizer.vocab_size))] if rng.random() < 0.3 else [])
+                trajectory.feed_turn([token for part in parts for token in part])
+            played.advance()
+        for game in played.games:
+            again(game, rules)
+            endings.add((game.outcome, game.reason, *(a.trajectory.ending for a in game.attempts)))
+    assert len(endings) > 5, "the games are no test if they all end alike"
+
+
+# -- invalid games ----------------------------------------------------------------------------------------------
+
+
+INVALID: dict[str, tuple[Any, dict[str, Any]]] = {
+    "format": ([20, 1], {}),
+    "forged_information": ("<information>", {}),
+    "budget_tokens": ([20] * 30, {"max_response_tokens": 30}),
+    "budget_searches": ("<search> mentor </search>", {"max_searches": 2, "asked_searches": (1, 2)}),
+    "budget_query": ("<search> mentor mentor mentor </search>", {"max_query_tokens": 2}),
+    "empty_question": ("<question> ? </question>", {}),
+    "no_search": ("<question> what is the mentor of it ? </question>", {}),
+    "short_question": (("<search> mentor </search>", "<question> what ? </question>"), {}),
+    "long_question": (("<search> mentor </search>", "<question> what is the mentor </question>"), {}),
+    "repeated_query": (("<search> mentor </search>",) * 2 + ("<question> who is it of </question>",), {}),
+    "unverified": (("<search> mentor </search>", "<question> what is the mentor of it ? </question>"), {}),
+}
+
+
+@pytest.mark.parametrize("reason", INVALID)
+def test_invalid_games(mini: MiniWorld, words: WordTokenizer, reason: str) -> None:
+    turns, changes = INVALID[reason]
+    if reason == "long_question":
+        changes = {"max_question_chars": 12}
+    if reason == "repeated_query":
+        changes = {"filters": ("repeated_query",)}
+    rules = rules_of(mini, words, invalid_reward=-0.5, **changes)
+    script = say(*(turns if isinstance(turns, tuple) else (turns,)))
+    (game,) = play(begin(rules, slots=1), by_role(script)).games
+    assert (game.outcome, game.reason) == (Outcome.INVALID, reason)
+    assert again(game, rules).proposer_reward == -0.5
+
+
+def test_games_that_fail_by_their_own_answer(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words)
+    spoilt = begin(rules, slots=1)
+    answer = spoilt.games[0].truth.answer
+    question = f"<question> what is the mentor of {answer} ? </question>"
+    play(spoilt, by_role(say("<search> mentor </search>", question)))
+    assert spoilt.games[0].reason == "spoiler"
+    again(spoilt.games[0], rules)
+    for changes in ({"max_prompt_tokens": 2}, {"max_prompt_tokens": 20, "verifier": "policy"}):
+        rules = rules_of(mini, words, **changes)
+        (game,) = play(begin(rules, slots=1), by_role(propose())).games
+        assert game.reason == "budget_prompt"
+        again(game, rules)
+
+
+def test_the_closed_book_gate(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, closed_book=True)
+    for answers in (False, True):
+        played = begin(rules, slots=3)
+        while pending := played.pending():
+            for trajectory in pending:
+                game = next(game for game in played.games if trajectory in game.trajectories())
+                known = f"<answer> {game.truth.answer if answers else 'nothing'} </answer>"
+                script = propose() if trajectory is game.proposer else solve
+                trajectory.feed(words.encode(known if trajectory is game.closed_book else str(script(trajectory))))
+            played.advance()
+        for game in played.games:
+            assert game.reason == ("closed_book" if answers else None)
+            assert again(game, rules).closed_book_verdict is not None
+
+
+# -- void games ---------------------------------------------------------------------------------------------------
+
+
+class FailingSearch(BM25Retriever):
+    """Cannot answer one query."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        if "mentor" in queries:
+            raise ServiceError("search", "down")
+        return super().search(queries, k)
+
+
+@pytest.mark.parametrize("unlucky", [0, 1, 2])
+@pytest.mark.parametrize("when", [0, 1])
+def test_a_search_that_failed_in_the_middle_of_an_attempt(
+    mini: MiniWorld, words: WordTokenizer, unlucky: int, when: int
+) -> None:
+    """Three attempts side by side, one search apart: the others end wherever they were."""
+    rules = rules_of(mini, words, attempts=3, retriever=FailingSearch(mini.corpus))
+    played = begin(rules, slots=1)
+
+    def solver(trajectory: Any) -> Any:
+        index = [attempt.trajectory for attempt in played.games[0].attempts].index(trajectory)
+        if index == unlucky and len(trajectory.searches) == when:
+            return "<search> mentor </search>"
+        return "<search> rival </search>" if len(trajectory.searches) < 2 - (index == 0) else solve(trajectory)
+
+    (game,) = play(played, by_role(propose(), solver)).games
+    assert (game.outcome, game.reason) == (Outcome.VOID, "search")
+    again(game, rules)
+
+
+def test_a_search_of_the_proposer_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
+    turns = ("<search> rival </search>", "<search> mentor </search>")
+    (game,) = play(begin(rules, slots=1), by_role(say(*turns))).games
+    assert again(game, rules).reason == "search"
+
+
+class FailingJudge(ExactMatchJudge):
+    """Fails for the second task of each call, or for all of them, under a name of its own."""
+
+    def __init__(self, every: bool) -> None:
+        self.every = every
+
+    def judge(self, tasks: Any) -> Any:
+        if self.every:
+            raise ServiceError("panel", "down")
+        return [ServiceError("panel", "down") if i == 1 else v for i, v in enumerate(super().judge(tasks))]
+
+
+class FailingVerifier(NoVerifier):
+    """Always fails."""
+
+    def verify(self, tasks: Any) -> Any:
+        return [ServiceError("verifier", "down")] * len(tasks)
+
+
+@pytest.mark.parametrize("parts", [{"judge": FailingJudge(True)}, {"judge": FailingJudge(False)}])
+@pytest.mark.parametrize("verifier", ["world", "policy"])
+def test_a_judge_that_failed(mini: MiniWorld, words: WordTokenizer, parts: Any, verifier: str) -> None:
+    rules = rules_of(mini, words, attempts=3, verifier=verifier, max_prompt_tokens=1000, **parts)
+    (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
+    assert again(game, rules).reason == "panel"
+
+
+def test_a_verifier_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, own_verifier=FailingVerifier())
+    (game,) = play(begin(rules, slots=1), by_role(propose())).games
+    assert again(game, rules).reason == "verifier"
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+@pytest.mark.parametrize("index", [0, 2])
+def test_an_engine_that_failed(mini: MiniWorld, words: WordTokenizer, turns: int, index: int) -> None:
+    rules = rules_of(mini, words, attempts=3)
+    played = begin(rules, slots=1)
+    for _ in range(turns):
+        for trajectory in played.pending():
+            script = propose() if played.phase is Phase.PROPOSE else solve
+            trajectory.feed(words.encode(str(script(trajectory))))
+        played.advance()
+    played.void(played.pending()[index:][:1] or played.pending(), ServiceError("engine", "out of memory"))
+    played.advance()
+    assert again(played.games[0], rules).reason == "engine"
+
+
+def test_an_engine_that_failed_when_others_had_written_on(mini: MiniWorld, words: WordTokenizer) -> None:
+    """One attempt waits for documents, one is in the middle of a turn, one has not begun."""
+    rules = rules_of(mini, words, attempts=3)
+    played = begin(rules, slots=1)
+    while played.phase is not Phase.SOLVE:
+        for trajectory in played.pending():
+            trajectory.feed(words.encode(str(propose()(trajectory))))
+        played.advance()
+    first, second, third = played.pending()
+    first.feed(words.encode("<search> mentor </search>"))
+    second.feed(words.encode("<search> mentor"))
+    played.void([third], ServiceError("engine", "gone"))
+    played.advance()
+    again(played.games[0], rules)
+
+
+# -- code of the user's own -------------------------------------------------------------------------------------------
+
+
+def own_noise(rng: Any, count: int, own: Any, others: Any, corpus: Any) -> tuple[NoiseDocument, ...]:
+    """Always the same page."""
+    return (NoiseDocument(corpus[0], "corpus"),)
+
+
+def fussy(proposal: Any) -> bool:
+    """Fails about every other question."""
+    return len(proposal.question) % 2 == 0
+
+
+def pays_length(game: Game) -> float:
+    """Something that no name of the config stands for."""
+    return len(game.question or "") / 100
+
+
+def pays_place(game: Game, attempt: Attempt) -> float:
+    """Each attempt something else."""
+    return 0.25 * [one is attempt for one in game.attempts].index(True)
+
+
+def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer) -> None:
+    parts = {"own_filters": {"fussy": fussy}, "own_proposer_reward": pays_length, "solver_reward": pays_place}
+    rules = rules_of(mini, words, attempts=3, noise=own_noise, **parts)
+    games = play(begin(rules, slots=6), by_role(propose())).games
+    assert {game.reason for game in games} == {None, "fussy"}
+    saved = [again(game, rules) for game in games]
+    assert saved[0].parts.filters["fussy"].endswith("test_replay.fussy")
+    given = OwnCode({"fussy": fussy}, pays_length, pays_place)
+    assert all(replay(one, own=given).identical for one in saved)
+    others = OwnCode({"fussy": lambda proposal: False}, lambda game: 0.5, lambda game, attempt: 1.0)
+    for one in saved:
+        fields = {(d.where, d.field) for d in replay(one, own=others).differences}
+        if one.outcome is Outcome.VALID:
+            paid = {("game", "proposer_reward"), ("game", "solver_reward")}
+            assert fields == paid | {(f"solver {i}", "reward") for i in (1, 2, 3)}
+        else:
+            assert ("game", "outcome") in fields
+    with pytest.raises(ConfigError, match="the game had no such filter"):
+        replay(saved[0], own=OwnCode({"fuzzy": fussy}))
+
+
+def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_path: Path) -> None:
+    texts = {
+        "proposer": "Ask about {answer}, {searches} searches.",
+        "solver": "Solve {question}",
+        "verifier": "Read {documents} then {question}",
+        "document": "[{title}] {text}",
+        "nothing": "none",
+        "information": "<observation>{documents}</observation> go on",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    tags = Tags(search="find", information="observation", also=("evidence",))
+    rules = rules_of(mini, ByteTokenizer(), tags=tags, prompts=str(tmp_path), verifier="none", **ROOMY)
+    turns = ("<find> mentor </find>", "<question> who is the mentor ? </question>", "<answer> nobody </answer>")
+    by_turn = by_role(say(*turns), say("<find> rival </find>", "<answer> nobody </answer>"))
+    (game,) = play(begin(rules, slots=1), by_turn).games
+    for file in tmp_path.iterdir():
+        file.unlink()
+    tmp_path.rmdir()
+    assert game.outcome is Outcome.VALID
+    assert b"<observation>[" in spell(rules.tokenizer, game.attempts[0].trajectory.ids)
+    again(game, rules)
+
+
+# -- what was altered ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
+    rules = rules_of(mini, words, attempts=3)
+    (game,) = play(begin(rules, slots=1), by_role(propose())).games
+    assert game.solve_rate == 1.0
+    return save_game(game, rules)
+
+
+def altered(saved: SavedGame, index: int, **changes: Any) -> SavedGame:
+    """The game with other values in one attempt's trajectory."""
+    attempts = list(saved.attempts)
+    attempts[index] = replace(attempts[index], trajectory=replace(attempts[index].trajectory, **changes))
+    return replace(saved, attempts=tuple(attempts))
+
+
+def told(saved: SavedGame) -> list[tuple[str, str, int | None]]:
+    """Where a replay differs."""
+    return [(d.where, d.field, d.token) for d in replay(SavedGame.from_json(saved.to_json())).differences]
+
+
+@pytest.mark.parametrize("part", ["prompt", "observation"])
+def test_an_altered_token(saved: SavedGame, part: str) -> None:
+    trajectory = saved.attempts[1].trajectory
+    place = 3 if part == "prompt" else trajectory.runs[0] + trajectory.runs[1] + 5
+    ids = list(trajectory.ids)
+    ids[place] = ids[place] + 1
+    forged = altered(saved, 1, ids=tuple(ids))
+    assert told(forged) == [("solver 2", "ids", place)]
+    (difference,) = replay(forged).differences
+    then, now = trajectory.ids[place] + 1, trajectory.ids[place]
+    assert str(difference) == f"solver 2, token {place}: ids: saved {then}, replayed {now}"
+
+
+def test_an_altered_query(saved: SavedGame, words: WordTokenizer) -> None:
+    trajectory = saved.attempts[0].trajectory
+    place = trajectory.runs[0] + 1
+    ids = list(trajectory.ids)
+    ids[place] = words.encode("mentor")[0]
+    query = trajectory.searches[0].query
+    (difference,) = replay(altered(saved, 0, ids=tuple(ids))).differences
+    assert (difference.where, difference.field) == ("solver 1", "searches[0].query")
+    assert (difference.saved, difference.replayed) == (query, "mentor")
+
+
+def test_an_altered_passage(saved: SavedGame) -> None:
+    trajectory = saved.attempts[2].trajectory
+    search = trajectory.searches[0]
+    first = search.documents[0]
+    text = first.text.split()
+    text[2] = "nobody"
+    documents = (replace(first, text=" ".join(text)), *search.documents[1:])
+    forged = altered(saved, 2, searches=(replace(search, documents=documents),))
+    (place,) = [token for where, field, token in told(forged) if (where, field) == ("solver 3", "ids")]
+    assert place is not None
+    assert sum(trajectory.runs[:2]) < place < sum(trajectory.runs[:3])
+    assert len(told(forged)) == 1
+
+
+def test_an_altered_verdict(saved: SavedGame) -> None:
+    attempts = list(saved.attempts)
+    verdict = attempts[1].verdict
+    assert verdict is not None
+    attempts[1] = replace(attempts[1], verdict=replace(verdict, correct=False))
+    paid = [("game", name, None) for name in ("solve_rate", "proposer_reward", "solver_reward")]
+    assert told(replace(saved, attempts=tuple(attempts))) == [("solver 2", "reward", None), *paid]
+    assert saved.verification is not None
+    unverified = replace(saved, verification=replace(saved.verification, correct=False))
+    assert ("game", "outcome", None) in told(unverified)
+    assert ("solver 1", "trajectory", None) in told(unverified)
+
+
+FORGERIES: dict[str, tuple[Callable[[SavedGame], SavedGame], list[tuple[str, str]]]] = {
+    "reward": (lambda s: replace(s, proposer_reward=0.75), [("game", "proposer_reward")]),
+    "question": (lambda s: replace(s, question="who ?"), [("game", "question")]),
+    "evidence": (lambda s: replace(s, evidence=s.evidence[:-1]), [("game", "number of evidence")]),
+    "order": (lambda s: replace(s, materials=(s.materials or ())[::-1]), [("game", "materials[")]),
+    "ending": (lambda s: altered(s, 0, ending=Ending.FORMAT), [("solver 1", "ending")]),
+    "result": (lambda s: altered(s, 0, result="me"), [("solver 1", "result")]),
+    "package": (lambda s: replace(s, package="0.0.1"), []),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_other_alterations(saved: SavedGame, name: str) -> None:
+    forge, expected = FORGERIES[name]
+    found = told(forge(saved))
+    assert {(where, field.partition("[")[0]) for where, field, _ in found} == {
+        (where, field.partition("[")[0]) for where, field in expected
+    }
+
+
+def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
+    forged = altered(saved, 0, searches=())
+    differences = replay(forged).differences
+    assert str(differences[0]).startswith("game: asked for: saved 'nothing', replayed \"search 1 of solver 1 for ")
+    assert ("game", "outcome", None) in told(forged)
+
+
+def test_a_mask_that_claims_the_observation(saved: SavedGame) -> None:
+    trajectory = saved.attempts[0].trajectory
+    prompt, call, found, *rest = trajectory.runs
+    runs = (prompt, call + 1, found - 1, *rest)
+    logprobs = (*trajectory.logprobs, 0.0)
+    forged = altered(saved, 0, runs=runs, logprobs=logprobs)
+    assert ("solver 1", "mask", prompt + call) in told(forged)
+
+
+def test_tokens_that_run_out(saved: SavedGame) -> None:
+    trajectory = saved.attempts[0].trajectory
+    *runs, last = trajectory.runs
+    kept, own = sum(runs) + last - 1, len(trajectory.logprobs) - 1
+    short = altered(saved, 0, ids=trajectory.ids[:kept], runs=(*runs, last - 1), logprobs=trajectory.logprobs[:own])
+    assert {("solver 1", "ending", None), ("solver 1", "result", None)} <= set(told(short))
+
+
+def test_a_void_game_that_claims_to_be_invalid(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
+    (game,) = play(begin(rules, slots=1), by_role(say("<search> mentor </search>"))).games
+    forged = replace(save_game(game, rules), outcome=Outcome.INVALID)
+    assert ("game", "outcome", None) in told(forged)
