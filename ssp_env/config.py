@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from ssp_env.errors import ConfigError, nearest
@@ -66,6 +67,7 @@ class GameConfig:
         from ssp_env.game.filters import FILTERS
         from ssp_env.game.rewards import PROPOSER_REWARDS
 
+        typed(self, "game")
         at_least(self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens")
         at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
         at_least(self, "game", 0, "min_question_chars", "noise_documents")
@@ -97,10 +99,22 @@ class ViewConfig:
     """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one token a tag."""
 
     def __post_init__(self) -> None:
+        typed(self, "view")
         if self.window is not None:
             at_least(self, "view", 1, "window")
         if self.one_hot and self.window is None:
             raise ConfigError("view.one_hot", True, "set view.window as well: a whole trajectory is too long for it")
+
+
+def typed(config: Any, prefix: str) -> None:
+    """Checks the types of all fields, and turns lists into tuples and whole numbers into floats where they are meant.
+
+    Raises:
+        ConfigError: names the field.
+    """
+    for field_ in fields(config):
+        name = field_.name
+        object.__setattr__(config, name, _coerce(field_.type, getattr(config, name), f"{prefix}.{name}"))
 
 
 def at_least(config: Any, prefix: str, minimum: float, *names: str) -> None:
@@ -164,17 +178,19 @@ def _coerce(annotation: Any, value: Any, name: str) -> Any:
         return value
     if not isinstance(value, expected) or (isinstance(value, bool) and kind != "bool"):
         raise ConfigError(name, value, f"a value of the type {text} is needed, not {type(value).__name__}")
-    return float(value) if kind == "float" else value
+    return _NUMBERS.get(kind, lambda same: same)(value)
 
 
 _TYPES: dict[str, Any] = {
-    "int": (int,),
-    "float": (int, float),
+    "int": (Integral,),
+    "float": (Real,),
     "bool": (bool,),
     "str": (str,),
     "tuple": (tuple,),
     "Tags": (Tags,),
 }
+_NUMBERS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float}
+"""numpy's numbers, as sweeps draw them, become Python's own."""
 
 
 MINI_GAME = GameConfig(
@@ -196,7 +212,7 @@ SMALL_GAME = replace(
     attempts=1,
     max_searches=1,
     top_k=1,
-    max_prompt_tokens=16,
+    max_prompt_tokens=64,
     max_response_tokens=64,
     noise_documents=1,
 )

@@ -30,10 +30,13 @@ class Dealer:
             questions: play these, drawn at random, in place of proposals about the world's answers.
 
         Raises:
-            ConfigError: there is nothing to play about.
+            ConfigError: there is nothing to play about, or questions that are no Questions.
         """
         if questions is not None and not questions:
             raise ConfigError("questions", [], "give at least one question")
+        for question in questions or ():
+            if not isinstance(question, Question):
+                raise ConfigError("questions", question, "give Questions: id, text, answers and group")
         if questions is None and not rules.world.answers:
             fix = "this world has no answers to play from; give it some, or play questions"
             raise ConfigError("world.answers", [], fix)
@@ -44,10 +47,10 @@ class Dealer:
         """Starts anew from a seed; ``None`` goes on, or draws a seed from the system the first time.
 
         Raises:
-            UsageError: a negative seed.
+            UsageError: no whole number, or a negative one.
         """
-        if seed is not None and seed < 0:
-            raise UsageError(f"seed = {seed}: give a whole number from 0 up")
+        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
         if seed is not None or self._rng is None:
             self._rng = np.random.default_rng(seed)
 
@@ -63,6 +66,8 @@ class Dealer:
         """
         if self._rng is None:
             raise UsageError("seed() comes first")
+        if options is not None and not isinstance(options, Mapping):
+            raise UsageError(f"options are a mapping, not {type(options).__name__}")
         seed = [int(self._rng.integers(1 << 62))]
         given = {name: options[name] for name in OPTIONS if options and options.get(name) is not None}
         if len(given) > 1:

@@ -15,7 +15,7 @@ from ssp_env.errors import RenderModeError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.protocol import Role
-from ssp_env.game.render import render_ansi, render_human
+from ssp_env.game.render import LiveView, render_ansi, render_human
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -48,6 +48,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     metadata: ClassVar[dict[str, Any]] = {
         "name": "ssp/SearchSelfPlay-v0",
         "render_modes": ["ansi", "human"],
+        "render_fps": 4,
         "is_parallelizable": False,
     }
 
@@ -66,6 +67,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         table = set_up(setup)
         self.rules: Rules = table.rules
         self.render_mode = render_mode
+        self._live = LiveView(self.rules)
         self._observer, self._dealer = Observer(table), Dealer(table.rules)
         self.possible_agents = [PROPOSER, SOLVER]
         self.observation_spaces = {agent: self._observer.observation_space() for agent in self.possible_agents}
@@ -126,7 +128,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             self._go_on()
             self._accumulate_rewards()
             if self.render_mode == "human":
-                self.render()
+                self._live.show(self.game)
 
     def observe(self, agent: str) -> Observation:
         """The agent's present trajectory; an agent that has none yet sees a single end (or padding) token."""

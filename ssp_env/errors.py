@@ -101,7 +101,19 @@ class ServiceError(SSPError):
 
 
 class TransientServiceError(ServiceError):
-    """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx)."""
+    """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx).
+
+    Args:
+        service, what: as for :class:`ServiceError`.
+        retry_after: seconds that the service asks to be left alone for, where it says so.
+    """
+
+    def __init__(self, service: str, what: str, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(service, what)
+
+    def __reduce__(self) -> tuple[type[TransientServiceError], tuple[str, str, float | None]]:  # type: ignore[override]
+        return type(self), (self.service, self.what, self.retry_after)
 
 
 class MissingExtra(SSPError, ImportError):

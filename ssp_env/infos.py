@@ -29,6 +29,12 @@ def turn_info(played: Round, current: Trajectory) -> Info:
     }
 
 
+def info_of(played: Round) -> Info:
+    """Of a round of one game that waits for tokens, or is over."""
+    pending = played.pending()
+    return turn_info(played, pending[0]) if pending else final_info(played.games[0])
+
+
 def final_info(game: Game) -> Info:
     """At the end of a game: its outcome (``valid``, ``invalid``, ``void``), why, and what it was about.
 

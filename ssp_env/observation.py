@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import gymnasium as gym
@@ -37,6 +38,7 @@ class Observer:
         self._silence = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
         self.whole = self._view.window is None
         self.length = self._view.window or config.max_prompt_tokens + config.max_response_tokens
+        self.padding = _padding(self.length, self.pad_id)
         self._mask = np.ones(self._size, dtype=np.int8)
         if tokenizer.pad_id != tokenizer.eos_id:
             self._mask[tokenizer.pad_id] = 0
@@ -98,9 +100,7 @@ class Watcher:
         if not observer.whole:
             return {"observation": observer.encode(ids), "action_mask": observer.mask(self.trajectory)}
         self._write_down(ids)
-        observation = np.empty(observer.length, dtype=np.int32)
-        observation[: self._filled] = self._tokens[: self._filled]
-        observation[self._filled :] = observer.pad_id
+        observation = np.concatenate((self._tokens[: self._filled], observer.padding[self._filled :]))
         return {"observation": observation, "action_mask": observer.mask(self.trajectory)}
 
     def _write_down(self, ids: list[int]) -> None:
@@ -112,6 +112,14 @@ class Watcher:
             self._tokens = grown
         self._tokens[self._filled : len(ids)] = ids[self._filled :]
         self._filled = len(ids)
+
+
+@lru_cache
+def _padding(length: int, pad_id: int) -> NDArray[np.int32]:
+    """Shared by all envs, since it would be a good part of what a game weighs."""
+    padding = np.full(length, pad_id, dtype=np.int32)
+    padding.flags.writeable = False
+    return padding
 
 
 def _box(high: int, length: int, dtype: Any) -> gym.spaces.Box:

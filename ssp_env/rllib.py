@@ -10,6 +10,7 @@ import numpy as np
 
 from ssp_env.env import SearchSelfPlayEnv
 from ssp_env.errors import MissingExtra, UsageError
+from ssp_env.views.seats import MOST_REDEALS
 
 try:
     from ray.rllib.env.multi_agent_env import MultiAgentEnv
@@ -43,9 +44,11 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         self._env = SearchSelfPlayEnv(**dict(config or {}))
         self.render_mode = self._env.render_mode
         self.possible_agents = list(self._env.possible_agents)
+        # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
         self.agents = list(self.possible_agents)
         self.observation_spaces = {agent: self._observation_space(agent) for agent in self.possible_agents}
         self.action_spaces = {agent: self._env.action_space(agent) for agent in self.possible_agents}
+        self._started = False
         self._played: dict[str, None] = {}
 
     @property
@@ -59,15 +62,24 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         return self._env.game
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[PerAgent, PerAgent]:
-        """Begins a game.
+        """Begins a game; one that is over at once is dealt anew, since RLlib cannot end an episode in its reset.
 
         Args:
             seed: decides every draw of this and the following games.
             options: what the game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
+
+        Raises:
+            UsageError: an option of another type; a hundred games in a row ended before the first turn.
         """
-        self._env.reset(seed=seed, options=options)
-        self.agents = list(self.possible_agents)
-        self._played = {}
+        for _ in range(MOST_REDEALS):
+            self._env.reset(seed=seed, options=options)
+            if not self._over:
+                break
+            seed = None
+        else:
+            what = f"{MOST_REDEALS} games in a row ended before the first turn"
+            raise UsageError(f"{what}, the last one as {self.game.reason}")
+        self._started, self._played = True, {}
         agent = self._env.agent_selection
         return self._observe(agent), {agent: self._env.infos[agent]}
 
@@ -75,31 +87,36 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         """Takes the token of the agent whose turn it is.
 
         Raises:
-            UsageError: no action for it, or one for somebody else.
+            UsageError: no action for it, or one for somebody else; a step before the first reset or after the end.
         """
+        if not self._started:
+            raise UsageError("call reset() first")
+        if self._over:
+            raise UsageError("the game is over: call reset()")
         env = self._env
         agent = env.agent_selection
         if set(action_dict) != {agent}:
             raise UsageError(f"it is the turn of {agent!r}: give an action for it alone, not for {sorted(action_dict)}")
         self._played[agent] = None
         env.step(action_dict[agent])
-        over = all(env.terminations[a] or env.truncations[a] for a in env.agents)
-        if not over:
+        if not self._over:
             agent = env.agent_selection
             going_on = {"__all__": False}
             return self._observe(agent), {agent: 0.0}, going_on, dict(going_on), {agent: env.infos[agent]}
         seen = [a for a in self.possible_agents if a in self._played]
         observations = {a: obs for a in seen for obs in self._observe(a).values()}
         rewards = {a: env.rewards[a] for a in seen}
-        ends = []
-        for flags in (env.terminations, env.truncations):
-            ends.append({a: flags[a] for a in seen} | {"__all__": all(flags.values())})
-        self.agents = []
-        return observations, rewards, ends[0], ends[1], {a: env.infos[a] for a in seen}
+        # No flags of single agents: RLlib takes an episode for terminated in which all have one, truncated or not.
+        terminated, truncated = ({"__all__": all(flags.values())} for flags in (env.terminations, env.truncations))
+        return observations, rewards, terminated, truncated, {a: env.infos[a] for a in seen}
 
     def render(self) -> str | None:
         """As in the AEC env."""
         return self._env.render()
+
+    @property
+    def _over(self) -> bool:
+        return any(self._env.terminations.values()) or any(self._env.truncations.values())
 
     def _observe(self, agent: str) -> PerAgent:
         seen = self._env.observe(agent)

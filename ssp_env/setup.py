@@ -37,8 +37,9 @@ class Setup(TypedDict, total=False):
     """The rules; the world's own defaults when not given, and for the fields that a mapping leaves out."""
     view: ViewConfig | Mapping[str, Any]
     """What an agent sees; as for ``game``."""
-    retriever: Retriever
-    """BM25 over the world's corpus when not given."""
+    retriever: Retriever | str
+    """A retriever; or the address of a server that speaks Search-R1's protocol, such as ``http://127.0.0.1:8000``.
+    BM25 over the world's corpus when not given."""
     judge: Judge
     """Exact match over all wordings when not given."""
     verifier: Verifier
@@ -98,7 +99,7 @@ def set_up(setup: Setup) -> Table:
         world,
         tokenizer,
         game,
-        retriever=setup.get("retriever"),
+        retriever=_retriever(setup.get("retriever")),
         judge=setup.get("judge"),
         verifier=setup.get("verifier"),
         filters=setup.get("filters"),
@@ -122,6 +123,17 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name
     if not isinstance(given, Mapping):
         raise ConfigError(name, given, f"give a {kind.__name__}, or a mapping of its fields")
     return from_mapping(kind, given, name, default)
+
+
+def _retriever(given: Retriever | str | None) -> Retriever | None:
+    if isinstance(given, str) and given.startswith(("http://", "https://")):
+        # Imported here: it brings httpx along, which a search in process can do without.
+        from ssp_env.search.client import HTTPRetriever
+
+        return HTTPRetriever(given)
+    if given is not None and not isinstance(given, Retriever):
+        raise ConfigError("retriever", given, "give a Retriever, or a server's address such as http://127.0.0.1:8000")
+    return given
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:

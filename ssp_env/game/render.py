@@ -40,28 +40,30 @@ class LiveView:
             rules: what is played by.
             console: where to print; the terminal when not given.
         """
-        self._rules, self._console = rules, console if console is not None else Console()
+        self._rules, self._console = rules, console
         self._game: Game | None = None
         self._shown: list[int] = []
 
     def show(self, game: Game) -> None:
         """Prints what was written since the last time, and the ending once there is one."""
+        # Not kept: an env is copied and sent to other processes, which a console cannot be.
+        console = self._console if self._console is not None else Console()
         record = record_game(game, self._rules)
         if game is not self._game:
             self._game, self._shown = game, []
-            self._console.print(_heading(record))
+            console.print(_heading(record))
         self._shown += [0] * (len(record.trajectories) - len(self._shown))
         for i, (name, trajectory) in enumerate(_named(record)):
             new = trajectory.segments[self._shown[i] :]
             if new:
-                self._console.print(_line(name, new))
+                console.print(_line(name, new))
             self._shown[i] = len(trajectory.segments)
         if game.outcome is not Outcome.PENDING:
             for name, trajectory in _named(record):
                 if trajectory.verdict is not None:
-                    self._console.print(_judged(Text(f"{name:<11}", style="bold yellow"), trajectory))
+                    console.print(_judged(Text(f"{name:<11}", style="bold yellow"), trajectory))
             for line in _ending(record):
-                self._console.print(line)
+                console.print(line)
 
 
 def _lines(record: GameRecord) -> Iterator[Text]:

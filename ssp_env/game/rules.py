@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ssp_env.config import GameConfig
 from ssp_env.errors import ConfigError
@@ -43,6 +44,10 @@ class Rules:
     """Where verification's noise documents come from."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
+        """Itself: nothing in it changes by play, so copies of an env (for tree search, say) share it."""
+        return self
 
     @classmethod
     def build(
@@ -146,9 +151,12 @@ def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
     """
     for truth in world.answers:
         if not any(knows(wording) for wording in truth.wordings):
-            where = f"no search can find this answer (id {truth.id!r}): no word of it occurs in {world.corpus.name}"
+            where = (
+                f"answer {truth.id!r} of the world {world.name!r} cannot be found by any search: no word of it occurs "
+            )
+            where += f"in {world.corpus.name}"
             fix = "add a passage that mentions it, give it an alias that occurs, or leave it out"
-            raise ConfigError(f"answers of the world {world.name!r}", truth.answer, f"{where}; {fix}")
+            raise ConfigError("world.answers", truth.answer, f"{where}; {fix}")
 
 
 def resolve_verifier(name: str, world: World) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ssp_env.errors import ConfigError
 from ssp_env.game.rules import Rules
 from ssp_env.players.base import Player, TextPlayer
 from ssp_env.players.cloze import ClozePlayer
@@ -9,7 +10,20 @@ from ssp_env.players.mini import MiniPlayer
 from ssp_env.players.random_legal import RandomLegalPlayer
 from ssp_env.worlds.mini import MiniWorld
 
-__all__ = ["ClozePlayer", "MiniPlayer", "Player", "RandomLegalPlayer", "TextPlayer", "scripted_player"]
+__all__ = ["ClozePlayer", "MiniPlayer", "Player", "RandomLegalPlayer", "TextPlayer", "player_for", "scripted_player"]
+
+
+def player_for(rules: Rules, given: Player | None) -> Player:
+    """The given player, or else the scripted one.
+
+    Raises:
+        ConfigError: no player.
+    """
+    if given is None:
+        return scripted_player(rules)
+    if isinstance(given, type) or not callable(getattr(given, "play", None)):
+        raise ConfigError("other", given, "give an object with a method play(), not its class or its name")
+    return given
 
 
 def scripted_player(rules: Rules) -> Player:

@@ -12,7 +12,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.infos import Info, final_info
+from ssp_env.infos import Info, info_of
 from ssp_env.setup import Setup, set_up
 
 
@@ -56,13 +56,13 @@ class GameBatch:
             raise ConfigError("num_games", num_games, "must be at least 1")
         self.rules = set_up(setup).rules
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]
-        self._rounds: list[Round] = []
+        self._started: list[Round] = []
 
     def reset(self, seed: int | None = None) -> list[Turn]:
         """Begins all games anew and returns the open turns."""
         for i, dealer in enumerate(self._dealers):
             dealer.seed(None if seed is None else seed + i)
-        self._rounds = [dealer.deal() for dealer in self._dealers]
+        self._started = [dealer.deal() for dealer in self._dealers]
         return self.turns
 
     @property
@@ -78,13 +78,19 @@ class GameBatch:
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Raises:
-            UsageError: not one turn for each, or an id outside the vocabulary.
+            UsageError: before the first reset, not one turn for each, not one log-probability a token, or an id
+                outside the vocabulary (nothing is taken then).
         """
         turns = self.turns
         if len(written) != len(turns):
             raise UsageError(f"{len(turns)} turns are open, but {len(written)} were written")
         if logprobs is not None and len(logprobs) != len(turns):
             raise UsageError(f"{len(turns)} turns are open, but {len(logprobs)} came with log-probabilities")
+        for i, ids in enumerate(written):  # all are checked before any is taken
+            if not _within(ids, self.rules.tokenizer.vocab_size):
+                raise UsageError(f"turn {i} has a token outside the action space")
+            if logprobs is not None and len(logprobs[i]) != len(ids):
+                raise UsageError(f"turn {i} has {len(ids)} tokens, but {len(logprobs[i])} log-probabilities")
         for i, turn in enumerate(turns):
             turn.trajectory.feed_turn(written[i], None if logprobs is None else logprobs[i])
         advance_all(self._rounds)
@@ -109,5 +115,18 @@ class GameBatch:
 
     @property
     def infos(self) -> list[Info]:
-        """What the AEC env's ``infos`` hold at the end; of games that go on, the outcome ``pending``."""
-        return [final_info(game) for game in self.games]
+        """What the AEC env's ``infos`` hold; of a game with several open turns, those of the first one."""
+        return [info_of(played) for played in self._rounds]
+
+    @property
+    def _rounds(self) -> list[Round]:
+        if not self._started:
+            raise UsageError("call reset() first")
+        return self._started
+
+
+def _within(ids: Sequence[int], size: int) -> bool:
+    try:
+        return not len(ids) or 0 <= min(ids) <= max(ids) < size
+    except TypeError:
+        return False

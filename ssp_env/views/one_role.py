@@ -14,10 +14,10 @@ from ssp_env.env import as_token, check_render_mode
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Role
-from ssp_env.game.render import render_ansi, render_human
+from ssp_env.game.render import LiveView, render_ansi, render_human
 from ssp_env.infos import Info
 from ssp_env.observation import Observation, Observer, Watcher
-from ssp_env.players import Player, scripted_player
+from ssp_env.players import Player, player_for
 from ssp_env.setup import Setup, Table, set_up
 from ssp_env.views.seats import Seat, settle
 from ssp_env.worlds.base import Question
@@ -29,7 +29,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     ``info`` holds what the AEC env's ``infos`` hold, and ``action_mask``. A void game is truncated, with reward 0.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "human"]}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "human"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         self.render_mode = render_mode
         self._observer = Observer(table)
         self.rules = table.rules
-        self.other = other if other is not None else scripted_player(table.rules)
+        self._live = LiveView(table.rules)
+        self.other = player_for(table.rules, other)
         self.seat = Seat(Dealer(table.rules, questions), role)
         self._watcher: Watcher | None = None
         self.observation_space = self._observer.observation_space()
@@ -57,7 +58,8 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
             options: what the game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: an option of another type; a hundred games in a row ended before the role's turn.
+            UsageError: an option that does not fit; a hundred games in a row ended before the role's turn.
+            ServiceError: the hundredth of them was void.
         """
         super().reset(seed=seed)
         self.begin(seed, options)
@@ -73,7 +75,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         if self.feed(action):
             settle([self.seat], self.other)
             if self.render_mode == "human":
-                self.render()
+                self._live.show(self.game)
         observation, info = self.look()
         return observation, self.seat.reward, *self.seat.flags, info
 
@@ -88,7 +90,8 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         """Takes the next token; whether it ended the turn, so that the seat is to be settled."""
         if self.seat.over:
             raise UsageError("the game is over: call reset()")
-        assert self.seat.trajectory is not None, "reset() goes on to the role's turn"
+        if self.seat.trajectory is None:  # an error interrupted the reset
+            raise UsageError("call reset() first")
         return self.seat.trajectory.feed((as_token(self.seat.role, action),))
 
     def look(self) -> tuple[Observation, Info]:
@@ -98,7 +101,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The action mask as booleans, where sb3-contrib looks for it."""
-        return self._watch().look()["action_mask"].astype(bool)
+        return self._observer.mask(self._watch().trajectory).astype(bool)
 
     def render(self) -> str | None:  # type: ignore[override]
         """The game so far: a string in mode ``ansi``, printed in mode ``human``."""

@@ -7,12 +7,12 @@ from typing import Any
 
 from ssp_env.dealer import Dealer
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.game import Game
+from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.infos import Info, final_info, turn_info
+from ssp_env.infos import Info, info_of
 from ssp_env.players.base import Player
 
 MOST_REDEALS = 100
@@ -30,8 +30,11 @@ class Seat:
         """
         self.role, self.dealer = role, dealer
         self._round: Round | None = None
+        self._options: Mapping[str, Any] | None = None
         self.trajectory: Trajectory | None = None
         """Your trajectory; ``None`` until it is your turn for the first time."""
+        self.info: Info = {}
+        """As in the AEC env: of the beginning of your turn, or of the end."""
 
     @property
     def round(self) -> Round:
@@ -61,33 +64,37 @@ class Seat:
         return float(paid or 0.0)
 
     @property
-    def info(self) -> Info:
-        """As in the AEC env."""
-        if self.over:
-            return final_info(self.game)
-        assert self.trajectory is not None, "seats are settled before anybody looks"
-        return turn_info(self.round, self.trajectory)
-
-    @property
     def flags(self) -> tuple[bool, bool]:
         """Terminated, truncated. A void game is truncated: an outage is no end of play."""
         void = self.over and self.game.outcome is Outcome.VOID
         return self.over and not void, void
 
     def deal(self, options: Mapping[str, Any] | None = None) -> None:
-        """Begins the next game; :func:`settle` brings it to your turn."""
-        self._round, self.trajectory = self.dealer.deal(options), None
+        """Begins the next game; :func:`settle` brings it to your turn.
 
-    def find_own(self) -> None:
-        """Notes your trajectory, once it waits for you."""
-        own = [t for t in self.round.pending() if t.role is self.role]
-        self.trajectory = own[0] if own else self.trajectory
+        Raises:
+            UsageError: an option of another type, or a question where you are the proposer.
+        """
+        dealt = self.dealer.deal(options)
+        if self.role is Role.PROPOSER and dealt.games[0].origin is not Origin.PROPOSED:
+            raise UsageError("the question is given: there is nothing to propose")
+        self._round, self._options, self.trajectory = dealt, options, None
+
+    def deal_again(self) -> None:
+        """Another game with the same options."""
+        self.deal(self._options)
+
+    def look_up(self) -> None:
+        """Notes your trajectory and the info, once the game waits for you or is over."""
+        pending = self.round.pending()
+        self.trajectory = pending[0] if pending else self.trajectory
+        self.info = info_of(self.round)
 
 
 def settle(seats: Sequence[Seat], other: Player) -> None:
     """Moves all seats on until each waits for its own role, or its game is over; searches and players are batched.
 
-    A game that ends before it was the seat's turn is dealt anew: an episode needs a first move.
+    A game that ends before it was the seat's turn is dealt anew, with the same options: an episode needs a first move.
 
     Args:
         seats: any, dealt already.
@@ -105,7 +112,7 @@ def settle(seats: Sequence[Seat], other: Player) -> None:
             _let_play(other, others)
             continue
         for seat in seats:
-            seat.find_own()
+            seat.look_up()
         idle = [seat for seat in seats if seat.trajectory is None]
         if not idle:
             return
@@ -113,14 +120,14 @@ def settle(seats: Sequence[Seat], other: Player) -> None:
             redeals[seat] += 1
             if redeals[seat] > MOST_REDEALS:
                 _give_up(seat)
-            seat.deal()
+            seat.deal_again()
 
 
 def _give_up(seat: Seat) -> None:
     reason, what = str(seat.game.reason), f"{MOST_REDEALS} games in a row ended before the {seat.role}'s turn"
     if seat.game.outcome is Outcome.VOID:
         raise ServiceError(reason, what)
-    raise UsageError(f"{what}, the last one as {reason}")
+    raise UsageError(f"{what}, the last one as {reason}; see that the budgets and the other player suit this game")
 
 
 def _let_play(other: Player, turns: Sequence[tuple[Seat, Trajectory]]) -> None:

@@ -13,8 +13,8 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.infos import Info, final_info, turn_info
-from ssp_env.players import Player, scripted_player
+from ssp_env.infos import Info, info_of
+from ssp_env.players import Player, player_for
 from ssp_env.setup import Setup, set_up
 from ssp_env.views.one_role import solver_table
 from ssp_env.views.seats import Seat, settle
@@ -80,10 +80,8 @@ class TextGame:
         return self._started
 
     def _show(self) -> tuple[str, Info]:
-        if self._round.done:
-            return "", final_info(self.game)
-        current = self._round.pending()[0]
-        return self._reader.read(current), turn_info(self._round, current)
+        pending = self._round.pending()
+        return self._reader.read(pending[0]) if pending else "", info_of(self._round)
 
 
 class TextRole:
@@ -111,7 +109,7 @@ class TextRole:
         if questions is not None and role != "solver":
             raise ConfigError("questions", f"{len(questions)} of them", "only a solver is given questions")
         self.rules = table.rules
-        self._other = other if other is not None else scripted_player(table.rules)
+        self._other = player_for(table.rules, other)
         self._seat = Seat(Dealer(table.rules, questions), Role(role))
         self._reader = _Reader()
 
@@ -135,7 +133,8 @@ class TextRole:
         """
         if self._seat.over:
             raise UsageError("the game is over: call reset()")
-        assert self._seat.trajectory is not None, "reset() goes on to the role's turn"
+        if self._seat.trajectory is None:  # an error interrupted the reset
+            raise UsageError("call reset() first")
         _write(self._seat.trajectory, text)
         settle([self._seat], self._other)
         return self._show(), self._seat.reward, *self._seat.flags, self._seat.info

@@ -56,15 +56,17 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             options: what each game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: as many seeds as envs are needed.
+            UsageError: as many seeds as envs are needed; a ``reset_mask``, since envs begin anew by themselves.
         """
         seeds: list[int | None]
-        if isinstance(seed, int):
-            seeds = [seed + i for i in range(self.num_envs)]
+        if isinstance(seed, int | np.integer):
+            seeds = [int(seed) + i for i in range(self.num_envs)]
         else:
             seeds = [None] * self.num_envs if seed is None else seed
         if len(seeds) != self.num_envs:
             raise UsageError(f"{len(seeds)} seeds were given for {self.num_envs} envs")
+        if options is not None and "reset_mask" in options:
+            raise UsageError("options['reset_mask']: an env begins anew by itself; reset all of them, or none")
         for env, own in zip(self._envs, seeds, strict=True):
             env.begin(own, options)
         settle([env.seat for env in self._envs], self._other)
@@ -79,8 +81,8 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         """
         if not self._started:
             raise UsageError("call reset() first")
-        if len(actions) != self.num_envs:
-            raise UsageError(f"{len(actions)} actions were given for {self.num_envs} envs")
+        if not self.action_space.contains(np.asarray(actions)):  # nothing is taken then
+            raise UsageError(f"actions = {actions}: give one token for each of {self.num_envs} envs")
         moved = []
         for env, action, ended in zip(self._envs, actions, self._ended, strict=True):
             if ended:

@@ -28,14 +28,20 @@ def open_world(name: str, /, **options: Any) -> World:
         options: settings of that world's factory.
 
     Raises:
-        ConfigError: no such world, or a setting that it does not have.
+        ConfigError: no such world, a setting that it does not have, or one that it cannot do without.
     """
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
     module, _, attribute = WORLDS[name].partition(":")
     factory = getattr(import_module(module), attribute)
+    known = inspect.signature(factory).parameters
+    for option, value in options.items():
+        if option not in known:
+            hint = nearest(option, known) if known else "it has none at all"
+            fix = f"the world {name!r} has no such setting; {hint}"
+            raise ConfigError(f"world_options.{option}", value, fix)
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
-        raise ConfigError("world options", options, f"world {name!r} does not take them: {error}") from None
+        raise ConfigError("world_options", options, f"the world {name!r} needs more: {error}") from None
     return cast(World, factory(**options))

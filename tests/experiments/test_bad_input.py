@@ -141,7 +141,7 @@ def test_parameters_are_counted(policy: Path, tmp_path: Path) -> None:
 
 # -- the world ---------------------------------------------------------------------------------------------
 
-CORPUS = '{"id": "1", "contents": "Page"}\n'
+CORPUS = '{"id": "1", "contents": "A page about Samarick"}\n'
 ANSWERS = '{"answer": "Samarick"}\n'
 QUESTIONS = '{"question": "who is it ?", "answers": ["Sebedor"]}\n'
 
@@ -188,7 +188,7 @@ def test_world_without_questions(refused: Refused, tmp_path: Path) -> None:
 
 def test_unknown_world_and_option(refused: Refused) -> None:
     assert "did you mean 'wiki-mini'" in refused("--world", "wiki")
-    assert "unexpected keyword argument 'sede'" in refused("--set", "world_options.sede=1")
+    assert "did you mean 'seed'" in refused("--set", "world_options.sede=1")
     assert refused("--set", "world_options.entities=3").startswith("world.entities = 3: choose 16 to")
 
 

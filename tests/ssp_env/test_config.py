@@ -10,13 +10,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scripted import Script, begin, by_role, play, propose, records, rules_of, say, solve, word_tokenizer
 
+import ssp_env
 import ssp_env.config
-from ssp_env.config import MINI_GAME, VERIFIERS, GameConfig, from_mapping
+from ssp_env.config import MINI_GAME, VERIFIERS, GameConfig, ViewConfig, from_mapping
 from ssp_env.errors import ConfigError
-from ssp_env.game.protocol import Tags
+from ssp_env.game.protocol import Role, Tags
 from ssp_env.worlds.mini import MiniWorld
 
 SEARCH = "<search> mentor rival </search>"
@@ -39,6 +41,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "asked_searches": ((2, 3), GOOD),
     "filters": ((), NO_SEARCH),
     "verifier": ("none", UNVERIFIED),
+    "closed_book": (True, lambda t: [1] if t.role is Role.CLOSED_BOOK else GOOD(t)),
     "noise_documents": (1, GOOD),
     "proposer_reward": ("4p(1-p)", UNSOLVED),
     "invalid_reward": (-0.5, NO_SEARCH),
@@ -61,6 +64,34 @@ def test_every_knob_is_turned() -> None:
     assert set(KNOBS) == {field.name for field in fields(GameConfig)}
 
 
+VIEW_KNOBS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "window": (8, {}),
+    "one_hot": (True, {"window": 8}),
+    "legal_moves": (True, {}),
+}
+"""A turn of each knob of the view, and what has to be set besides."""
+
+
+def seen(mini: MiniWorld, **view: Any) -> list[tuple[str, list[int]]]:
+    """Shape, dtype and content of a first observation."""
+    env = ssp_env.raw_env(world=mini, game=MINI_GAME, view=ViewConfig(**view))
+    env.reset(seed=1)
+    observation = env.observe("proposer")
+    return [(f"{name} {array.shape} {array.dtype}", array.tolist()) for name, array in observation.items()]
+
+
+def test_every_knob_of_the_view_is_turned() -> None:
+    assert set(VIEW_KNOBS) == {field.name for field in fields(ViewConfig)}
+
+
+@pytest.mark.parametrize("name", sorted(VIEW_KNOBS))
+def test_a_knob_of_the_view_does_something(mini: MiniWorld, name: str) -> None:
+    value, besides = VIEW_KNOBS[name]
+    assert seen(mini, **besides, **{name: value}) != seen(mini, **besides)
+    default = getattr(ViewConfig(), name)
+    assert seen(mini, **besides, **{name: default}) == seen(mini, **besides)
+
+
 @pytest.mark.parametrize("name", sorted(KNOBS))
 def test_a_knob_does_something(mini: MiniWorld, name: str) -> None:
     value, script = KNOBS[name]
@@ -74,9 +105,10 @@ def test_the_default_written_down_does_nothing(mini: MiniWorld, name: str) -> No
         assert outcome(mini, script) == outcome(mini, script, **{name: getattr(MINI_GAME, name)})
 
 
-def test_every_field_is_documented() -> None:
+@pytest.mark.parametrize("kind", ["GameConfig", "ViewConfig"])
+def test_every_field_is_documented(kind: str) -> None:
     tree = ast.parse(Path(ssp_env.config.__file__).read_text(encoding="utf-8"))
-    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "GameConfig")
+    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
     for node, after in pairwise(body):
         if isinstance(node, ast.AnnAssign):
             assert isinstance(after, ast.Expr)
@@ -111,7 +143,14 @@ def test_the_defaults_are_the_papers() -> None:
         ),
         ({"min_question_chars": -1}, "game.min_question_chars", "must be at least 0"),
         ({"noise_documents": -1}, "game.noise_documents", "must be at least 0"),
-        ({"attempts": math.nan}, "game.attempts", "must be at least 1"),
+        ({"attempts": math.nan}, "game.attempts", "type int is needed, not float"),
+        ({"attempts": 2.5}, "game.attempts", "type int is needed, not float"),
+        ({"attempts": "3"}, "game.attempts", "type int is needed, not str"),
+        ({"noise_documents": None}, "game.noise_documents", "type int is needed, not NoneType"),
+        ({"filters": "spoiler"}, "game.filters", "tuple[str, ...] is needed, not str"),
+        ({"asked_searches": 2}, "game.asked_searches", "tuple[int, int] is needed, not int"),
+        ({"tags": "search"}, "game.tags", "type Tags is needed, not str"),
+        ({"closed_book": 1}, "game.closed_book", "type bool is needed, not int"),
         ({"max_question_chars": 19}, "game.max_question_chars", "must not be below min_question_chars = 20"),
         ({"asked_searches": (0, 1)}, "game.asked_searches", "1 <= low <= high <= max_searches = 10"),
         ({"asked_searches": (3, 2)}, "game.asked_searches", "1 <= low <= high"),
@@ -135,6 +174,29 @@ def test_values_that_cannot_work(changes: dict[str, Any], field: str, fix: str) 
     assert given is value or given == value or given in value
     assert fix in error.value.fix
     assert str(error.value) == f"{field} = {given!r}: {error.value.fix}"
+
+
+def test_numbers_of_numpy_become_pythons() -> None:
+    config = GameConfig(attempts=np.int64(3), invalid_reward=np.float32(-0.5), asked_searches=[1, np.int32(2)])  # type: ignore[arg-type]
+    assert config == GameConfig(attempts=3, invalid_reward=-0.5, asked_searches=(1, 2))
+    assert [type(value) for value in (config.attempts, config.invalid_reward)] == [int, float]
+    assert type(config.asked_searches) is tuple
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "fix"),
+    [
+        ({"window": 0}, "view.window", "must be at least 1"),
+        ({"window": 2.5}, "view.window", r"type int | None is needed, not float"),
+        ({"one_hot": True}, "view.one_hot", "set view.window as well"),
+        ({"legal_moves": "yes"}, "view.legal_moves", "type bool is needed, not str"),
+    ],
+)
+def test_views_that_cannot_work(changes: dict[str, Any], field: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        ViewConfig(**changes)
+    assert error.value.field == field
+    assert fix in error.value.fix
 
 
 def test_a_config_is_frozen() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pettingzoo.test import api_test, parallel_api_test, render_test, seed_test
-from pettingzoo.utils.conversions import turn_based_aec_to_parallel
+from pettingzoo.test import api_test, seed_test
 from scripted import MINI, Script, by_role, play, propose, read, records, say, solve
 
 import ssp_env
@@ -60,38 +59,10 @@ def drive(env: SearchSelfPlayEnv, script: Script) -> None:
             env.step(token)
 
 
-# -- PettingZoo's suites ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tokenizer", [None, ByteTokenizer()])
-def test_api(mini: MiniWorld, tokenizer: Tokenizer | None) -> None:
-    api_test(ssp_env.env(world=mini, tokenizer=tokenizer, game=SMALL), num_cycles=300)
-
-
-@pytest.mark.parametrize("tokenizer", [None, ByteTokenizer()])
-def test_seeds(mini: MiniWorld, tokenizer: Tokenizer | None) -> None:
-    seed_test(lambda: ssp_env.env(world=mini, tokenizer=tokenizer, game=SMALL), num_cycles=300)
-
-
 def test_api_and_seeds_with_the_policy_as_verifier(mini: MiniWorld) -> None:
     game = replace(SMALL, verifier="policy", max_prompt_tokens=1000)
     api_test(ssp_env.env(world=mini, game=game), num_cycles=100)
     seed_test(lambda: ssp_env.env(world=mini, game=game), num_cycles=100)
-
-
-def test_api_of_wiki_mini(wiki: World) -> None:
-    game = GameConfig(max_prompt_tokens=2000, max_response_tokens=100)
-    env = ssp_env.env(world=wiki, game=game)
-    assert isinstance(env.unwrapped.rules.tokenizer, ByteTokenizer)
-    api_test(env, num_cycles=100)
-
-
-def test_parallel_api(mini: MiniWorld) -> None:
-    parallel_api_test(turn_based_aec_to_parallel(ssp_env.env(world=mini, game=SMALL)), num_cycles=200)
-
-
-def test_render_api(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:
-    render_test(lambda **kwargs: ssp_env.env(world=mini, **kwargs))
 
 
 # -- spaces and observations -----------------------------------------------------------------------------------

@@ -1,0 +1,198 @@
+"""The RLlib door, with RLlib's own episodes and env runner. Ray is imported and never started."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
+from ray.rllib.examples.rl_modules.classes.random_rlm import RandomRLModule
+from ray.rllib.utils.pre_checks.env import check_multiagent_environments
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+import ssp_env
+import ssp_env.rllib
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.rllib import SearchSelfPlayMultiAgentEnv
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.worlds import open_world
+from ssp_env.worlds.base import World
+
+WORDS = {"world": "small"}
+
+
+class Chance(RandomRLModule):
+    """Plays at random, and is asked as a torch module is."""
+
+    framework = "torch"
+
+
+class Fragile(BM25Retriever):
+    """Fails on every third call."""
+
+    calls = 0
+
+    def search(self, queries: Any, k: int) -> Any:
+        self.calls += 1
+        if self.calls % 3 == 0:
+            raise ServiceError("search", "down")
+        return super().search(queries, k)
+
+
+def turns(env: SearchSelfPlayMultiAgentEnv, player: Player) -> list[int]:
+    """The next turn's tokens: what a player writes in a copy of the trajectory."""
+    shadow = next(t for t in env.game.trajectories() if not t.done)
+    copied = pickle.loads(pickle.dumps(shadow))
+    player.play([copied])
+    return copied.ids[len(shadow.ids) :]
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_rllibs_episodes_take_every_game(attempts: int) -> None:
+    """Valid, invalid and void games: complete episodes of one kind of end, with all that was paid."""
+    world: World = open_world("small")
+    setup = {"world": world, "retriever": Fragile(world.corpus), "game": {"attempts": attempts, "invalid_reward": -0.5}}
+    env = SearchSelfPlayMultiAgentEnv(setup)
+    mini, chance = MiniPlayer(env.rules.config.tags), RandomLegalPlayer(env.rules, np.random.default_rng(0))
+    outcomes = set()
+    for seed in range(24):
+        observations, infos = env.reset(seed=seed)
+        episode = MultiAgentEpisode(
+            observation_space=env.observation_spaces, action_space=env.action_spaces, agent_module_ids={}
+        )
+        episode.add_env_reset(observations=observations, infos=infos)
+        player: Player = mini if seed % 2 else chance
+        queue: list[int] = []
+        while not episode.is_done:
+            queue = queue or turns(env, player)
+            actions = {agent: queue.pop(0) for agent in episode.get_agents_to_act()}
+            assert len(actions) == 1
+            observations, rewards, terminateds, truncateds, infos = env.step(actions)
+            for agent, observation in observations.items():
+                assert env.observation_spaces[agent].contains(observation)
+            episode.add_env_step(observations, actions, rewards, infos, terminateds=terminateds, truncateds=truncateds)
+        outcomes.add(env.game.outcome.value)
+        assert episode.is_truncated == (env.game.outcome == "void")
+        assert episode.is_terminated != episode.is_truncated
+        for agent, reward in (("proposer", env.game.proposer_reward), ("solver", env.game.solver_reward)):
+            written = [sum(t.mask) for t in env.game.trajectories() if (t.role == "proposer") == (agent == "proposer")]
+            if agent not in episode.agent_episodes:
+                assert not sum(written), "it never had a turn"
+                continue
+            own = episode.agent_episodes[agent]
+            assert own.get_return() == (reward or 0.0)
+            assert len(own) == sum(written), "every token that it wrote is a step"
+            assert (own.is_terminated, own.is_truncated) == (episode.is_terminated, episode.is_truncated)
+    assert outcomes == {"valid", "invalid", "void"}
+
+
+@pytest.mark.filterwarnings("ignore:.*Overriding environment rllib-multi-agent-env-v0")  # Ray's own, from the second on
+@pytest.mark.parametrize("setup", [WORDS, {"world": "mini", "tokenizer": "bytes", "game": {"max_response_tokens": 40}}])
+def test_rllibs_env_runner_samples_it(setup: dict[str, Any]) -> None:
+    config = (
+        PPOConfig()
+        .environment(ssp_env.rllib.register(), env_config=setup)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2, batch_mode="complete_episodes")
+        .multi_agent(policies={"proposer", "solver"}, policy_mapping_fn=lambda agent, *_, **__: agent)
+        .rl_module(
+            rl_module_spec=MultiRLModuleSpec(
+                rl_module_specs={name: RLModuleSpec(module_class=Chance) for name in ("proposer", "solver")}
+            )
+        )
+    )
+    runner = MultiAgentEnvRunner(config=config)
+    try:
+        episodes = runner.sample(num_episodes=4, random_actions=False)
+    finally:
+        runner.stop()
+    assert len(episodes) >= 4
+    for episode in episodes:
+        assert episode.is_done
+        assert set(episode.agent_episodes) <= {"proposer", "solver"}
+        assert "proposer" in episode.agent_episodes
+
+
+def test_the_check_passes_whatever_the_first_token_ends() -> None:
+    """RLlib runs it when an env runner starts, with a random token: every token has to pass."""
+    env = SearchSelfPlayMultiAgentEnv(WORDS)
+    for token in range(env.rules.tokenizer.vocab_size):
+        env.action_spaces["proposer"].sample = lambda token=token: token
+        check_multiagent_environments(env)
+
+
+def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
+    """RLlib's episodes need a first step."""
+    world: World = open_world("mini")
+    setup: dict[str, Any] = {"world": world, "tokenizer": "bytes"}
+    prompt = SearchSelfPlayMultiAgentEnv(setup).rules.prompts.proposer
+    sizes = [len(prompt(truth.answer, 1)) for truth in world.answers]
+    env = SearchSelfPlayMultiAgentEnv({**setup, "game": {"max_prompt_tokens": int(np.median(sizes))}})
+    aec = ssp_env.raw_env(**setup, game={"max_prompt_tokens": int(np.median(sizes))})
+    at_once = 0
+    for seed in range(20):
+        aec.reset(seed=seed)
+        env.reset(seed=seed)
+        at_once += aec.terminations["proposer"]
+        while aec.terminations["proposer"]:
+            aec.reset()
+        assert env.game.truth is aec.game.truth, "the next game of the same seed"
+        env.step({"proposer": 5})
+    assert at_once > 1
+    with pytest.raises(UsageError, match="100 games in a row ended before the first turn, the last one as budget_prom"):
+        SearchSelfPlayMultiAgentEnv({**setup, "game": {"max_prompt_tokens": 1}}).reset()
+
+
+def test_calls_that_do_not_fit() -> None:
+    env = SearchSelfPlayMultiAgentEnv(WORDS)
+    with pytest.raises(UsageError, match=r"call reset\(\) first"):
+        env.step({"proposer": 5})
+    env.reset(seed=1)
+    for actions in ({}, {"solver": 5}, {"proposer": 5, "solver": 5}):
+        with pytest.raises(UsageError, match="it is the turn of 'proposer'"):
+            env.step(actions)
+    with pytest.raises(UsageError, match="outside the action space"):
+        env.step({"proposer": -1})
+    assert env.step({"proposer": env.rules.tokenizer.eos_id})[2]["__all__"] is True
+    with pytest.raises(UsageError, match="the game is over"):
+        env.step({"proposer": 5})
+    env.reset()
+    env.step({"proposer": 5})
+    with pytest.raises(ConfigError, match="did you mean 'world'"):
+        SearchSelfPlayMultiAgentEnv({"wurld": "mini"})
+
+
+def test_seeds_and_options() -> None:
+    env, other = SearchSelfPlayMultiAgentEnv(WORDS), SearchSelfPlayMultiAgentEnv(WORDS)
+
+    def answers(each: SearchSelfPlayMultiAgentEnv) -> list[str]:
+        drawn = []
+        for i in range(6):
+            each.reset(seed=3 if i == 0 else None)
+            drawn.append(each.game.truth.answer)
+        return drawn
+
+    assert answers(env) == answers(env) == answers(other)
+    assert len(set(answers(env))) > 1
+    truth = env.rules.world.answers[2]
+    env.reset(options={"answer": truth})
+    assert env.game.truth is truth
+
+
+def test_the_name_makes_the_env_and_can_be_sent_to_workers() -> None:
+    name = ssp_env.rllib.register()
+    assert name == "SearchSelfPlay-v0"
+    creator = _global_registry.get(ENV_CREATOR, name)
+    sent = pickle.loads(pickle.dumps(creator))
+    env = sent(WORDS)
+    assert isinstance(env, SearchSelfPlayMultiAgentEnv)
+    copied = pickle.loads(pickle.dumps(env))
+    for each in (env, copied):
+        each.reset(seed=2)
+    assert env.game.truth == copied.game.truth

@@ -1,0 +1,152 @@
+"""Players that are no policies: what they propose is valid, and they solve it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from doors import ScriptPlayer
+from scripted import say
+
+import ssp_env
+from ssp_env.dealer import Dealer
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.round import advance_all
+from ssp_env.game.rules import Rules
+from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, scripted_player
+from ssp_env.players.cloze import GAP
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.setup import set_up
+from ssp_env.worlds import open_world
+from ssp_env.worlds.base import World
+
+TAGS = Tags()
+
+
+def play(player: Player, count: int, seed: int = 0, **setup: Any) -> list[Game]:
+    rules = set_up(setup).rules  # type: ignore[arg-type]
+    rounds = []
+    for i in range(count):
+        dealer = Dealer(rules)
+        dealer.seed(seed + i)
+        rounds.append(dealer.deal())
+    while turns := [trajectory for played in rounds for trajectory in played.pending()]:
+        player.play(turns)
+        advance_all(rounds)
+    return [played.games[0] for played in rounds]
+
+
+@pytest.fixture(scope="module")
+def wiki() -> dict[str, Any]:
+    world = open_world("wiki-mini")
+    return {"world": world, "retriever": BM25Retriever(world.corpus)}
+
+
+@pytest.mark.parametrize("options", [{}, {"seed": 5}, {"one_to_many": True}], ids=str)
+@pytest.mark.parametrize("name", ["mini", "small"])
+def test_the_mini_player_proposes_and_solves(name: str, options: dict[str, Any]) -> None:
+    for game in play(MiniPlayer(TAGS), 40, world=name, world_options=options):
+        assert (game.outcome, game.reason, game.solve_rate) == (Outcome.VALID, None, 1.0)
+        assert game.proposer_reward == 0.0
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+def test_the_mini_player_asks_for_as_many_hops_as_it_is_told(hops: int) -> None:
+    world = open_world("mini")
+    games = play(MiniPlayer(TAGS, hops), 30, world=world)
+    found = Counter(world.analyse(game.question or "").hops for game in games)  # type: ignore[union-attr]
+    assert set(found) <= set(range(1, hops + 1))
+    assert found[hops] > 15
+    assert {game.solve_rate for game in games} == {1.0}
+
+
+def test_the_mini_player_verifies_and_answers_by_heart() -> None:
+    game = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 1000}
+    for played in play(MiniPlayer(TAGS), 20, world="mini", game=game):
+        assert (played.outcome, played.solve_rate) == (Outcome.VALID, 1.0)
+        assert played.closed_book is not None
+        assert played.closed_book.result == "nothing"
+
+
+def test_the_mini_player_answers_whatever_it_is_asked() -> None:
+    for question in ("", "why", "what is the mentor of Nobody ?", "what is the of X ?"):
+        env = ssp_env.TextGame(world="mini", game={"attempts": 1, "verifier": "none", "filters": ()})
+        env.reset(seed=1)
+        env.step(f"<question> {question} </question>")
+        while env.game.outcome is Outcome.PENDING:
+            (solver,) = [t for t in env.game.trajectories() if not t.done]
+            env.step(MiniPlayer(TAGS).write(solver))
+        assert env.game.attempts[0].trajectory.ending is Ending.ACTION
+        assert env.game.solve_rate == 0.0
+
+
+@pytest.mark.parametrize("seed", [0, 100, 200])
+def test_the_cloze_player_on_real_text(wiki: dict[str, Any], seed: int) -> None:
+    """Floors below what these seeds give: 43, 42 and 38 valid games of 50, all of them solved."""
+    games = play(ClozePlayer(TAGS), 50, seed, **wiki)
+    valid = [game for game in games if game.outcome is Outcome.VALID]
+    assert len(valid) >= 35
+    assert np.mean([game.solve_rate for game in valid]) >= 0.9
+    assert {t.ending for game in games for t in game.trajectories()} == {Ending.ACTION}
+    for game in valid:
+        assert GAP in str(game.question)
+        assert game.truth.answer not in str(game.question)
+
+
+def test_the_cloze_player_keeps_to_tight_budgets(wiki: dict[str, Any]) -> None:
+    limits = {"max_query_tokens": 40, "max_searches": 1, "asked_searches": (1, 1), "attempts": 2}
+    games = play(ClozePlayer(TAGS), 30, game=limits, **wiki)
+    endings = Counter((t.role, t.ending) for game in games for t in game.trajectories() if t.role is not Role.PROPOSER)
+    assert {ending for _, ending in endings} == {Ending.ACTION}
+    assert endings[Role.SOLVER, Ending.ACTION] > 20
+    queries = [s.query for game in games for a in game.attempts for s in a.trajectory.searches]
+    assert max(len(query.encode()) for query in queries) in range(30, 41)
+
+
+def test_the_cloze_player_answers_whatever_it_is_asked(wiki: dict[str, Any]) -> None:
+    env = ssp_env.TextGame(game={"attempts": 1, "verifier": "none", "filters": ()}, **wiki)
+    for question in ("?", GAP, f'What is missing in this sentence: "{GAP}"', "(.*[", f"a{GAP}b{GAP}c"):
+        env.reset(seed=1)
+        env.step(f"<question> {question} </question>")
+        while env.game.outcome is Outcome.PENDING:
+            (solver,) = [t for t in env.game.trajectories() if not t.done]
+            env.step(ClozePlayer(TAGS).write(solver))
+        assert env.game.attempts[0].trajectory.ending is Ending.ACTION
+
+
+def test_every_world_has_its_scripted_player(wiki: dict[str, Any]) -> None:
+    def rules(**setup: Any) -> Rules:
+        return ssp_env.raw_env(**setup).rules
+
+    assert isinstance(scripted_player(rules(world="mini")), MiniPlayer)
+    assert isinstance(scripted_player(rules(world="small")), MiniPlayer)
+    assert isinstance(scripted_player(rules(**wiki)), ClozePlayer)
+
+
+@pytest.mark.parametrize("name", ["mini", "small"])
+def test_scripted_players_speak_with_own_tags(name: str, wiki: dict[str, Any]) -> None:
+    tags = Tags(search="find", question="ask", answer="reply")
+    for game in play(MiniPlayer(tags), 5, world=name, game={"tags": tags}):
+        assert game.solve_rate == 1.0
+    games = play(ClozePlayer(tags), 5, game={"tags": tags}, **wiki)
+    assert {t.ending for game in games for t in game.trajectories()} == {Ending.ACTION}
+
+
+def test_the_random_player_follows_its_generator() -> None:
+    world: World = open_world("small")
+
+    def tokens(seed: int) -> list[Any]:
+        rules = ssp_env.raw_env(world=world).rules
+        games = play(RandomLegalPlayer(rules, np.random.default_rng(seed)), 20, world=world)
+        return [t.ids for game in games for t in game.trajectories()]
+
+    assert tokens(1) == tokens(1) != tokens(2)
+
+
+def test_a_script_is_a_player() -> None:
+    (game,) = play(ScriptPlayer(say("<question> ? </question>")), 1, world="mini")
+    assert game.reason == "empty_question"

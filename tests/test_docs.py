@@ -1,0 +1,67 @@
+"""Every Python block of the documents runs, and so do the tests that it shows; files that documents name exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted((ROOT / "docs").rglob("*.md"))
+"""README's Python needs a Ray cluster; tests/experiments/test_documentation.py runs it."""
+
+NO_TESTS = 5
+"""How pytest exits when it collects nothing."""
+
+
+def python_of(document: str) -> str:
+    """The Python blocks of a document, each at its own lines, and nothing else."""
+    lines, inside = [], False
+    for line in document.splitlines():
+        if line.startswith("```"):
+            inside = line.strip() == "```python"
+            lines.append("")
+        else:
+            lines.append(line if inside else "")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
+    """Top to bottom in one namespace, in an empty directory and a process of its own; pytest collects what it shows."""
+    code = python_of(document.read_text(encoding="utf-8"))
+    if not code.strip():
+        return
+    script = tmp_path / f"{document.stem}.py"
+    script.write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
+    ran = subprocess.run([*command, script.name], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode in (0, NO_TESTS), f"{document.relative_to(ROOT)}:\n{ran.stdout[-6000:]}{ran.stderr[-2000:]}"
+    shown = len(re.findall(r"^class Test", code, re.MULTILINE))
+    assert (ran.returncode == NO_TESTS) == (shown == 0)
+
+
+def test_blocks_keep_their_lines() -> None:
+    assert python_of("a\n```python\nx = 1\n```\n```bash\nls\n```\n```python\ny\n```\n") == "\n\nx = 1\n\n\n\n\n\ny\n\n"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_that_a_document_names_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    paths = set(re.findall(r"`((?:ssp_env|agents|experiments|benchmarks|docs|tests|examples)/[\w./-]+)`", text))
+    links = {target.partition("#")[0] for target in re.findall(r"\]\(([^):]+)\)", text)}
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    missing += [link for link in links if link and not (document.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_within_a_document_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert not set(re.findall(r"\]\(#([^)]+)\)", text)) - anchors
