@@ -11,9 +11,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ssp_env.commands.base import Command
+from ssp_env.commands.index import add_index_options, open_named
 from ssp_env.search.base import Document
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.corpus import Corpus, read_corpus
+from ssp_env.search.client import HTTPRetriever
+from ssp_env.search.corpus import read_corpus
 from ssp_env.worlds import WORLDS, open_world
 
 
@@ -27,14 +29,26 @@ def _configure(parser: ArgumentParser) -> None:
         help=f"a packaged world: {', '.join(WORLDS)} (default: %(default)s)",
     )
     where.add_argument("--corpus", metavar="FILE", help="a corpus of your own: JSON lines, plain or gzip")
+    where.add_argument("--index", metavar="DIR", help="an index that `ssp index` built")
+    where.add_argument("--url", help="a server that speaks Search-R1's protocol, such as http://127.0.0.1:8000")
+    add_index_options(parser)
     parser.add_argument("-k", type=_count, default=3, metavar="N", help="documents to show (default: %(default)s)")
 
 
 def _run(arguments: Namespace) -> int:
-    corpus = read_corpus(arguments.corpus) if arguments.corpus is not None else open_world(arguments.world).corpus
     query = " ".join(arguments.query)
+    if arguments.url is not None:
+        with HTTPRetriever(arguments.url) as server:
+            _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
+        return 0
+    if arguments.index is not None:
+        retriever, passages = open_named(arguments.index, arguments.kind, arguments.encoder)
+        ranking = retriever.search([query], arguments.k)[0]
+        _show(Console(), query, ranking, f"of {passages:,} passages in {arguments.index}")
+        return 0
+    corpus = read_corpus(arguments.corpus) if arguments.corpus is not None else open_world(arguments.world).corpus
     ranking = BM25Retriever(corpus).search([query], arguments.k)[0]
-    _show(Console(), query, ranking, corpus)
+    _show(Console(), query, ranking, f"of {len(corpus):,} passages in {corpus.name}")
     return 0
 
 
@@ -44,11 +58,11 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _show(console: Console, query: str, ranking: Sequence[Document], corpus: Corpus) -> None:
+def _show(console: Console, query: str, ranking: Sequence[Document], where: str) -> None:
     """Prints a ranking. Titles and texts are shown as they are, never read as rich's markup."""
-    console.print(_printable(f"{len(ranking)} of {len(corpus):,} passages in {corpus.name} for: {query}"), style="dim")
+    console.print(_printable(f"{len(ranking)} {where} for: {query}"), style="dim")
     if not ranking:
-        console.print("No passage shares a word with this query.")
+        console.print("No passage was found for this query.")
     for rank, document in enumerate(ranking, start=1):
         console.print()
         heading = Text.assemble(

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -41,3 +43,89 @@ class Retriever(Protocol):
             ServiceError: the retriever could not answer.
         """
         ...
+
+
+@runtime_checkable
+class PartialRetriever(Retriever, Protocol):
+    """A retriever that can say which queries of a batch failed. The game asks it this way."""
+
+    def search_each(self, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
+        """One entry a query, in order: its ranking, or the error that it is to blame for or was hit by."""
+        ...
+
+
+@runtime_checkable
+class AsyncRetriever(Protocol):
+    """A :class:`Retriever` that is awaited; :mod:`ssp_env.search.aio` turns one kind into the other."""
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """As :meth:`Retriever.search`."""
+        ...
+
+
+def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
+    """One ranking or error a query, from any retriever.
+
+    One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one query at a time, so
+    that only those that are hit are errors.
+
+    Raises:
+        UsageError: the retriever does not give one result a query.
+    """
+    if isinstance(retriever, PartialRetriever):
+        results = retriever.search_each(queries, k)
+        check_count(results, queries)
+        return results
+    try:
+        return [*_search(retriever, queries, k)]
+    except ServiceError as error:
+        if len(queries) == 1:
+            return [error]
+    alone: list[list[Document] | ServiceError] = []
+    for query in queries:
+        try:
+            alone.extend(_search(retriever, [query], k))
+        except ServiceError as error:
+            alone.append(error)
+    return alone
+
+
+def whole(results: Sequence[list[Document] | ServiceError]) -> list[list[Document]]:
+    """The rankings of a batch.
+
+    Raises:
+        ServiceError: the first one among the results.
+    """
+    rankings = []
+    for result in results:
+        if isinstance(result, ServiceError):
+            raise result
+        rankings.append(result)
+    return rankings
+
+
+def check_request(queries: Sequence[str], k: int) -> None:
+    """
+    Raises:
+        ConfigError: ``k`` below 1.
+        UsageError: ``queries`` is one string, which would be searched letter by letter.
+    """
+    if k < 1:
+        raise ConfigError("k", k, "ask for at least one document")
+    if isinstance(queries, str):
+        raise UsageError("search takes a sequence of queries, not one string")
+
+
+def _search(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document]]:
+    rankings = retriever.search(queries, k)
+    check_count(rankings, queries)
+    return rankings
+
+
+def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
+    """
+    Raises:
+        UsageError: the retriever did not give one result a query.
+    """
+    if len(results) != len(queries):
+        raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")

@@ -1,17 +1,44 @@
-"""Corpora: passages by position and by id, read from Search-R1's JSONL."""
+"""Corpora: passages by position and by id, read from Search-R1's JSONL.
+
+A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.store.PassageStore` leaves them on disk. Both
+are :class:`Passages`.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
+import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast, overload
+from types import TracebackType
+from typing import IO, Any, Protocol, cast, overload
 
 from ssp_env.errors import DataError
 from ssp_env.search.base import Document
+
+
+class Passages(Protocol):
+    """Passages with unique ids, in a fixed order: what retrievers search in and noise is drawn from."""
+
+    name: str
+    """What errors and records call them."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Document]: ...
+    def __iter__(self) -> Iterator[Document]: ...
+    def by_id(self, document_id: str) -> Document:
+        """The passage with this id; raises ``KeyError`` where there is none."""
+        ...
+
+    def digest(self) -> str:
+        """SHA-256 that an index over these passages is tied to; see :meth:`Corpus.digest`."""
+        ...
 
 
 class Corpus(Sequence[Document]):
@@ -61,9 +88,14 @@ class Corpus(Sequence[Document]):
         """SHA-256 over ids, titles and texts in order: what an index belongs to."""
         sha = hashlib.sha256()
         for document in self._documents:
-            for part in (document.id, document.title, document.text):
-                sha.update(part.encode("utf-8", "surrogatepass") + b"\0")
+            sha.update(b"".join(encode(document)))
         return sha.hexdigest()
+
+
+def encode(document: Document) -> tuple[bytes, bytes, bytes]:
+    """Id, title and text as bytes, each closed by a zero byte. Lone surrogates, which JSON can spell, are kept."""
+    id_, title, text = (part.encode("utf-8", "surrogatepass") for part in (document.id, document.title, document.text))
+    return id_ + b"\0", title + b"\0", text + b"\0"
 
 
 def read_corpus(path: str | Path) -> Corpus:
@@ -75,7 +107,7 @@ def read_corpus(path: str | Path) -> Corpus:
     Raises:
         DataError: no such file, a line that is not JSON or lacks a field (names file and line).
     """
-    return Corpus((_document(path, line, row) for line, row in read_jsonl(path)), name=str(path))
+    return Corpus((to_document(path, line, row) for line, row in read_jsonl(path)), name=str(path))
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -84,21 +116,103 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DataError: no such file, not readable, or a line that is no JSON object.
     """
-    path = Path(path)
-    try:
-        with _open_text(path) as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise DataError(path, f"not JSON ({error.msg} at column {error.colno})", number) from None
-                if not isinstance(row, dict):
-                    raise DataError(path, f"a JSON object was expected, not {type(row).__name__}", number)
-                yield number, row
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise DataError(path, f"cannot be read: {error}") from error
+    with JsonLines(path) as lines:
+        yield from lines
+
+
+class JsonLines:
+    """A JSONL file, plain or gzip, read line by line; reading can be taken up again where it stopped.
+
+    Use it as a context manager and iterate over it: ``(line number, object)``. Blank lines are passed over.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.lines = 0
+        """Lines read so far."""
+        self.bytes = 0
+        """Bytes of text read so far, after unzipping."""
+        self._sha = hashlib.sha256()
+
+    def __enter__(self) -> JsonLines:
+        """
+        Raises:
+            DataError: no such file, or not readable.
+        """
+        try:
+            self._raw = open(self.path, "rb")
+            zipped = self._raw.read(2) == b"\x1f\x8b"
+            self._raw.seek(0)
+            self.size = os.fstat(self._raw.fileno()).st_size
+        except OSError as error:
+            raise DataError(self.path, f"cannot be read: {error}") from error
+        self._file = cast(IO[bytes], gzip.open(self._raw)) if zipped else self._raw
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        self._raw.close()
+
+    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """
+        Raises:
+            DataError: not readable, or a line that is no JSON object.
+        """
+        while line := self._read(lambda: self._file.readline()):
+            self.lines += 1
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(self.path, f"cannot be read: {error}", self.lines) from error
+            if text.isspace():
+                continue
+            try:
+                row = json.loads(text)
+            except json.JSONDecodeError as error:
+                raise DataError(self.path, f"not JSON ({error.msg} at column {error.colno})", self.lines) from None
+            except RecursionError:
+                raise DataError(self.path, "not a passage: nested too deeply", self.lines) from None
+            if not isinstance(row, dict):
+                raise DataError(self.path, f"a JSON object was expected, not {type(row).__name__}", self.lines)
+            yield self.lines, row
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file consumed so far, of :attr:`size`; ahead of the lines by what is buffered."""
+        return self._raw.tell()
+
+    def digest(self) -> str:
+        """SHA-256 of the text read so far."""
+        return self._sha.hexdigest()
+
+    def skip(self, length: int, lines: int, digest: str) -> bool:
+        """Goes to where an earlier reading stopped, and tells whether the file still begins as it did then.
+
+        Args:
+            length: :attr:`bytes` at that point.
+            lines: :attr:`lines` at that point.
+            digest: :meth:`digest` at that point.
+
+        Raises:
+            DataError: not readable.
+        """
+        while self.bytes < length and self._read(lambda: self._file.read(min(1 << 20, length - self.bytes))):
+            pass
+        self.lines = lines
+        return self.bytes == length and self.digest() == digest
+
+    def at_end(self) -> bool:
+        """Whether nothing is left to read (reads on to tell)."""
+        return not self._read(lambda: self._file.read(1))
+
+    def _read(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            data = read()
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(self.path, f"cannot be read: {error}") from error
+        self.bytes += len(data)
+        self._sha.update(data)
+        return data
 
 
 def require(path: object, line: int, row: dict[str, Any], field: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
@@ -114,15 +228,12 @@ def require(path: object, line: int, row: dict[str, Any], field: str, kind: type
     return row[field]
 
 
-def _open_text(path: Path) -> IO[str]:
-    with open(path, "rb") as probe:
-        zipped = probe.read(2) == b"\x1f\x8b"
-    if zipped:
-        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8"))
-    return open(path, encoding="utf-8")
+def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
+    """The passage that a line of :func:`read_corpus`'s format holds.
 
-
-def _document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
+    Raises:
+        DataError: the line lacks a field (names file and line).
+    """
     document_id = str(require(path, line, row, "id", (str, int)))
     if "contents" in row:
         contents: str = require(path, line, row, "contents", str)

@@ -1,0 +1,143 @@
+"""``ssp index``: makes an index directory of a corpus."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from ssp_env.commands.base import Command
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.search.base import Retriever
+from ssp_env.search.encoder import Encoder, SentenceTransformerEncoder
+from ssp_env.search.files import Progress
+from ssp_env.search.index import KINDS, PASSAGES, build_index, kinds_in, load_kind, open_index
+from ssp_env.search.manifest import read_manifest
+
+_EPILOG = """\
+CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and
+either "contents" (a title in double quotes, a newline, the text) or "title" and "text".
+
+DIR holds the passages once, and beside them an index of each kind that you build.
+A build that was stopped, killed or ran out of disk goes on where it was when the same
+command runs again. What is whole already is not built again.
+
+examples:
+  ssp index wiki.jsonl.gz --out wiki
+  ssp search --index wiki "who wrote the Radetzky March?"
+  ssp serve --index wiki
+  ssp index --check wiki
+"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.epilog = _EPILOG
+    parser.add_argument("corpus", nargs="?", metavar="CORPUS", help="the passages")
+    parser.add_argument("--out", metavar="DIR", help="the index directory; created if need be")
+    parser.add_argument(
+        "--kind",
+        default="bm25",
+        help=f"one of {', '.join(KINDS)} (default: %(default)s)",
+        metavar="KIND",
+    )
+    parser.add_argument(
+        "--encoder", metavar="MODEL", help="for a dense kind: directory of a sentence-transformers model"
+    )
+    parser.add_argument("--check", metavar="DIR", help="builds nothing: reads every byte of an index and compares")
+
+
+def _run(arguments: Namespace) -> int:
+    console = Console()
+    if arguments.check is not None:
+        if arguments.corpus is not None or arguments.out is not None:
+            raise UsageError("ssp index --check takes a directory alone, neither CORPUS nor --out")
+        return _check(console, Path(arguments.check))
+    if arguments.corpus is None or arguments.out is None:
+        raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help tells more)")
+    if load_kind(arguments.kind).needs_encoder and arguments.encoder is None:
+        raise ConfigError("encoder", None, f"give --encoder MODEL: {arguments.kind} needs one")
+    encoder = None if arguments.encoder is None else SentenceTransformerEncoder(arguments.encoder)
+    with _bars() as progress:
+        folder = build_index(arguments.corpus, arguments.out, arguments.kind, encoder=encoder, progress=progress)
+    passages = read_manifest(folder).passages
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    console.print(f"{folder}: {passages:,} passages, {decimal(size)}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def add_index_options(parser: ArgumentParser) -> None:
+    """What a command that reads ``--index DIR`` asks beside it."""
+    parser.add_argument("--kind", metavar="KIND", help="with --index: which, where DIR holds several")
+    parser.add_argument("--encoder", metavar="MODEL", help="with --index: the model's directory, where it has moved")
+
+
+def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[Retriever, int]:
+    """A retriever as a user names it, and how many passages it searches.
+
+    Args:
+        directory: the index directory.
+        kind: as for :func:`~ssp_env.search.index.open_index`.
+        encoder: directory of the model; ``None`` takes the name in the index's manifest.
+
+    Raises:
+        ConfigError: the kind is not there, or the model is not where the manifest says.
+        DataError: the index cannot be used.
+    """
+    folder = Path(directory)
+    passages = read_manifest(folder / PASSAGES).passages
+    there = kinds_in(folder)
+    one = kind if kind is not None else there[0] if len(there) == 1 else None
+    loaded: Encoder | None = None
+    if encoder is not None:
+        loaded = SentenceTransformerEncoder(encoder)
+    elif one in there and load_kind(one).needs_encoder:
+        loaded = _recorded_encoder(folder / one)
+    return open_index(folder, kind, encoder=loaded), passages
+
+
+def _recorded_encoder(folder: Path) -> Encoder | None:
+    info = read_manifest(folder).encoder
+    if info is None:
+        return None
+    if not Path(info.name).is_dir():
+        raise ConfigError("encoder", info.name, "the index's model is not here; give --encoder with its directory")
+    return SentenceTransformerEncoder(info.name)
+
+
+def _check(console: Console, directory: Path) -> int:
+    """Raises :class:`~ssp_env.errors.DataError` for the first file that is not as it was written."""
+    store = read_manifest(directory / PASSAGES, PASSAGES, check=True)
+    kinds = kinds_in(directory)
+    for kind in kinds:
+        read_manifest(directory / kind, kind, corpus=store.corpus, check=True)
+    what = ", ".join([f"{store.passages:,} passages", *kinds])
+    console.print(f"{directory}: every byte as it was written ({what})", highlight=False, soft_wrap=True)
+    return 0
+
+
+@contextmanager
+def _bars() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done)
+
+        yield progress
+
+
+COMMAND = Command(
+    name="index",
+    help="index a corpus on disk, for `ssp search` and `ssp serve`",
+    configure=_configure,
+    run=_run,
+)

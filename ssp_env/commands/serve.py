@@ -1,0 +1,137 @@
+"""``ssp serve``: a search server over a world, a corpus or an index."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from functools import partial
+
+from ssp_env.commands.base import Command
+from ssp_env.errors import ConfigError, MissingExtra, UsageError
+from ssp_env.search.base import Retriever
+from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
+from ssp_env.worlds import WORLDS, open_world
+
+_EXAMPLES = f"""
+Answers POST /retrieve as Search-R1's retrieval server does:
+
+  curl -H 'Content-Type: application/json' http://127.0.0.1:8000/retrieve \\
+       -d '{{"queries": ["Who painted Guernica?"], "topk": 3, "return_scores": true}}'
+
+Also there: /healthz, /readyz, /status, /metrics (Prometheus), /openapi.json.
+
+SIGTERM or Ctrl-C stops it once everything that it accepted is answered; a second signal stops it at once.
+Beyond this machine (--host 0.0.0.0) it wants a token, in the variable {TOKEN_VARIABLE} or in a --token-file;
+clients send it as "Authorization: Bearer TOKEN". It speaks plain HTTP: across a network, put TLS in front.
+"""
+
+
+def _configure(parser: ArgumentParser) -> None:
+    parser.epilog = _EXAMPLES
+    what = parser.add_argument_group("what to search").add_mutually_exclusive_group()
+    what.add_argument("--index", metavar="DIR", help="an index directory made by ssp index")
+    what.add_argument(
+        "--world",
+        default="wiki-mini",
+        metavar="NAME",
+        help=f"a packaged world: {', '.join(WORLDS)} (default: %(default)s)",
+    )
+    what.add_argument("--corpus", metavar="FILE", help="a corpus of your own, by BM25: JSON lines, plain or gzip")
+    where = parser.add_argument_group("where to listen")
+    where.add_argument("--host", default=ServerConfig.host, help="address to bind (default: %(default)s)")
+    where.add_argument(
+        "--port", type=int, default=ServerConfig.port, help="port to bind, 0 for a free one (default: %(default)s)"
+    )
+    where.add_argument("--token-file", metavar="FILE", help=f"file with the token (default: ${TOKEN_VARIABLE})")
+    limits = parser.add_argument_group("limits")
+    for name, text in (
+        ("default_k", "documents a query when a request names no topk"),
+        ("max_k", "largest topk"),
+        ("max_queries", "most queries a request"),
+        ("max_query_length", "most characters a query"),
+        ("max_body_bytes", "most bytes a request"),
+        ("max_waiting", "most queries that wait; what comes beyond gets 503"),
+    ):
+        option = "--" + name.replace("_", "-")
+        limits.add_argument(
+            option, type=int, default=getattr(ServerConfig, name), metavar="N", help=f"{text} (default: %(default)s)"
+        )
+    ray = parser.add_argument_group("more than one machine")
+    ray.add_argument("--ray", action="store_true", help="run as a Ray Serve deployment on the cluster that is there")
+    ray.add_argument("--replicas", type=int, metavar="N", help="with --ray: copies of the server (default: 1)")
+
+
+def _run(arguments: Namespace) -> int:
+    if arguments.replicas is not None and not arguments.ray:
+        raise UsageError("--replicas goes with --ray")
+    limits = ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes", "max_waiting")
+    config = ServerConfig(
+        host=arguments.host,
+        port=arguments.port,
+        token=read_token(arguments.token_file),
+        **{name: getattr(arguments, name) for name in limits},
+    )
+    source = _source(arguments)
+    if arguments.ray:
+        _serve_on_ray(source, config, 1 if arguments.replicas is None else arguments.replicas)
+    else:
+        _serve(source, config)
+    return 0
+
+
+def _source(arguments: Namespace) -> Callable[[], Retriever]:
+    """What opens the retriever; it can travel to other processes."""
+    if arguments.index is not None:
+        return partial(_open_index, arguments.index)
+    if arguments.corpus is not None:
+        return partial(_open_corpus, arguments.corpus)
+    if arguments.world not in WORLDS:
+        open_world(arguments.world)  # raises at once, with the nearest names
+    return partial(_open_world, arguments.world)
+
+
+def _open_index(path: str) -> Retriever:
+    from ssp_env.commands.index import open_named
+
+    return open_named(path, None, None)[0]
+
+
+def _open_corpus(path: str) -> Retriever:
+    from ssp_env.search.bm25 import BM25Retriever
+    from ssp_env.search.corpus import read_corpus
+
+    return BM25Retriever(read_corpus(path))
+
+
+def _open_world(name: str) -> Retriever:
+    from ssp_env.search.bm25 import BM25Retriever
+
+    return BM25Retriever(open_world(name).corpus)
+
+
+def _serve(source: Callable[[], Retriever], config: ServerConfig) -> None:
+    try:
+        from ssp_env.search.server.run import run_server
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"ssp serve ({error.name} is missing)", "pip install 'ssp-env[serve]'") from error
+    run_server(source, config, _tell)
+
+
+def _serve_on_ray(source: Callable[[], Retriever], config: ServerConfig, replicas: int) -> None:
+    try:
+        from ssp_env.search.server.ray_serve import run_on_ray
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"ssp serve --ray ({error.name} is missing)", "pip install 'ssp-env[serve-ray]'") from error
+    run_on_ray(source, config, replicas, _tell)
+
+
+def _tell(address: str) -> None:
+    print(f"ssp serve: ready at {address}", flush=True)
+
+
+COMMAND = Command(
+    name="serve",
+    help="serve search over HTTP, as Search-R1's retrieval server does",
+    configure=_configure,
+    run=_run,
+)

@@ -1,0 +1,116 @@
+"""Search-R1's protocol: what a request holds, and what a reply has to hold.
+
+Extra fields are passed over; anything else that is not as it should be is refused, because a ranking that is wrong in
+silence would be trained on. (Search-R1's own server answers two queries with the wrong shape where scores are not
+asked for: we always ask for them.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ssp_env.search.base import Document
+from ssp_env.search.contents import split_contents
+
+
+class WrongReply(Exception):
+    """A reply that is no answer to the request; says what came."""
+
+
+def well_formed(text: str) -> str:
+    """A text that UTF-8 can carry: halves of surrogate pairs that stand alone become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def write_request(queries: Sequence[str], k: int) -> bytes:
+    """The body of ``POST /retrieve``."""
+    return json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
+
+
+def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
+    """The rankings that a reply holds.
+
+    Args:
+        raw: the body.
+        count: how many queries were asked.
+        k: how many documents a query were asked for.
+
+    Raises:
+        WrongReply: not JSON, or not one ranking a query of at most ``k`` documents, each once and with a finite score.
+    """
+    try:
+        reply = json.loads(raw, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise WrongReply(f"not JSON ({error})") from error
+    result = reply.get("result") if isinstance(reply, dict) else None
+    if not isinstance(result, list):
+        raise WrongReply("no JSON object with a list 'result'")
+    if len(result) != count:
+        raise WrongReply(f"{len(result)} rankings for {count} queries")
+    return [_ranking(ranking, position, k) for position, ranking in enumerate(result)]
+
+
+def _ranking(ranking: Any, position: int, k: int) -> list[Document]:
+    where = f"result[{position}]"
+    if not isinstance(ranking, list):
+        raise WrongReply(f"{where} is {_kind(ranking)}, not a list")
+    if len(ranking) > k:
+        raise WrongReply(f"{where} holds {len(ranking)} documents where {k} were asked for")
+    documents = [_document(hit, f"{where}[{rank}]") for rank, hit in enumerate(ranking)]
+    if len({document.id for document in documents}) != len(documents):
+        raise WrongReply(f"{where} holds a document twice: {[document.id for document in documents]}")
+    return documents
+
+
+def _document(hit: Any, where: str) -> Document:
+    fields = hit.get("document") if isinstance(hit, dict) else None
+    if not isinstance(fields, dict):
+        raise WrongReply(f"{where} is no object with a 'document'")
+    score = hit.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float) or not _finite(score):
+        raise WrongReply(f"{where}.score is {_kind(score)}, not a finite number")
+    if "contents" in fields:
+        title, text = split_contents(_text(fields, "contents", where))
+    else:
+        title, text = _text(fields, "title", where) if "title" in fields else "", _text(fields, "text", where)
+    return Document(_id(fields, where, title, text), title, text, float(score))
+
+
+def _id(fields: dict[str, Any], where: str, title: str, text: str) -> str:
+    """The id, which is a number in some corpora. Search-R1's BM25 sends none: there, what is written is what it is."""
+    if "id" not in fields:
+        return hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
+    value = fields["id"]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _text(fields, "id", where)
+
+
+def _text(fields: dict[str, Any], name: str, where: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise WrongReply(f"{where}.document.{name} is {_kind(value) if name in fields else 'missing'}, not a string")
+    return well_formed(value)
+
+
+def _finite(number: int | float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # an integer beyond any float
+        return False
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")

@@ -1,0 +1,177 @@
+"""Dense retrieval: passages ranked by the cosine of their vectors with the query's. Needs the extra ``dense``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.search.base import Document, Retriever, check_request
+from ssp_env.search.corpus import Passages
+from ssp_env.search.encoder import Encoder
+from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace, load_array
+from ssp_env.search.manifest import read_manifest
+from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, Vectors, faiss, in_memory, load, write
+from ssp_env.search.store import PassageStore
+
+BLOCK = 2048
+"""Passages that are encoded between two entries of a build's journal."""
+
+
+class DenseRetriever:
+    """The passages nearest to a query's vector, by cosine.
+
+    Every query gets ``k`` documents, or all there are; equal scores are ordered by position in the corpus.
+    ``dense-flat`` is exact. ``dense-hnsw`` and ``dense-ivf-sq8`` (see :mod:`ssp_env.search.neighbours`) may miss a
+    passage, and the latter's scores are off by up to about .01. May be shared between threads.
+    """
+
+    def __init__(self, passages: Passages, encoder: Encoder, kind: str = FLAT) -> None:
+        """Encodes all passages and keeps their vectors in memory. :meth:`open` and ``ssp index`` are for more of them.
+
+        Args:
+            passages: what to search in.
+            encoder: for passages and queries.
+            kind: one of :data:`ssp_env.search.neighbours.KINDS`.
+
+        Raises:
+            ConfigError: an unknown kind.
+            MissingExtra: FAISS is not installed.
+        """
+        if kind not in KINDS:
+            raise ConfigError("kind", kind, nearest(kind, KINDS))
+        faiss()
+        blocks = [encoder.encode_passages(texts) for texts in _blocks(passages)]
+        self._set(passages, encoder, in_memory(kind, np.concatenate(blocks)))
+
+    @classmethod
+    def open(cls, folder: Path, passages: Passages, encoder: Encoder, kind: str) -> DenseRetriever:
+        """A retriever over the files of an index, memory-mapped. The folder's manifest has been checked.
+
+        Raises:
+            DataError: the files are not what they should be.
+            MissingExtra: FAISS is not installed.
+        """
+        retriever = cls.__new__(cls)
+        retriever._set(passages, encoder, load(kind, folder, len(passages), encoder.info.dimension))
+        retriever._origin = (folder, passages, encoder, kind)
+        return retriever
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
+
+        Args:
+            queries: any strings; an empty one has a vector too.
+            k: how many documents a query, at least 1; more than the corpus holds is fine.
+
+        Raises:
+            ConfigError: ``k`` below 1.
+            UsageError: ``queries`` is one string.
+        """
+        check_request(queries, k)
+        distinct = list(dict.fromkeys(queries))
+        if not distinct:
+            return []
+        found = self._neighbours.search(self.encoder.encode_queries(distinct), k)
+        rankings = {query: self._documents(*ranking) for query, ranking in zip(distinct, found, strict=True)}
+        return [list(rankings[query]) for query in queries]
+
+    def _set(self, passages: Passages, encoder: Encoder, neighbours: Neighbours) -> None:
+        self.corpus, self.encoder, self._neighbours = passages, encoder, neighbours
+        self._origin: tuple[Any, ...] | None = None
+
+    def _documents(self, scores: Iterable[float], positions: Iterable[int]) -> list[Document]:
+        documents = []
+        for score, position in zip(scores, positions, strict=True):
+            document = self.corpus[int(position)]
+            documents.append(Document(document.id, document.title, document.text, float(score)))
+        return documents
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # What is on disk is opened again where the retriever arrives.
+        if self._origin is None:
+            return super().__reduce__()
+        return DenseRetriever.open, self._origin
+
+
+class DenseKind:
+    """How ``ssp index`` builds and opens a dense index: an :class:`~ssp_env.search.index.IndexKind`.
+
+    Vectors are written in blocks of 2,048 passages; a build that was killed goes on after the last block. Where the
+    directory holds a ``dense-flat`` index by the same encoder, its vectors are used. What follows the encoding is
+    seeded: the same vectors give the same bytes, on one machine.
+    """
+
+    packages = ("numpy", "faiss-cpu", "faiss-gpu", "sentence-transformers", "torch")
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def build(
+        self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
+    ) -> dict[str, Any]:
+        """See :meth:`ssp_env.search.index.IndexKind.build`.
+
+        Memory: the encoder's, a block of passages, and what :func:`ssp_env.search.neighbours.write` says.
+        """
+        encoder = self._needed(encoder)
+        faiss()
+        scratch = place.path / SCRATCH
+        scratch.mkdir(exist_ok=True)
+        if self._kind == FLAT:
+            _encode(place, place.path / VECTORS, store, encoder, progress)
+            return {}
+        vectors = _vectors_of_sibling(place.target.parent / FLAT, store, encoder)
+        if vectors is None:
+            vectors = _encode(place, scratch / VECTORS, store, encoder, progress)
+        write(self._kind, vectors, place.path, scratch, progress)
+        return {}
+
+    def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
+        """See :meth:`ssp_env.search.index.IndexKind.open`."""
+        return DenseRetriever.open(folder, store, self._needed(encoder), self._kind)
+
+    def _needed(self, encoder: Encoder | None) -> Encoder:
+        if encoder is None:
+            raise ConfigError("encoder", None, f"a {self._kind} index needs one: give the directory of its model")
+        return encoder
+
+
+def passage_text(document: Document) -> str:
+    """What is encoded of a passage: its title, if it has one, on a line of its own before the text."""
+    return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder, progress: Progress) -> Vectors:
+    """Writes the vectors of all passages, from the journal's point on, and maps them."""
+    dimension = encoder.info.dimension
+    writer = ArrayWriter(path, np.float32, dimension, rows=place.state().get("vectors", 0))
+    try:
+        for texts in _blocks(store.read_from(writer.rows)):
+            writer.append(encoder.encode_passages(texts))
+            writer.sync()
+            place.checkpoint({"vectors": writer.rows})
+            progress("encoding passages", writer.rows, len(store))
+        writer.finish()
+    finally:
+        writer.close()
+    return load_array(path, np.float32, rows=len(store), columns=dimension)
+
+
+def _blocks(passages: Iterable[Document]) -> Iterator[list[str]]:
+    texts = map(passage_text, passages)
+    while block := list(islice(texts, BLOCK)):
+        yield block
+
+
+def _vectors_of_sibling(folder: Path, store: PassageStore, encoder: Encoder) -> Vectors | None:
+    """The vectors of a whole ``dense-flat`` index over the same passages and by the same encoder, if it is there."""
+    try:
+        read_manifest(folder, FLAT, corpus=store.digest(), encoder=encoder.info)
+    except DataError:
+        return None
+    return load_array(folder / VECTORS, np.float32, rows=len(store), columns=encoder.info.dimension)

@@ -1,0 +1,184 @@
+"""Index directories: passages once, and beside them any number of indexes over these passages.
+
+::
+
+    DIR/passages/     the passages (:mod:`ssp_env.search.store`)
+    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25_build`)
+    DIR/dense-flat/   a dense index...
+
+Each folder has its own ``manifest.json`` (:mod:`ssp_env.search.manifest`); an index whose manifest names other passages
+is refused. A folder appears when it is whole; until then it is called ``NAME.building``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.search.base import Retriever
+from ssp_env.search.encoder import Encoder
+from ssp_env.search.files import SCRATCH, Progress, Workplace, is_half_built, no_progress, write_atomically
+from ssp_env.search.manifest import MANIFEST, EncoderInfo, Manifest, read_manifest, write_manifest
+from ssp_env.search.store import PassageStore, build_store
+
+PASSAGES = "passages"
+
+KINDS: dict[str, str] = {
+    "bm25": "ssp_env.search.bm25_build:BM25Kind",
+}
+"""Kinds of index by name: where the class is that builds and opens one, as ``module:class``. It is an
+:class:`IndexKind`; its constructor takes the kind's name."""
+
+
+class IndexKind(Protocol):
+    """How one kind of index is built and opened."""
+
+    packages: tuple[str, ...]
+    """Distributions whose versions the manifest records."""
+    needs_encoder: bool
+    """Whether it is built and opened with an encoder."""
+
+    def build(
+        self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
+    ) -> dict[str, Any]:
+        """Writes the index's files into ``place.path`` and returns its parameters, which go into the manifest.
+
+        The workplace is open. ``place.state()`` is what ``place.checkpoint`` last recorded, ``{}`` at first: a build
+        that was killed goes on from there, to the same bytes. Scratch goes into ``place.path / SCRATCH``. The caller
+        writes the manifest and publishes. ``OSError`` may be let through.
+
+        Raises:
+            DataError: passages that this kind cannot take.
+        """
+        ...
+
+    def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
+        """The retriever over a folder whose manifest was found to fit ``store`` and ``encoder``.
+
+        Raises:
+            DataError: the files are not what they should be.
+        """
+        ...
+
+
+def build_index(
+    source: str | Path,
+    directory: str | Path,
+    kind: str,
+    *,
+    encoder: Encoder | None = None,
+    progress: Progress = no_progress,
+) -> Path:
+    """Builds an index over a corpus file; goes on where an earlier build stopped, and does nothing where one is whole.
+
+    Args:
+        source: Search-R1's JSONL, plain or gzip.
+        directory: the index directory; created if need be. It may hold other kinds over the same passages.
+        kind: one of :data:`KINDS`.
+        encoder: for a dense kind.
+        progress: told how far it is.
+
+    Returns:
+        The index's folder.
+
+    Raises:
+        ConfigError: an unknown kind, an encoder missing or not wanted.
+        DataError: a corpus that cannot be read, a directory of other passages or made with another encoder, a disk
+            that is full.
+    """
+    builder = load_kind(kind)
+    _check_encoder(builder, kind, encoder)
+    directory = Path(directory)
+    store = build_store(source, directory / PASSAGES, progress)
+    place = Workplace(directory / kind)
+    info = None if encoder is None else encoder.info
+    if place.target.exists():
+        read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
+        return place.target
+    with place.open():
+        if not (place.path / MANIFEST).exists():
+            _refuse_other_build(place, store.digest(), info)
+            parameters = builder.build(place, store, encoder, progress)
+            manifest = Manifest(kind, store.digest(), len(store), info, parameters)
+            write_manifest(place.path, manifest, builder.packages)
+        place.publish()
+    return place.target
+
+
+def open_index(
+    directory: str | Path, kind: str | None = None, *, encoder: Encoder | None = None, check: bool = False
+) -> Retriever:
+    """Opens an index for searching. Files are mapped, not read: this takes milliseconds at any size.
+
+    Args:
+        directory: as :func:`build_index` left it.
+        kind: which index of the directory; may be left out where there is only one.
+        encoder: for a dense kind: the one that it was built with.
+        check: compares every byte with the manifests (about a second a gigabyte), not only sizes.
+
+    Raises:
+        ConfigError: the kind is not in the directory, or several are and none is named; an encoder is missing.
+        DataError: the index is half built, cut, corrupt, of a newer format, or belongs to another corpus or encoder.
+    """
+    directory = Path(directory)
+    store = PassageStore(directory / PASSAGES, check=check)
+    kind = _one_of(directory, kind)
+    opener = load_kind(kind)
+    _check_encoder(opener, kind, encoder)
+    info = None if encoder is None else encoder.info
+    read_manifest(directory / kind, kind, corpus=store.digest(), encoder=info, check=check)
+    return opener.open(directory / kind, store, encoder)
+
+
+def kinds_in(directory: str | Path) -> list[str]:
+    """The kinds of which a directory holds an index, whole or half built."""
+    directory = Path(directory)
+    return [kind for kind in KINDS if (directory / kind).exists() or is_half_built(directory / kind)]
+
+
+def load_kind(kind: str) -> IndexKind:
+    """
+    Raises:
+        ConfigError: an unknown kind.
+        MissingExtra: it needs a package that is not installed.
+    """
+    if kind not in KINDS:
+        raise ConfigError("kind", kind, nearest(kind, KINDS))
+    module, _, name = KINDS[kind].partition(":")
+    loaded: IndexKind = getattr(import_module(module), name)(kind)
+    return loaded
+
+
+def _one_of(directory: Path, kind: str | None) -> str:
+    there = kinds_in(directory)
+    if kind is None:
+        if len(there) == 1:
+            return there[0]
+        if not there:
+            raise DataError(directory, "holds passages, but no index; `ssp index CORPUS --out DIR` makes one")
+        raise ConfigError("kind", kind, f"{directory} holds several indexes; name one of {', '.join(there)}")
+    if kind not in there:
+        raise ConfigError("kind", kind, f"{directory} has {', '.join(there) or 'no index'}; {nearest(kind, KINDS)}")
+    return kind
+
+
+def _check_encoder(kind: IndexKind, name: str, encoder: Encoder | None) -> None:
+    if kind.needs_encoder and encoder is None:
+        raise ConfigError("encoder", None, f"{name!r} needs the encoder that turns texts into vectors")
+    if encoder is not None and not kind.needs_encoder:
+        raise ConfigError("encoder", encoder.info.name, f"{name!r} needs none; leave it away")
+
+
+def _refuse_other_build(place: Workplace, corpus: str, encoder: EncoderInfo | None) -> None:
+    """Makes sure that a half-built index is continued with the passages and the encoder that it was begun with."""
+    path = place.path / SCRATCH / "begun.json"
+    given = json.dumps({"corpus": corpus, "encoder": None if encoder is None else asdict(encoder)}, sort_keys=True)
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, given)
+    elif path.read_text(encoding="utf-8") != given:
+        raise DataError(place.path, "was begun with other passages or another encoder; delete it to start afresh")

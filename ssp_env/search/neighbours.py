@@ -1,0 +1,314 @@
+"""Nearest neighbours among unit vectors, over the library FAISS: exact, by graph (HNSW), or in lists (IVF-SQ8).
+
+=================== ============================= ================================= ==============================
+kind                exact?                        bytes a vector of d numbers       files
+=================== ============================= ================================= ==============================
+``dense-flat``      yes                           4 d                               ``vectors.npy``
+``dense-hnsw``      nearly                        4 d + 272                         ``index.faiss``
+``dense-ivf-sq8``   nearly; scores to about .01   d + 8                             ``index.faiss``, ``lists.ivfdata``
+=================== ============================= ================================= ==============================
+
+All three are memory-mapped when they are opened from files. Reading them runs no code.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.errors import DataError, MissingExtra
+from ssp_env.search.encoder import INSTALL
+from ssp_env.search.files import Progress, load_array, no_progress
+
+FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
+KINDS = (FLAT, HNSW, IVF)
+VECTORS, INDEX, LISTS = "vectors.npy", "index.faiss", "lists.ivfdata"
+
+Vectors: TypeAlias = NDArray[np.float32]
+Ranking: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
+"""Scores, falling, and the positions that they belong to; equal scores by position."""
+
+_SPARE = 16
+"""Candidates beyond ``k`` that are looked at, so that equal scores at the cut can be told by position."""
+_MOST_SPARE = 4096
+"""How far the exact search goes for that."""
+_ROUNDING = 1e-5
+"""More than two float32 sums of the same products can differ by."""
+_LINKS = 32
+"""Links of a node of the graph, on each level but the lowest, which has twice as many."""
+_VISITED = 64
+"""Nodes that a search of the graph keeps in view, at least."""
+_PROBED = 64
+"""Lists that a search looks into."""
+_SAMPLE = 48
+"""Vectors a list, from which the lists' centres are learnt."""
+_SHARD = 1 << 18
+"""Vectors that are sorted into lists in memory at a time."""
+
+
+class Neighbours(Protocol):
+    """Vectors, by position, that can be searched by inner product. Threads may share one."""
+
+    def search(self, queries: Vectors, k: int) -> list[Ranking]:
+        """The ``k`` nearest of each query, fewer only where there are fewer."""
+        ...
+
+
+class FlatNeighbours:
+    """Exact search: every vector is compared with every query."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        """
+        Args:
+            vectors: shape ``(n, dimension)``, of unit length; may be memory-mapped.
+        """
+        self._vectors = vectors
+
+    def search(self, queries: Vectors, k: int) -> list[Ranking]:
+        """See :meth:`Neighbours.search`. Scores are computed again in double precision for what comes near the top.
+
+        FAISS's own scores differ in the last bits with the number of queries. Only where more than 4,096 vectors are as
+        near as the ``k``-th is it left open which of them are returned.
+        """
+        count = len(self._vectors)
+        k = min(k, count)
+        taken = min(count, k + _SPARE)
+        rankings: list[Ranking] = [_EMPTY] * len(queries)
+        pending = np.arange(len(queries))
+        while len(pending):
+            scores, positions = faiss().knn(queries[pending], self._vectors, taken, metric=faiss().METRIC_INNER_PRODUCT)
+            clear = scores[:, -1] < scores[:, k - 1] - _ROUNDING
+            if taken == count or taken >= k + _MOST_SPARE:
+                clear[:] = True
+            for row in np.flatnonzero(clear):
+                rankings[pending[row]] = self._ranking(queries[pending[row]], np.sort(positions[row]), k)
+            pending = pending[~clear]
+            taken = min(count, k + 8 * (taken - k + 1), k + _MOST_SPARE)
+        return rankings
+
+    def _ranking(self, query: Vectors, positions: NDArray[np.int64], k: int) -> Ranking:
+        scores = (self._vectors[positions].astype(np.float64) * query).sum(axis=1)
+        order = np.argsort(-scores, kind="stable")[:k]
+        return scores[order], positions[order]
+
+
+class FaissNeighbours:
+    """Approximate search in a FAISS index."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    def search(self, queries: Vectors, k: int) -> list[Ranking]:
+        """See :meth:`Neighbours.search`."""
+        count: int = self._index.ntotal
+        k = min(k, count)
+        taken = min(count, k + _SPARE)
+        scores, positions = self._index.search(queries, taken, params=self._effort(taken))
+        short = np.flatnonzero((positions[:, :k] < 0).any(axis=1))
+        if len(short):
+            scores[short], positions[short] = self._index.search(queries[short], taken, params=self._effort(count))
+        return [_sorted(*row, k) for row in zip(scores, positions, strict=True)]
+
+    def _effort(self, taken: int) -> Any:
+        if isinstance(self._index, faiss().IndexHNSW):
+            return faiss().SearchParametersHNSW(efSearch=max(_VISITED, 2 * taken))
+        lists = self._index.nlist
+        return faiss().SearchParametersIVF(nprobe=lists if taken == self._index.ntotal else min(_PROBED, lists))
+
+
+_EMPTY: Ranking = (np.zeros(0), np.zeros(0, np.int64))
+
+
+def _sorted(scores: NDArray[np.float32], positions: NDArray[np.int64], k: int) -> Ranking:
+    scores, positions = scores[positions >= 0], positions[positions >= 0]
+    order = np.lexsort((positions, -scores))[:k]
+    return scores[order].astype(np.float64), positions[order]
+
+
+def faiss() -> Any:
+    """The module.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import faiss as module
+    except ImportError as error:
+        raise MissingExtra("dense search", INSTALL) from error
+    return module
+
+
+def in_memory(kind: str, vectors: Vectors) -> Neighbours:
+    """Neighbours over vectors at hand; the same vectors, the same neighbours.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        vectors: shape ``(n, dimension)``, of unit length.
+    """
+    faiss()
+    if kind == FLAT:
+        return FlatNeighbours(vectors)
+    if kind == HNSW:
+        return FaissNeighbours(_graph(vectors, no_progress))
+    index = _empty_lists(vectors)
+    index.add(vectors)
+    return FaissNeighbours(index)
+
+
+def write(kind: str, vectors: Vectors, folder: Path, scratch: Path, progress: Progress) -> None:
+    """Writes the files of an approximate index; what an earlier call left in ``scratch`` is used.
+
+    Memory: for HNSW the whole index; for IVF-SQ8 the sample (48 vectors a list) and then 2^18 coded vectors.
+
+    Args:
+        kind: :data:`HNSW` or :data:`IVF`.
+        vectors: shape ``(n, dimension)``, of unit length, memory-mapped.
+        folder: for the files.
+        scratch: for what only the build needs.
+        progress: told how many vectors are in.
+    """
+    if kind == HNSW:
+        _write_index(_graph(vectors, progress), folder / INDEX)
+        return
+    trained = scratch / "trained.faiss"
+    _make(trained, lambda path: _write_index(_empty_lists(vectors), path))
+    shards = []
+    for first in range(0, len(vectors), _SHARD):
+        shards.append(scratch / f"shard-{first:012d}.faiss")
+        _make(shards[-1], lambda path, first=first: _write_shard(trained, vectors, first, path))  # type: ignore[misc]
+        progress("filling lists", min(first + _SHARD, len(vectors)), len(vectors))
+    _merge(trained, shards, folder)
+
+
+def load(kind: str, folder: Path, count: int, dimension: int) -> Neighbours:
+    """Opens what was written, memory-mapped and read-only.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        folder: of the files.
+        count: how many vectors there must be.
+        dimension: of each.
+
+    Raises:
+        DataError: not such files.
+    """
+    module = faiss()
+    if kind == FLAT:
+        return FlatNeighbours(load_array(folder / VECTORS, np.float32, rows=count, columns=dimension))
+    flags = module.IO_FLAG_READ_ONLY
+    flags |= module.IO_FLAG_MMAP_IFC if kind == HNSW else module.IO_FLAG_MMAP | module.IO_FLAG_ONDISK_SAME_DIR
+    try:
+        index = module.read_index(str(folder / INDEX), flags)
+    except (RuntimeError, MemoryError) as error:
+        raise DataError(folder / INDEX, f"is no index that FAISS can read ({error}); build the index again") from error
+    wanted = module.IndexHNSWFlat if kind == HNSW else module.IndexIVFScalarQuantizer
+    if not isinstance(index, wanted) or (index.ntotal, index.d) != (count, dimension):
+        raise DataError(folder / INDEX, f"holds no {kind} of {count} vectors; build the index again")
+    if kind == IVF:
+        _no_prefetch(index)
+    return FaissNeighbours(index)
+
+
+def _graph(vectors: Vectors, progress: Progress) -> Any:
+    index = faiss().IndexHNSWFlat(vectors.shape[1], _LINKS, faiss().METRIC_INNER_PRODUCT)
+    # Several threads would link the nodes in another order each time.
+    threads = faiss().omp_get_max_threads()
+    faiss().omp_set_num_threads(1)
+    try:
+        for first in range(0, len(vectors), 4096):
+            index.add(vectors[first : first + 4096])
+            progress("linking vectors", index.ntotal, len(vectors))
+    finally:
+        faiss().omp_set_num_threads(threads)
+    return index
+
+
+def list_count(vectors: int) -> int:
+    """Lists for so many vectors: about twice the root, a power of two, at most 1 in 48 vectors."""
+    return min(2 ** round(np.log2(2 * vectors**0.5)), max(1, vectors // _SAMPLE))
+
+
+def _empty_lists(vectors: Vectors) -> Any:
+    """An IVF index that has learnt its lists and codes from a sample, and holds nothing."""
+    count, dimension = vectors.shape
+    lists = list_count(count)
+    module = faiss()
+    quantizer = module.IndexFlatIP(dimension)
+    code = module.ScalarQuantizer.QT_8bit
+    index = module.IndexIVFScalarQuantizer(quantizer, dimension, lists, code, module.METRIC_INNER_PRODUCT)
+    quantizer.this.disown()
+    index.own_fields = True
+    index.cp.seed, index.cp.spherical, index.cp.min_points_per_centroid = 0, True, 1
+    chosen = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
+    index.train(vectors[np.sort(chosen)])
+    return index
+
+
+def _write_shard(trained: Path, vectors: Vectors, first: int, path: Path) -> None:
+    part = vectors[first : first + _SHARD]
+    index = faiss().read_index(str(trained))
+    index.add_with_ids(part, np.arange(first, first + len(part)))
+    _write_index(index, path)
+
+
+def _merge(trained: Path, shards: list[Path], folder: Path) -> None:
+    """Joins the lists of all shards into one file.
+
+    FAISS would write them through a mapping, where a full disk kills the process.
+    """
+    module = faiss()
+    index = module.read_index(str(trained))
+    parts = [module.read_index(str(shard), module.IO_FLAG_MMAP) for shard in shards]
+    sizes = np.zeros(index.nlist, np.uint64)
+    with open(folder / LISTS, "wb") as file:
+        for number in range(index.nlist):
+            lengths = [part.invlists.list_size(number) for part in parts]
+            sizes[number] = sum(lengths)
+            for part, length in zip(parts, lengths, strict=True):
+                file.write(module.rev_swig_ptr(part.invlists.get_codes(number), length * index.code_size))
+            for part, length in zip(parts, lengths, strict=True):
+                file.write(module.rev_swig_ptr(part.invlists.get_ids(number), length))
+        size = file.tell()
+        file.flush()
+        os.fsync(file.fileno())
+    # Named without its folder: the index may be moved, and the same vectors give the same bytes anywhere.
+    lists = module.OnDiskInvertedLists(index.nlist, index.code_size, LISTS)
+    lists.set_all_lists_sizes(module.swig_ptr(sizes))
+    lists.totsize = size
+    index.ntotal = int(sizes.sum())
+    index.replace_invlists(lists, True)
+    lists.this.disown()
+    _write_index(index, folder / INDEX)
+
+
+def _write_index(index: Any, path: Path) -> None:
+    """
+    Raises:
+        OSError: the disk is full; FAISS says so with a ``RuntimeError``.
+    """
+    try:
+        faiss().write_index(index, str(path))
+    except RuntimeError as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+
+
+def _make(path: Path, write_to: Callable[[Path], None]) -> None:
+    """Lets a file be written unless it is there; a kill leaves it whole or not at all."""
+    if path.exists():
+        return
+    aside = path.with_name(path.name + ".new")
+    write_to(aside)
+    aside.replace(path)
+
+
+def _no_prefetch(index: Any) -> None:
+    """Keeps FAISS from starting 32 threads a search to read ahead what the page cache holds."""
+    faiss().downcast_InvertedLists(index.invlists).prefetch_nthread = 0

@@ -1,0 +1,150 @@
+"""Reranking: a slower model puts the first documents of a retriever into a better order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
+from ssp_env.search.base import Document, Retriever, check_request
+from ssp_env.search.dense import passage_text
+from ssp_env.search.encoder import INSTALL
+
+
+class Reranker(Protocol):
+    """Scores how well documents answer queries."""
+
+    def scores(self, pairs: Sequence[tuple[str, Document]]) -> Sequence[float] | NDArray[np.float32]:
+        """One number for each pair of query and document; the higher, the better."""
+        ...
+
+
+class RerankedRetriever:
+    """A retriever whose first documents are put into a reranker's order.
+
+    Scores are the reranker's; equal ones keep the retriever's order. As thread-safe as its parts.
+    """
+
+    def __init__(self, retriever: Retriever, reranker: Reranker, depth: int = 50) -> None:
+        """
+        Args:
+            retriever: finds the documents.
+            reranker: orders them.
+            depth: how many documents a query it sees; ``k`` if that is more.
+
+        Raises:
+            ConfigError: ``depth`` below 1.
+        """
+        if depth < 1:
+            raise ConfigError("depth", depth, "let the reranker see at least one document")
+        self.retriever, self.reranker, self.depth = retriever, reranker, depth
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
+
+        The reranker is asked once, for all documents of all queries.
+
+        Raises:
+            ConfigError: ``k`` below 1.
+            UsageError: ``queries`` is one string.
+            ServiceError: the retriever could not answer, or the reranker did not score every document.
+        """
+        check_request(queries, k)
+        found = self.retriever.search(queries, max(k, self.depth))
+        pairs = [(query, document) for query, ranking in zip(queries, found, strict=True) for document in ranking]
+        scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
+        if len(scores) != len(pairs):
+            raise ServiceError("search", f"the reranker gave {len(scores)} scores for {len(pairs)} documents")
+        reranked, start = [], 0
+        for ranking in found:
+            reranked.append(_sorted(ranking, scores[start : start + len(ranking)])[:k])
+            start += len(ranking)
+        return reranked
+
+
+class CrossEncoderReranker:
+    """A sentence-transformers cross-encoder with one output, read from a local directory. Threads take turns.
+
+    Scores are the model's raw output (logits). A pickled reranker is loaded again where it arrives.
+    """
+
+    def __init__(
+        self, directory: str | Path, *, batch_size: int = 64, max_length: int | None = None, device: str | None = None
+    ) -> None:
+        """
+        Args:
+            directory: of the model; weights are safetensors.
+            batch_size: pairs that the model sees at once.
+            max_length: tokens of a pair that are read; ``None`` takes the model's own limit.
+            device: PyTorch's name of it; ``None`` takes a GPU if there is one.
+
+        Raises:
+            ConfigError: ``batch_size`` below 1.
+            ModelError: the directory holds no model that can be loaded, or one with several outputs.
+            MissingExtra: sentence-transformers is not installed.
+        """
+        if batch_size < 1:
+            raise ConfigError("batch_size", batch_size, "give at least 1")
+        self._arguments = (Path(directory), batch_size, max_length, device)
+        self._batch_size = batch_size
+        self._model = _load(Path(directory), max_length, device)
+        self._lock = Lock()
+
+    def scores(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float32]:
+        """See :meth:`Reranker.scores`.
+
+        Raises:
+            ModelError: the model gives scores that are not finite.
+        """
+        texts = [(_clean(query), _clean(passage_text(document))) for query, document in pairs]
+        with self._lock:
+            scores = self._model.predict(texts, batch_size=self._batch_size, show_progress_bar=False)
+        if not np.isfinite(scores).all():
+            raise ModelError(f"{self._arguments[0]}: gives scores that are not finite")
+        return np.asarray(scores, np.float32)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self._arguments
+
+
+def _sorted(ranking: Sequence[Document], scores: Sequence[float]) -> list[Document]:
+    order = sorted(range(len(ranking)), key=lambda place: -scores[place])
+    return [Document(ranking[i].id, ranking[i].title, ranking[i].text, scores[i]) for i in order]
+
+
+def _clean(text: str) -> str:
+    # No tokenizer takes lone surrogates.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _again(directory: Path, batch_size: int, max_length: int | None, device: str | None) -> CrossEncoderReranker:
+    return CrossEncoderReranker(directory, batch_size=batch_size, max_length=max_length, device=device)
+
+
+def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
+    try:
+        import torch
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise MissingExtra("a reranker", INSTALL) from error
+    if not directory.is_dir():
+        raise ModelError(f"{directory}: no such directory; rerankers are read from local directories, never downloaded")
+    try:
+        model = CrossEncoder(
+            str(directory),
+            device=device,
+            max_length=max_length,
+            local_files_only=True,
+            activation_fn=torch.nn.Identity(),
+            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise ModelError(f"{directory}: holds no cross-encoder that can be loaded ({error})") from error
+    if model.num_labels != 1:
+        raise ModelError(f"{directory}: has {model.num_labels} outputs; a reranker needs a model with one")
+    return model.eval()

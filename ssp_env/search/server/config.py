@@ -1,0 +1,110 @@
+"""Settings of the search server."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ssp_env.errors import ConfigError
+
+TOKEN_VARIABLE = "SSP_SERVE_TOKEN"
+"""Environment variable that may hold the bearer token."""
+MIN_TOKEN = 16
+"""Characters that a token has at least."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Settings of the search server, checked when made.
+
+    Raises:
+        ConfigError: a value out of its range, or a host that others can reach without a token.
+    """
+
+    host: str = "127.0.0.1"
+    """Address to bind. Any other than the machine's own (loopback) needs a token."""
+    port: int = 8000
+    """Port to bind; 0 takes a free one."""
+    token: str | None = field(default=None, repr=False)
+    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. ``/healthz`` is always open."""
+    default_k: int = 3
+    """Documents a query when a request names no ``topk``; Search-R1's own default."""
+    max_k: int = 100
+    """Largest ``topk`` of a request."""
+    max_queries: int = 4096
+    """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5 rollouts)."""
+    max_query_length: int = 8192
+    """Most characters of a query."""
+    max_body_bytes: int = 16 * 2**20
+    """Most bytes of a request's body."""
+    max_batch: int = 256
+    """Queries after which a backend call takes no further request; a larger request has a call of its own."""
+    max_waiting: int = 16_384
+    """Most queries that wait for the backend; a request beyond is answered with 503 and ``Retry-After``."""
+    batch_window: float = 0.002
+    """Most seconds that an idle backend waits for company; never more than a tenth of what its last call took."""
+    read_seconds: float = 10.0
+    """Most seconds between the first byte of a request's head and its last, and again for its body."""
+    answer_seconds: float = 60.0
+    """Most seconds that a request waits for its answer; then 504."""
+    drain_seconds: float = 1.0
+    """Seconds between being told to stop and closing the port: balancers see ``/readyz`` fail, clients are sent off."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError("port", self.port, "a port is a number from 0 (any free one) to 65535")
+        for name in ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes", "max_batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "give a whole number from 1 up")
+        if self.default_k > self.max_k:
+            raise ConfigError("default_k", self.default_k, f"it may not exceed max_k, which is {self.max_k}")
+        if self.max_waiting < self.max_queries:
+            fix = f"the largest request ({self.max_queries} queries) has to fit into the queue"
+            raise ConfigError("max_waiting", self.max_waiting, fix)
+        for name in ("batch_window", "drain_seconds"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(name, getattr(self, name), "give a finite number of seconds, 0 or more")
+        for name in ("read_seconds", "answer_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(name, getattr(self, name), "give a finite number of seconds above 0")
+        self._check_token()
+
+    def _check_token(self) -> None:
+        if self.token is None:
+            if not is_loopback(self.host):
+                fix = (
+                    f"others can reach this address: put a token into {TOKEN_VARIABLE} or a --token-file,"
+                    " or bind 127.0.0.1"
+                )
+                raise ConfigError("host", self.host, fix)
+        elif len(self.token) < MIN_TOKEN or not all("!" <= character <= "~" for character in self.token):
+            fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
+            raise ConfigError("token", "(not shown)", fix)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reachable from this machine alone. A name other than ``localhost`` may be anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(file: str | Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The token from a file, or else from the environment variable; ``None`` if neither is given.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if file is None:
+        return environment.get(TOKEN_VARIABLE)
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("token-file", str(file), f"cannot be read: {error}") from None
