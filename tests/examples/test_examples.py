@@ -1,0 +1,86 @@
+"""Every example runs: each script in a process of its own, with a budget of a few updates."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+NEEDS = {
+    "cleanrl_ppo": "torch",
+    "gem_text_agent": "gem",
+    "heuristic_player": "ssp_env",
+    "rllib_own_module": "ray",
+    "rllib_ppo": "ray",
+    "sb3_maskable_ppo": "sb3_contrib",
+    "tianshou_dqn": "tianshou",
+    "trl_grpo": "trl",
+}
+"""Example -> the package that it is a client for."""
+
+LEARNERS = {
+    "cleanrl_ppo": [],
+    "rllib_own_module": [],
+    "rllib_ppo": ["--policies", "independent"],
+    "sb3_maskable_ppo": [],
+    "tianshou_dqn": [],
+}
+BUDGET = ["--steps", "200", "--batch", "100", "--seed", "3"]
+
+
+def run(name: str, *arguments: str) -> str:
+    """What an example prints."""
+    if importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{NEEDS[name]} is not installed: pip install 'ssp-env[train,clients]'")
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_every_example_is_tried_here() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(NEEDS)
+
+
+@pytest.mark.parametrize("name", sorted(LEARNERS))
+def test_learners_run_and_write_their_curve(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "curve.jsonl"
+    printed = run(name, *BUDGET, *LEARNERS[name], "--out", str(out))
+    curve = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(printed.splitlines()) >= len(curve) >= 2
+    steps = [point["steps"] for point in curve]
+    assert steps == sorted(set(steps))
+    assert steps[-1] >= 200
+    assert all(0 <= point["return"] <= 1 for point in curve)
+    assert all(point["cpu_seconds"] > 0 for point in curve)
+
+
+def test_rllib_takes_one_policy_for_both_roles(tmp_path: Path) -> None:
+    out = tmp_path / "curve.jsonl"
+    run("rllib_ppo", *BUDGET, "--policies", "shared", "--out", str(out))
+    assert len(out.read_text().splitlines()) >= 2
+
+
+def test_trl_learns_from_rewards_of_the_game() -> None:
+    printed = run("trl_grpo", "--steps", "1", "--warm-up", "2")
+    assert "step 1: mean reward " in printed
+
+
+def test_the_text_agent_of_gem_answers_right() -> None:
+    printed = run("gem_text_agent", "--steps", "20")
+    assert "40 games, 1.00 of them answered right" in printed
+
+
+@pytest.mark.parametrize("world", ["small", "wiki-mini"])
+def test_the_scripted_players_play_valid_games(world: str) -> None:
+    printed = run("heuristic_player", "--world", world, "--games", "10")
+    assert "outcome: valid" in printed
+    assert "solved 1.00 of the valid ones" in printed
