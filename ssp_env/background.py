@@ -26,15 +26,6 @@ class LoopThread:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, running."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True).start()
-            return self._loop
-
     def owns(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether this is the thread's loop; starts nothing and waits for nothing."""
         return self._loop is loop
@@ -64,11 +55,15 @@ class LoopThread:
         """Ends the thread. What still runs is cancelled; a later call starts a new thread."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            if loop is not None:
+                loop.call_soon_threadsafe(loop.stop)
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._lock:  # else the loop could be stopped in between, and nobody would ever answer
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(self._loop,), name=self._name, daemon=True).start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
 def shared() -> LoopThread:
@@ -80,12 +75,16 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        waiting = asyncio.all_tasks(loop)
-        for task in waiting:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+        loop.run_until_complete(_cancel_the_rest())
     finally:
         loop.close()
+
+
+async def _cancel_the_rest() -> None:
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

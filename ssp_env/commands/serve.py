@@ -7,8 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from ssp_env.commands.base import Command
-from ssp_env.errors import ConfigError, MissingExtra, UsageError
+from ssp_env.commands.index import add_index_options, open_named
+from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.search.base import Retriever
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.corpus import read_corpus
 from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
 from ssp_env.worlds import WORLDS, open_world
 
@@ -28,7 +31,7 @@ clients send it as "Authorization: Bearer TOKEN". It speaks plain HTTP: across a
 
 def _configure(parser: ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
-    what = parser.add_argument_group("what to search").add_mutually_exclusive_group()
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--index", metavar="DIR", help="an index directory made by ssp index")
     what.add_argument(
         "--world",
@@ -37,6 +40,7 @@ def _configure(parser: ArgumentParser) -> None:
         help=f"a packaged world: {', '.join(WORLDS)} (default: %(default)s)",
     )
     what.add_argument("--corpus", metavar="FILE", help="a corpus of your own, by BM25: JSON lines, plain or gzip")
+    add_index_options(parser)
     where = parser.add_argument_group("where to listen")
     where.add_argument("--host", default=ServerConfig.host, help="address to bind (default: %(default)s)")
     where.add_argument(
@@ -82,7 +86,7 @@ def _run(arguments: Namespace) -> int:
 def _source(arguments: Namespace) -> Callable[[], Retriever]:
     """What opens the retriever; it can travel to other processes."""
     if arguments.index is not None:
-        return partial(_open_index, arguments.index)
+        return partial(_open_index, arguments.index, arguments.kind, arguments.encoder)
     if arguments.corpus is not None:
         return partial(_open_corpus, arguments.corpus)
     if arguments.world not in WORLDS:
@@ -90,22 +94,15 @@ def _source(arguments: Namespace) -> Callable[[], Retriever]:
     return partial(_open_world, arguments.world)
 
 
-def _open_index(path: str) -> Retriever:
-    from ssp_env.commands.index import open_named
-
-    return open_named(path, None, None)[0]
+def _open_index(path: str, kind: str | None, encoder: str | None) -> Retriever:
+    return open_named(path, kind, encoder)[0]
 
 
 def _open_corpus(path: str) -> Retriever:
-    from ssp_env.search.bm25 import BM25Retriever
-    from ssp_env.search.corpus import read_corpus
-
     return BM25Retriever(read_corpus(path))
 
 
 def _open_world(name: str) -> Retriever:
-    from ssp_env.search.bm25 import BM25Retriever
-
     return BM25Retriever(open_world(name).corpus)
 
 

@@ -15,7 +15,7 @@ Words are known by their hash alone. Among ten million words, two share one with
 Pass one counts the words of each passage and spills a run, sorted by word, every :data:`RUN_WORDS` words. Pass two
 takes one range of words after the other, gathers its lists from all runs and appends them with their scores. The scores
 are those of bm25s, bit for bit. Memory, whichever is more: a run (about 50 bytes a word of it), or a range of
-:data:`RANGE_POSTINGS` postings (or the longest list), 24 bytes a distinct word and 4 bytes a passage.
+:data:`RANGE_POSTINGS` postings (or the longest list), about 30 bytes a distinct word and 4 bytes a passage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ssp_env.search.encoder import Encoder
 from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace
 from ssp_env.search.store import PassageStore, hash_id
 
-RUN_WORDS = 4_000_000
+RUN_WORDS = 2_000_000
 """Running words that are held in memory before they are spilled."""
 RANGE_POSTINGS = 2_000_000
 """Postings that are merged at once."""

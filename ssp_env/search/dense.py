@@ -107,6 +107,7 @@ class DenseKind:
     """
 
     packages = ("numpy", "faiss-cpu", "faiss-gpu", "sentence-transformers", "torch")
+    needs_encoder = True
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -118,7 +119,7 @@ class DenseKind:
 
         Memory: the encoder's, a block of passages, and what :func:`ssp_env.search.neighbours.write` says.
         """
-        encoder = self._needed(encoder)
+        assert encoder is not None  # see needs_encoder
         faiss()
         scratch = place.path / SCRATCH
         scratch.mkdir(exist_ok=True)
@@ -133,12 +134,8 @@ class DenseKind:
 
     def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
         """See :meth:`ssp_env.search.index.IndexKind.open`."""
-        return DenseRetriever.open(folder, store, self._needed(encoder), self._kind)
-
-    def _needed(self, encoder: Encoder | None) -> Encoder:
-        if encoder is None:
-            raise ConfigError("encoder", None, f"a {self._kind} index needs one: give the directory of its model")
-        return encoder
+        assert encoder is not None  # see needs_encoder
+        return DenseRetriever.open(folder, store, encoder, self._kind)
 
 
 def passage_text(document: Document) -> str:

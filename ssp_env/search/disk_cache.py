@@ -142,19 +142,25 @@ def _open(path: Path) -> sqlite3.Connection:
         sqlite3.Error: not readable, or no database.
     """
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != _APPLICATION and tables:
+    try:
+        with connection:  # a transaction, so that of several processes one makes the table
+            connection.execute("BEGIN IMMEDIATE")
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if application != _APPLICATION:
+                if tables:
+                    raise DataError(path, "is a database, but not a cache of searches; name another file")
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(
+                    "CREATE TABLE rankings "
+                    "(number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, ranking TEXT NOT NULL)"
+                )
+        connection.execute("PRAGMA journal_mode = WAL")
+        # A power cut may cost the last rankings, which are only a cache's; it does not damage the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
         connection.close()
-        raise DataError(path, "is a database, but not a cache of searches; name another file")
-    connection.execute("PRAGMA journal_mode = WAL")
-    # A power cut may cost the last rankings, which are only a cache's; it does not damage the file.
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS rankings "
-        "(number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, ranking TEXT NOT NULL)"
-    )
+        raise
     return connection
 
 

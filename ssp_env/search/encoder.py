@@ -84,8 +84,8 @@ class SentenceTransformerEncoder:
             source: the model's directory, or a ``SentenceTransformer`` (which stays as it is, but for ``max_length``).
             prefixes: put before the texts. ``None`` takes those that the model's own configuration names (prompts
                 ``query`` and ``document`` or ``passage``), else :data:`E5_PREFIXES` for an E5 by its name, else none.
-            name: what manifests and errors call it; by default the directory's name, or the hub's where the directory
-                is of the hub's cache.
+            name: what manifests and errors call it; by default the directory as given, from where ``ssp search`` and
+                ``ssp serve`` load it again.
             batch_size: texts that the model sees at once.
             max_length: tokens of a text that are read; ``None`` takes the model's own limit.
             device: PyTorch's name of it; ``None`` takes what a model object is on, or a GPU if there is one.
@@ -106,13 +106,14 @@ class SentenceTransformerEncoder:
         self._settings = {"prefixes": prefixes, "name": name, "batch_size": batch_size, "max_length": max_length}
         self._settings |= {"device": device, "dtype": dtype}
         self._directory = Path(source) if isinstance(source, str | Path) else None
-        self._model = source if self._directory is None else _load(self._directory, device, dtype)
-        if self._directory is None and device is not None:
-            self._model.to(device)
+        self._model = _load(self._directory, device, dtype) if self._directory is not None else _moved(source, device)
         if max_length is not None:
             self._model.max_seq_length = max_length
-        self.name: str = name or ("model object" if self._directory is None else model_name(self._directory))
-        self.prefixes = choose_prefixes(self.name, self._model.prompts) if prefixes is None else prefixes
+        self.name: str = name or ("a model object" if self._directory is None else str(source))
+        if prefixes is None:
+            known_as = name or ("" if self._directory is None else model_name(self._directory))
+            prefixes = choose_prefixes(known_as, self._model.prompts)
+        self.prefixes = prefixes
         self._batch_size = batch_size
         self._lock = Lock()
         self._info = EncoderInfo(self.name, self._digest(), int(self._model.get_embedding_dimension()))
@@ -216,6 +217,10 @@ def normalised(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
 
 def _again(source: Any, settings: dict[str, Any]) -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(source, **settings)
+
+
+def _moved(model: Any, device: str | None) -> Any:
+    return model if device is None else model.to(device)
 
 
 def _load(directory: Path, device: str | None, dtype: str) -> Any:

@@ -24,6 +24,8 @@ Progress = Callable[[str, int, int], None]
 JOURNAL = "journal.json"
 SCRATCH = "scratch"
 """Sub-folder of a place under construction for what only the build needs; it does not outlive it."""
+ASIDE = ".new"
+"""How files end that :func:`write_atomically` is about to put in place; a kill may leave one."""
 _SUFFIX = ".building"
 
 
@@ -222,7 +224,8 @@ class Workplace:
     def publish(self) -> None:
         """Makes the folder, whose manifest is written, appear under its name, without journal and scratch."""
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
-        (self.path / JOURNAL).unlink(missing_ok=True)
+        for leftover in (JOURNAL, *(path.name for path in self.path.glob(f"*{ASIDE}"))):
+            (self.path / leftover).unlink(missing_ok=True)
         os.replace(self.path, self.target)
         sync_folder(self.target.parent)
 
@@ -238,7 +241,7 @@ def is_half_built(target: Path) -> bool:
 
 def write_atomically(path: Path, text: str) -> None:
     """Writes a small file so that a reader, or a kill, sees the old one or the new one."""
-    aside = path.with_name(path.name + ".new")
+    aside = path.with_name(path.name + ASIDE)
     with open(aside, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

@@ -29,6 +29,9 @@ PASSAGES = "passages"
 
 KINDS: dict[str, str] = {
     "bm25": "ssp_env.search.bm25_build:BM25Kind",
+    "dense-flat": "ssp_env.search.dense:DenseKind",
+    "dense-hnsw": "ssp_env.search.dense:DenseKind",
+    "dense-ivf-sq8": "ssp_env.search.dense:DenseKind",
 }
 """Kinds of index by name: where the class is that builds and opens one, as ``module:class``. It is an
 :class:`IndexKind`; its constructor takes the kind's name."""

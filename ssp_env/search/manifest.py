@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ssp_env.errors import DataError
-from ssp_env.search.files import JOURNAL, is_half_built, write_atomically
+from ssp_env.search.files import ASIDE, JOURNAL, is_half_built, write_atomically
 
 FORMAT = 1
 """Version of the directory's format. A reader refuses a newer one."""
@@ -65,16 +66,24 @@ class Manifest:
     format: int = FORMAT
 
 
-def write_manifest(folder: Path, manifest: Manifest, packages: tuple[str, ...] = ("numpy",)) -> Manifest:
+def write_manifest(
+    folder: Path,
+    manifest: Manifest,
+    packages: tuple[str, ...] = ("numpy",),
+    digests: Mapping[str, str] = MappingProxyType({}),
+) -> Manifest:
     """Completes a manifest with the folder's files and the versions of packages, and writes it. Call it last.
 
     Args:
         folder: holds the finished files; its journal and sub-folders (scratch) are passed over.
         manifest: its ``files`` and ``versions`` are filled in here.
         packages: distributions whose versions are recorded, beside ``ssp-env``.
+        digests: SHA-256 of files for which it is known already.
     """
-    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name not in (MANIFEST, JOURNAL))
-    files = {name: FileInfo((folder / name).stat().st_size, sha256(folder / name)) for name in names}
+    candidates = (path for path in folder.iterdir() if path.is_file() and path.suffix != ASIDE)
+    names = sorted(path.name for path in candidates if path.name not in (MANIFEST, JOURNAL))
+    sums = {name: digests.get(name) or sha256(folder / name) for name in names}
+    files = {name: FileInfo((folder / name).stat().st_size, sums[name]) for name in names}
     versions = {package: _version(package) for package in ("ssp-env", *packages)}
     fields = {key: getattr(manifest, key) for key in ("kind", "corpus", "passages", "encoder", "parameters")}
     whole = Manifest(**fields, versions=versions, files=files)

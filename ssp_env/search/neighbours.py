@@ -1,21 +1,24 @@
 """Nearest neighbours among unit vectors, over the library FAISS: exact, by graph (HNSW), or in lists (IVF-SQ8).
 
-=================== ============================= ================================= ==============================
-kind                exact?                        bytes a vector of d numbers       files
-=================== ============================= ================================= ==============================
-``dense-flat``      yes                           4 d                               ``vectors.npy``
-``dense-hnsw``      nearly                        4 d + 272                         ``index.faiss``
-``dense-ivf-sq8``   nearly; scores to about .01   d + 8                             ``index.faiss``, ``lists.ivfdata``
-=================== ============================= ================================= ==============================
+=================== =============================== ================== ==============================================
+kind                exact?                          bytes a vector     files
+=================== =============================== ================== ==============================================
+``dense-flat``      yes                             4 d                ``vectors.npy``: float32 (n, d)
+``dense-hnsw``      nearly                          4 d + 280          ``index.faiss``
+``dense-ivf-sq8``   nearly; scores to about .01     d + 8              ``index.faiss`` (what was learnt),
+                                                                       ``list_sizes.npy``: uint64 (lists),
+                                                                       ``lists.bin``: a list's codes, uint8 (size, d),
+                                                                       then its positions, int64 (size)
+=================== =============================== ================== ==============================================
 
 All three are memory-mapped when they are opened from files. Reading them runs no code.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
+from math import log2, sqrt
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -24,11 +27,11 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import DataError, MissingExtra
 from ssp_env.search.encoder import INSTALL
-from ssp_env.search.files import Progress, load_array, no_progress
+from ssp_env.search.files import ArrayWriter, Progress, load_array, no_progress
 
 FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
 KINDS = (FLAT, HNSW, IVF)
-VECTORS, INDEX, LISTS = "vectors.npy", "index.faiss", "lists.ivfdata"
+VECTORS, INDEX, LISTS, SIZES = "vectors.npy", "index.faiss", "lists.bin", "list_sizes.npy"
 
 Vectors: TypeAlias = NDArray[np.float32]
 Ranking: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -44,7 +47,7 @@ _LINKS = 32
 """Links of a node of the graph, on each level but the lowest, which has twice as many."""
 _VISITED = 64
 """Nodes that a search of the graph keeps in view, at least."""
-_PROBED = 64
+_PROBED = 128
 """Lists that a search looks into."""
 _SAMPLE = 48
 """Vectors a list, from which the lists' centres are learnt."""
@@ -201,17 +204,17 @@ def load(kind: str, folder: Path, count: int, dimension: int) -> Neighbours:
     module = faiss()
     if kind == FLAT:
         return FlatNeighbours(load_array(folder / VECTORS, np.float32, rows=count, columns=dimension))
-    flags = module.IO_FLAG_READ_ONLY
-    flags |= module.IO_FLAG_MMAP_IFC if kind == HNSW else module.IO_FLAG_MMAP | module.IO_FLAG_ONDISK_SAME_DIR
     try:
-        index = module.read_index(str(folder / INDEX), flags)
+        index = module.read_index(str(folder / INDEX), module.IO_FLAG_READ_ONLY | module.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
         raise DataError(folder / INDEX, f"is no index that FAISS can read ({error}); build the index again") from error
     wanted = module.IndexHNSWFlat if kind == HNSW else module.IndexIVFScalarQuantizer
-    if not isinstance(index, wanted) or (index.ntotal, index.d) != (count, dimension):
-        raise DataError(folder / INDEX, f"holds no {kind} of {count} vectors; build the index again")
+    if not isinstance(index, wanted) or index.d != dimension:
+        raise DataError(folder / INDEX, f"holds no {kind} index of dimension {dimension}; build the index again")
     if kind == IVF:
-        _no_prefetch(index)
+        _map_lists(index, folder, count)
+    if index.ntotal != count:
+        raise DataError(folder / INDEX, f"holds {index.ntotal} vectors, not {count}; build the index again")
     return FaissNeighbours(index)
 
 
@@ -231,7 +234,7 @@ def _graph(vectors: Vectors, progress: Progress) -> Any:
 
 def list_count(vectors: int) -> int:
     """Lists for so many vectors: about twice the root, a power of two, at most 1 in 48 vectors."""
-    return min(2 ** round(np.log2(2 * vectors**0.5)), max(1, vectors // _SAMPLE))
+    return min(1 << round(log2(2 * sqrt(vectors))), max(1, vectors // _SAMPLE))
 
 
 def _empty_lists(vectors: Vectors) -> Any:
@@ -274,30 +277,42 @@ def _merge(trained: Path, shards: list[Path], folder: Path) -> None:
                 file.write(module.rev_swig_ptr(part.invlists.get_codes(number), length * index.code_size))
             for part, length in zip(parts, lengths, strict=True):
                 file.write(module.rev_swig_ptr(part.invlists.get_ids(number), length))
-        size = file.tell()
         file.flush()
         os.fsync(file.fileno())
-    # Named without its folder: the index may be moved, and the same vectors give the same bytes anywhere.
-    lists = module.OnDiskInvertedLists(index.nlist, index.code_size, LISTS)
-    lists.set_all_lists_sizes(module.swig_ptr(sizes))
-    lists.totsize = size
-    index.ntotal = int(sizes.sum())
-    index.replace_invlists(lists, True)
-    lists.this.disown()
+    sizes_file = ArrayWriter(folder / SIZES, np.uint64)
+    sizes_file.append(sizes)
+    sizes_file.finish()
     _write_index(index, folder / INDEX)
 
 
-def _write_index(index: Any, path: Path) -> None:
-    """
+def _map_lists(index: Any, folder: Path, count: int) -> None:
+    """Gives an empty IVF index the lists of a folder, memory-mapped.
+
     Raises:
-        OSError: the disk is full; FAISS says so with a ``RuntimeError``.
+        DataError: the files do not fit each other.
     """
-    try:
-        faiss().write_index(index, str(path))
-    except RuntimeError as error:
-        if os.strerror(errno.ENOSPC) not in str(error):
-            raise
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+    sizes = load_array(folder / SIZES, np.uint64, rows=index.nlist)
+    size = count * (index.code_size + 8)
+    if sizes.sum() != count or index.ntotal or (folder / LISTS).stat().st_size != size:
+        raise DataError(folder, f"does not hold lists of {count} vectors; build the index again")
+    lists = faiss().OnDiskInvertedLists(index.nlist, index.code_size, str(folder / LISTS))
+    lists.read_only = True
+    # FAISS would start 32 threads a search to read ahead what the page cache holds.
+    lists.prefetch_nthread = 0
+    lists.set_all_lists_sizes(faiss().swig_ptr(sizes))
+    lists.totsize = size
+    lists.do_mmap()
+    index.replace_invlists(lists, True)
+    lists.this.disown()
+    index.ntotal = count
+
+
+def _write_index(index: Any, path: Path) -> None:
+    """Writes through a file of Python's: FAISS's own writer overlooks a disk that fills up at the last bytes."""
+    with open(path, "wb") as file:
+        faiss().write_index(index, faiss().PyCallbackIOWriter(file.write))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _make(path: Path, write_to: Callable[[Path], None]) -> None:
@@ -307,8 +322,3 @@ def _make(path: Path, write_to: Callable[[Path], None]) -> None:
     aside = path.with_name(path.name + ".new")
     write_to(aside)
     aside.replace(path)
-
-
-def _no_prefetch(index: Any) -> None:
-    """Keeps FAISS from starting 32 threads a search to read ahead what the page cache holds."""
-    faiss().downcast_InvertedLists(index.invlists).prefetch_nthread = 0

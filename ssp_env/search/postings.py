@@ -12,14 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-WHOLE = 150_000
+WHOLE = 300_000
 """Up to so many passages, a query is scored for all of them."""
 COLUMN_BYTES = 64 << 20
-"""What the frequent words of a small index may take, written out as columns."""
+"""What frequent words may take, written out as columns; those come first that are asked for first."""
 _COLUMN_SHARE = 16
 """A word is frequent where one passage in so many has it."""
 _CHEAP = 2048
-"""Lists up to this length are summed up even where the top k can do without them."""
+"""Lists up to this length, or up to that of those before them, are summed up though the top k could do without."""
+_SPARSE = 16
+"""Where fewer than one passage in so many is in a list, these are looked at one by one, else all together."""
 _FEW = 8
 """Times k: with so few candidates left, their exact scores are taken at once."""
 
@@ -36,6 +38,40 @@ class Arrays:
     """(postings): the word's score in that passage, above 0."""
     peaks: NDArray[np.float32]
     """(words): the highest score of each list."""
+
+
+class _Sparse:
+    """The list of a word."""
+
+    def __init__(self, passages: NDArray[np.int32], scores: NDArray[np.float32]) -> None:
+        self.passages, self.scores = passages, scores
+        self.cost = len(passages)
+
+    def add_to(self, sums: NDArray[np.float32]) -> None:
+        """Adds the word's scores to those of all passages."""
+        np.add.at(sums, self.passages, self.scores)
+
+    def of(self, candidates: NDArray[np.int32]) -> NDArray[np.float32]:
+        """The word's scores in some passages; 0 for those that are not in the list."""
+        at = self.passages.searchsorted(candidates)
+        there = self.passages.take(at, mode="clip") == candidates
+        found: NDArray[np.float32] = self.scores.take(at, mode="clip") * there
+        return found
+
+
+class _Column(_Sparse):
+    """The list of a frequent word, written out: a score for each passage. Adding zeros changes no sum."""
+
+    def __init__(self, passages: NDArray[np.int32], scores: NDArray[np.float32], column: NDArray[np.float32]) -> None:
+        super().__init__(passages, scores)
+        self._column = column
+        self.cost = len(column) // _COLUMN_SHARE
+
+    def add_to(self, sums: NDArray[np.float32]) -> None:
+        np.add(sums, self._column, out=sums)
+
+    def of(self, candidates: NDArray[np.int32]) -> NDArray[np.float32]:
+        return self._column[candidates]
 
 
 class Postings:
@@ -67,59 +103,52 @@ class Postings:
         """
         if not words:
             return [], []
-        lists = self._lists(words)
+        lists = [self._list(word) for word in words]
         if self._count <= WHOLE:
-            return self._best_of_all(words, lists, k)
+            return self._best_of_all(lists, k)
         # Only what is put back is used again: after an exception it could hold remains.
-        scratch = self._scratch.pop() if self._scratch else np.zeros(self._count, np.float32)
+        try:
+            scratch = self._scratch.pop()
+        except IndexError:
+            scratch = np.zeros(self._count, np.float32)
         candidates = self._candidates(words, lists, k, scratch)
         self._scratch.append(scratch)
         scores = np.zeros(len(candidates), np.float32)
         for list_ in lists:
-            scores += _look_up(list_, candidates)
+            scores += list_.of(candidates)
         return _top(candidates, scores, k)
 
-    def _lists(self, words: Sequence[int]) -> list[_List]:
-        a = self._arrays
-        bounds = [(int(a.starts[word]), int(a.starts[word + 1])) for word in words]
-        return [(a.passages[begin:end], a.scores[begin:end]) for begin, end in bounds]
-
-    def _best_of_all(self, words: Sequence[int], lists: list[_List], k: int) -> tuple[list[int], list[float]]:
+    def _best_of_all(self, lists: list[_Sparse], k: int) -> tuple[list[int], list[float]]:
         totals = np.zeros(self._count, np.float32)
-        shortest = None
-        for word, (passages, scores) in zip(words, lists, strict=True):
-            column = self._column(word, passages, scores)
-            if column is not None:
-                totals += column  # adding zeros changes no sum
-            else:
-                np.add.at(totals, passages, scores)
-            if len(passages) >= k and (shortest is None or len(passages) < len(shortest)):
-                shortest = passages
+        for list_ in lists:
+            list_.add_to(totals)
+        probe = _shortest(lists, k)
         # The k-th best of any k passages or more is no better than the k-th best of all.
-        enough = totals > 0 if shortest is None else totals >= _kth(totals[shortest], k)
-        candidates = np.flatnonzero(enough)
+        candidates = np.flatnonzero(totals > 0 if probe is None else totals >= _kth(totals[probe], k))
         return _top(candidates, totals[candidates], k)
 
-    def _column(
-        self, word: int, passages: NDArray[np.int32], scores: NDArray[np.float32]
-    ) -> NDArray[np.float32] | None:
-        """The scores of a frequent word for all passages; ``None`` for a rare word, or where there is no room."""
+    def _list(self, word: int) -> _Sparse:
+        begin, end = int(self._arrays.starts[word]), int(self._arrays.starts[word + 1])
+        passages, scores = self._arrays.passages[begin:end], self._arrays.scores[begin:end]
+        if len(passages) * _COLUMN_SHARE < self._count:
+            return _Sparse(passages, scores)
         column = self._columns.get(word)
-        if column is None and len(passages) * _COLUMN_SHARE > self._count:
+        if column is None:
             if (len(self._columns) + 1) * self._count * 4 > COLUMN_BYTES:
-                return None
+                return _Sparse(passages, scores)
             column = np.zeros(self._count, np.float32)
             column[passages] = scores
             self._columns[word] = column
-        return column
+        return _Column(passages, scores, column)
 
     def _candidates(
-        self, words: Sequence[int], lists: list[_List], k: int, scratch: NDArray[np.float32]
+        self, words: Sequence[int], lists: list[_Sparse], k: int, scratch: NDArray[np.float32]
     ) -> NDArray[np.int32]:
         """Passages, rising, among which the top k are: all others score less than the k-th best.
 
         Lists are summed up from the word with the highest peak downwards, until passages that are in none of them
-        cannot reach the k-th best sum so far (``floor``). Then sums that the rest cannot lift to it are dropped.
+        cannot reach the k-th best sum so far (``floor``). Then the sums of those that are in one are completed, list by
+        list, and what the rest cannot lift to the k-th best is dropped.
 
         Args:
             words: as for :meth:`best`.
@@ -132,57 +161,64 @@ class Postings:
         # Sums in another order differ by rounding; the margin is several times that.
         margin = 1 - 1e-6 * (len(words) + 1)
         rest = total = float(peaks.sum())
-        floor, summed = 0.0, 0
+        floor, summed, touched = 0.0, 0, 0
+        probe = _shortest(lists, k)
         for index in order:
-            passages, scores = lists[index]
-            if floor > rest and len(passages) > _CHEAP:
+            if floor > rest and lists[index].cost > max(_CHEAP, touched):
                 break
-            np.add.at(scratch, passages, scores)
+            lists[index].add_to(scratch)
             summed += 1
+            touched += len(lists[index].passages)
             rest = max(0.0, rest - float(peaks[index]))
-            if 2 * rest < total and len(passages) >= k:
-                floor = max(floor, margin * float(_kth(scratch[passages], k)))
-        touched = np.concatenate([lists[index][0] for index in order[:summed]])
-        sums = scratch[touched]
-        scratch[touched] = 0
-        touched = touched[sums >= floor - rest]
-        touched.sort()
-        candidates = touched[np.diff(touched, prepend=-1) != 0]
-        return self._thin_out(candidates, [lists[index] for index in order], peaks[order], summed, k, margin)
-
-    def _thin_out(
-        self,
-        candidates: NDArray[np.int32],
-        lists: list[_List],
-        peaks: NDArray[np.float64],
-        summed: int,
-        k: int,
-        margin: float,
-    ) -> NDArray[np.int32]:
-        """Drops candidates that cannot reach the k-th best sum; takes in one list at a time while there are many."""
-        if len(candidates) <= _FEW * k:
-            return candidates
-        sums = np.zeros(len(candidates))
-        for list_ in lists[:summed]:
-            sums += _look_up(list_, candidates)
-        for index in range(summed, len(lists) + 1):
-            kept = sums >= margin * float(_kth(sums, k)) - float(peaks[index:].sum())
-            candidates, sums = candidates[kept], sums[kept]
-            if len(candidates) <= _FEW * k or index == len(lists):
+            if 2 * rest < total and probe is not None:
+                floor = max(floor, margin * float(_kth(scratch[probe], k)))
+        candidates = _not_below(scratch, floor - rest, [lists[index].passages for index in order[:summed]], touched)
+        sums = scratch[candidates].astype(np.float64)
+        if touched < self._count // _SPARSE:
+            for index in order[:summed]:
+                scratch[lists[index].passages] = 0
+        else:
+            scratch.fill(0)
+        for index in order[summed:]:
+            if len(candidates) > _FEW * k:
+                kept = sums >= margin * float(_kth(sums, k)) - rest
+                candidates, sums = candidates[kept], sums[kept]
+            if len(candidates) <= _FEW * k:
                 break
-            sums += _look_up(lists[index], candidates)
+            sums += lists[index].of(candidates)
+            rest = max(0.0, rest - float(peaks[index]))
         return candidates
 
 
-_List = tuple[NDArray[np.int32], NDArray[np.float32]]
+def _not_below(
+    sums: NDArray[np.float32], bound: float, lists: list[NDArray[np.int32]], touched: int
+) -> NDArray[np.int32]:
+    """Passages of some lists, rising, whose sums are not below a bound; all other sums are 0.
+
+    Args:
+        sums: one a passage.
+        bound: may be below 0.
+        lists: the passages.
+        touched: length of all lists together.
+    """
+    if touched < len(sums) // _SPARSE:
+        passages = np.concatenate(lists)
+        passages = passages[sums[passages] >= bound]
+        passages.sort()
+        return _distinct(passages)
+    enough = sums >= bound if bound > 0 else sums > 0
+    everywhere: NDArray[np.int32] = np.flatnonzero(enough).astype(np.int32)
+    return everywhere
 
 
-def _look_up(list_: _List, candidates: NDArray[np.int32]) -> NDArray[np.float32]:
-    """The scores that a list gives to each of some passages; 0 for those that are not in it."""
-    passages, scores = list_
-    at = passages.searchsorted(candidates)
-    found: NDArray[np.float32] = scores.take(at, mode="clip") * (passages.take(at, mode="clip") == candidates)
-    return found
+def _distinct(passages: NDArray[np.int32]) -> NDArray[np.int32]:
+    first: NDArray[np.int32] = passages[np.diff(passages, prepend=-1) != 0]
+    return first
+
+
+def _shortest(lists: list[_Sparse], k: int) -> NDArray[np.int32] | None:
+    """The passages of the shortest list that has ``k`` of them."""
+    return min((list_.passages for list_ in lists if len(list_.passages) >= k), key=len, default=None)
 
 
 def _kth(values: NDArray[np.floating], k: int) -> np.floating:

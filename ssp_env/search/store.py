@@ -312,7 +312,7 @@ def _read_source(place: Workplace, source: Path, progress: Progress) -> None:
 
 def _finish(place: Workplace, writer: StoreWriter, parameters: dict[str, Any]) -> None:
     digest = writer.finish(parameters["name"])
-    write_manifest(place.path, Manifest(KIND, digest, writer.passages, parameters=parameters))
+    write_manifest(place.path, Manifest(KIND, digest, writer.passages, parameters=parameters), digests={TEXTS: digest})
 
 
 def _refuse_other_source(store: PassageStore, source: str | Path, progress: Progress) -> None:

@@ -75,8 +75,9 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._pending: deque[_Request] = deque()
         self._busy, self._closed = False, False
-        self._timer: asyncio.Handle | None = None
-        self._last_seconds = 0.0
+        self._start_at: asyncio.Handle | None = None
+        self._pausing = False
+        self._last_seconds, self._expected = 0.0, 0
         self._inbox: SimpleQueue[list[_Request] | None] = SimpleQueue()
         # A daemon: a backend that hangs does not keep the process.
         Thread(target=self._work, name="search backend", daemon=True).start()
@@ -102,27 +103,29 @@ class Batcher:
         self._inbox.put(None)
 
     def _schedule(self) -> None:
-        """Sees to it that a call starts, now or when the pause is over."""
-        pause = self._pause()
-        if self._timer is None:
-            start = self._loop.call_later if pause else None
-            self._timer = start(pause, self._start) if start else self._loop.call_soon(self._start)
-        elif self.waiting >= self._max_batch:
-            self._timer.cancel()
-            self._start()
+        """Sees to it that a call starts, at the end of this turn of the loop or when the pause is over."""
+        pause = 0.0
+        if len(self._pending) < self._expected and self.waiting < self._max_batch:
+            pause = self._pause()
+        if self._start_at is not None:
+            if pause or not self._pausing:
+                return
+            self._start_at.cancel()
+        self._pausing = pause > 0
+        self._start_at = self._loop.call_later(pause, self._start) if pause else self._loop.call_soon(self._start)
 
     def _pause(self) -> float:
-        """How long an idle backend waits for company.
+        """How long an idle backend waits for company, unless as many requests as there were last time are here before.
 
         Clients that got their answers together ask again together, a moment later; a call that started at once would
-        miss all but the first of them, for the whole length of a call. A tenth of the last call is what that moment
-        may cost. What a cheap backend would lose is more than it could gain: it does not wait.
+        miss all but the first of them, for the whole length of a call. Two fifths of the last call is what that moment
+        may cost. A cheap backend would lose more than it could gain, and does not wait.
         """
-        pause = min(self._window, self._last_seconds / 10)
-        return pause if pause >= 0.0005 else 0.0
+        pause = min(self._window, self._last_seconds / 2.5)
+        return pause if pause >= 0.001 else 0.0
 
     def _start(self) -> None:
-        self._timer = None
+        self._start_at = None
         batch = self._take()
         if batch:
             self._busy = True
@@ -148,7 +151,8 @@ class Batcher:
 
     def _deliver(self, batch: list[_Request], outcomes: list[Rankings | Exception], seconds: float) -> None:
         self._busy = False
-        self._last_seconds = seconds
+        # As many requests as there are now: those that get their answer, and those that wait.
+        self._last_seconds, self._expected = seconds, len(batch) + len(self._pending)
         self._observe(Call(len(batch), sum(len(request.queries) for request in batch), seconds))
         for request, outcome in zip(batch, outcomes, strict=True):
             if request.future.done():

@@ -46,7 +46,7 @@ class ServerConfig:
     max_waiting: int = 16_384
     """Most queries that wait for the backend; a request beyond is answered with 503 and ``Retry-After``."""
     batch_window: float = 0.002
-    """Most seconds that an idle backend waits for company; never more than a tenth of what its last call took."""
+    """Most seconds that an idle backend waits for company; never more than two fifths of what its last call took."""
     read_seconds: float = 10.0
     """Most seconds between the first byte of a request's head and its last, and again for its body."""
     answer_seconds: float = 60.0

@@ -43,7 +43,7 @@ def _retrieve(config: ServerConfig) -> JSON:
             "entries hold a document and its score, otherwise they are documents.",
             {"$ref": "#/components/schemas/Result"},
         ),
-        "400": _error("The body is not JSON in UTF-8 (bad_json), or a header is malformed (bad_header)."),
+        "400": _error("The body is not JSON in UTF-8 (bad_json)."),
         "408": _error("The body did not arrive in time (body_too_slow)."),
         "413": _error("The body is larger than the limit (body_too_large)."),
         "415": _error("The Content-Type is not application/json (not_json)."),

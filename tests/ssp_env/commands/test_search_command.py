@@ -63,7 +63,7 @@ def test_k_limits_the_list(corpus: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_nothing_found_is_said(corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("zebra", "--corpus", corpus) == 0
-    assert "No passage shares a word" in capsys.readouterr().out
+    assert "No passage was found" in capsys.readouterr().out
 
 
 def test_mini_world(capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,9 +89,9 @@ class Handler(BaseHTTPRequestHandler):
             with self.server.lock:
                 self.server.busy -= 1
 
-    def answer(self, status: int, body: bytes, length: int | None = None) -> None:
-        head = f"HTTP/1.1 {status} Scripted\r\nContent-Type: application/json\r\nContent-Length: {length or len(body)}"
-        self.wfile.write(head.encode() + b"\r\n\r\n" + body)
+    def answer(self, status: int, body: bytes, length: int | None = None, head: str = "") -> None:
+        head = f"HTTP/1.1 {status} Scripted\r\n{head}Content-Type: application/json\r\n"
+        self.wfile.write(f"{head}Content-Length: {length or len(body)}\r\n\r\n".encode() + body)
 
     def say(self, content: object) -> None:
         self.answer(200, completion(content))
@@ -129,6 +129,9 @@ SCRIPTS: dict[str, Callable[[Handler, int], None]] = {
     "down_twice": lambda handler, call: handler.answer(500, b"oops") if call < 3 else handler.say("verdict: correct"),
     "down": lambda handler, call: handler.answer(503, b"overloaded"),
     "too_many": lambda handler, call: handler.answer(429, b"") if call < 2 else handler.say("verdict: correct"),
+    "patience": lambda handler, call: (
+        handler.answer(429, b"", head="Retry-After: 1\r\n") if call < 2 else handler.say("verdict: correct")
+    ),
     "conflict": lambda handler, call: handler.answer(409, b"") if call < 2 else handler.say("verdict: correct"),
     "late": lambda handler, call: handler.answer(408, b"") if call < 2 else handler.say("verdict: correct"),
     "forbidden": lambda handler, call: handler.answer(401, b"bad key sesame-42"),
@@ -239,6 +242,12 @@ def test_a_server_that_is_not_there_is_an_error(server: Server) -> None:
         with ChatClient(gone) as client:
             (result,) = OpenAIJudge(client).judge([task("correct")])
     assert "ConnectError" in failure(result)
+
+
+def test_a_server_may_ask_for_patience(server: Server, client: ChatClient) -> None:
+    began = time.monotonic()
+    assert correct(OpenAIJudge(client).judge([task("patience")])) == [True]
+    assert time.monotonic() - began >= 1.0
 
 
 def test_what_is_sent(server: Server, client: ChatClient) -> None:

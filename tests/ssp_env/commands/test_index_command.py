@@ -1,0 +1,90 @@
+"""``ssp index`` and ``ssp search --index``: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from ssp_env.cli import main
+from ssp_env.commands.base import Command
+from ssp_env.commands.index import COMMAND
+from ssp_env.search.index import KINDS
+
+ROWS = [{"id": "p1", "contents": '"Danube"\nA river.'}, {"id": "p2", "title": "Hill", "text": "Not wet."}]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return str(path)
+
+
+@pytest.fixture
+def index(corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["index", corpus, "--out", str(tmp_path / "i")]) == 0
+    out, err = capsys.readouterr()
+    assert f"{tmp_path / 'i' / 'bm25'}: 2 passages" in out
+    assert "merging postings" in err
+    return str(tmp_path / "i")
+
+
+def test_help_reads_well() -> None:
+    parser = ArgumentParser(prog="ssp index")
+    COMMAND.configure(parser)
+    text = parser.format_help()
+    assert isinstance(COMMAND, Command)
+    for word in ("CORPUS", "--out", "--check", "contents", "goes on where it was", *KINDS):
+        assert word in text
+
+
+def test_index_then_search(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "--index", index, "river"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 passages" in out
+    assert "1. Danube" in out
+
+
+def test_building_again_says_the_same(index: str, corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", corpus, "--out", index, "--kind", "bm25"]) == 0
+    assert "2 passages" in capsys.readouterr().out
+
+
+def test_check(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", "--check", index]) == 0
+    assert "every byte as it was written (2 passages, bm25)" in capsys.readouterr().out
+    path = Path(index) / "bm25" / "scores.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    assert main(["index", "--check", index]) == 2
+    assert "scores.npy: is corrupt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ([], "needs CORPUS and --out"),
+        (["CORPUS"], "needs CORPUS and --out"),
+        (["CORPUS", "--out", "DIR", "--kind", "bm52"], "did you mean 'bm25'"),
+        (["CORPUS", "--out", "DIR", "--check", "DIR"], "takes a directory alone"),
+        (["absent.jsonl", "--out", "DIR"], "absent.jsonl: cannot be read"),
+        (["--check", "absent"], "absent/passages: no such folder"),
+    ],
+)
+def test_mistakes(
+    arguments: list[str], what: str, corpus: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"CORPUS": corpus, "DIR": str(tmp_path / "o")}
+    assert main(["index", *(places.get(argument, argument) for argument in arguments)]) == 2
+    assert what in " ".join(capsys.readouterr().err.split())
+
+
+def test_search_names_what_is_wrong_with_an_index(
+    index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["search", "--index", str(tmp_path / "absent"), "river"]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert main(["search", "--index", index, "--kind", "bm52", "river"]) == 2
+    assert "has bm25" in capsys.readouterr().err

@@ -1,0 +1,73 @@
+"""Settings of the search server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssp_env.errors import ConfigError
+from ssp_env.search.server.config import ServerConfig, is_loopback, read_token
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("port", -1),
+        ("port", 65536),
+        ("default_k", 0),
+        ("default_k", 101),
+        ("max_k", 0),
+        ("max_queries", 0),
+        ("max_queries", 20_000),
+        ("max_query_length", 0),
+        ("max_body_bytes", 0),
+        ("max_batch", 0),
+        ("max_waiting", 10),
+        ("batch_window", -1.0),
+        ("batch_window", float("nan")),
+        ("read_seconds", 0.0),
+        ("answer_seconds", float("inf")),
+        ("drain_seconds", -0.1),
+        ("token", ""),
+        ("token", "short"),
+        ("token", TOKEN + " "),
+        ("token", TOKEN + "é"),
+        ("host", "0.0.0.0"),
+        ("host", "::"),
+        ("host", "example.org"),
+        ("host", ""),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServerConfig(**{field: value})
+    assert caught.value.field in (field, "max_waiting")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_on_loopback_no_token_is_needed(host: str) -> None:
+    assert is_loopback(host)
+    assert ServerConfig(host=host).token is None
+
+
+def test_with_a_token_any_host_will_do_and_it_is_not_shown() -> None:
+    config = ServerConfig(host="0.0.0.0", token=TOKEN)
+    assert TOKEN not in repr(config)
+    with pytest.raises(ConfigError) as caught:
+        ServerConfig(token="geheim")
+    assert "geheim" not in str(caught.value)
+
+
+def test_the_token_comes_from_the_file_or_else_from_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    environment = {"SSP_SERVE_TOKEN": "from the environment"}
+    assert read_token(file, environment) == TOKEN
+    assert read_token(None, environment) == "from the environment"
+    assert read_token(None, {}) is None
+    with pytest.raises(ConfigError):
+        read_token(tmp_path / "none", environment)

@@ -1,0 +1,322 @@
+"""Dense retrieval: exact neighbours, ties, approximate indexes; directories built, killed, moved and refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("faiss", reason="needs the extra 'dense'")
+
+import faiss
+
+from benchmarks.clustered import ClusteredEncoder
+from ssp_env.errors import ConfigError, DataError, UsageError
+from ssp_env.search import neighbours
+from ssp_env.search.base import Document, Retriever
+from ssp_env.search.corpus import Corpus
+from ssp_env.search.dense import DenseKind, DenseRetriever, passage_text
+from ssp_env.search.files import Workplace
+from ssp_env.search.index import open_index
+from ssp_env.search.manifest import EncoderInfo, Manifest, write_manifest
+from ssp_env.search.neighbours import FLAT, HNSW, IVF, KINDS, FlatNeighbours, in_memory, list_count
+from ssp_env.search.store import PassageStore, write_store
+
+SMALL = ClusteredEncoder(dimension=24, clusters=40)
+
+
+class Table:
+    """An encoder that looks vectors up."""
+
+    def __init__(self, vectors: dict[str, Sequence[float]]) -> None:
+        self.vectors = {text: np.array(vector, np.float32) for text, vector in vectors.items()}
+        self.info = EncoderInfo("table", "0", len(next(iter(self.vectors.values()))))
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.stack([self.vectors[text] for text in texts])
+
+    encode_passages = encode_queries
+
+
+def corpus(count: int) -> Corpus:
+    return Corpus([Document(f"d{i}", f"title {i % 7}" if i % 3 else "", f"text {i}") for i in range(count)])
+
+
+def unit(rng: np.random.Generator, rows: int, dimension: int) -> NDArray[np.float32]:
+    vectors = rng.standard_normal((rows, dimension)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def brute_force(vectors: NDArray[np.float32], query: NDArray[np.float32], k: int) -> list[int]:
+    scores = (vectors.astype(np.float64) * query).sum(axis=1)
+    return np.argsort(-scores, kind="stable")[:k].tolist()
+
+
+def ids(ranking: Sequence[Document]) -> list[str]:
+    return [document.id for document in ranking]
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("queries", [1, 3, 64])
+@pytest.mark.parametrize("k", [1, 3, 50, 700, 5000])
+def test_flat_is_brute_force(queries: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    vectors, asked = unit(rng, 700, 48), unit(rng, queries, 48)
+    for query, (scores, positions) in zip(asked, FlatNeighbours(vectors).search(asked, k), strict=True):
+        assert positions.tolist() == brute_force(vectors, query, k)
+        np.testing.assert_allclose(scores, (vectors[positions] * query).sum(axis=1), atol=1e-6)
+
+
+def test_ties_go_by_position_even_at_the_cut() -> None:
+    rng = np.random.default_rng(1)
+    twins = np.repeat(unit(rng, 3, 48), 300, axis=0)[rng.permutation(900)]
+    asked = unit(rng, 25, 48)
+    for batch in (asked, asked[:1]):
+        for query, (_, positions) in zip(batch, FlatNeighbours(twins).search(batch, 7), strict=True):
+            assert positions.tolist() == brute_force(twins, query, 7)
+
+
+def test_a_ranking_does_not_depend_on_the_rest_of_the_batch() -> None:
+    rng = np.random.default_rng(2)
+    vectors, asked = unit(rng, 3000, 32), unit(rng, 64, 32)
+    flat = FlatNeighbours(vectors)
+    for query, (scores, positions) in zip(asked, flat.search(asked, 10), strict=True):
+        alone_scores, alone = flat.search(query[None], 10)[0]
+        np.testing.assert_array_equal(alone, positions)
+        np.testing.assert_array_equal(alone_scores, scores)
+
+
+def test_more_twins_than_are_looked_at_still_give_k_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "_MOST_SPARE", 20)
+    same = np.repeat(unit(np.random.default_rng(0), 1, 8), 100, axis=0)
+    [(scores, positions)] = FlatNeighbours(same).search(same[:1], 5)
+    assert len(set(positions.tolist())) == 5
+    np.testing.assert_allclose(scores, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "recall"), [(IVF, 0.95), (HNSW, 0.95)])
+def test_approximate_kinds_find_the_exact_top_three(kind: str, recall: float) -> None:
+    """20,000 clustered vectors for IVF-SQ8; 4,000 for HNSW, whose graph takes longer to link."""
+    encoder = ClusteredEncoder(dimension=48, clusters=500)
+    count = 20_000 if kind == IVF else 4000
+    vectors = encoder.encode_passages([str(i) for i in range(count)])
+    asked = encoder.encode_queries([str(i) for i in range(0, count, count // 200)])
+    exact = FlatNeighbours(vectors).search(asked, 3)
+    found = in_memory(kind, vectors).search(asked, 3)
+    hits = [len(set(a[1]) & set(b[1])) for a, b in zip(exact, found, strict=True)]
+    assert sum(hits) / (3 * len(hits)) >= recall
+    for _, (scores, positions) in zip(exact, found, strict=True):
+        assert scores.tolist() == sorted(scores, reverse=True)
+        assert len(positions) == 3
+    error = [abs(s - vectors[p] @ q).max() for q, (s, p) in zip(asked, found, strict=True)]
+    assert max(error) < (0.02 if kind == IVF else 1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 60])
+def test_small_sets_and_a_k_beyond_them(kind: str, count: int) -> None:
+    vectors = unit(np.random.default_rng(3), count, 16)
+    for scores, positions in in_memory(kind, vectors).search(vectors[:2], 100):
+        assert sorted(positions.tolist()) == list(range(count))
+        assert scores[0] == pytest.approx(1, abs=0.02)
+
+
+def test_a_k_that_the_probed_lists_cannot_fill_is_filled_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "_PROBED", 1)
+    vectors = SMALL.encode_passages([str(i) for i in range(3000)])
+    [(_, positions)] = in_memory(IVF, vectors).search(vectors[:1], 2000)
+    assert len(set(positions.tolist())) == 2000
+
+
+def test_lists_grow_with_the_root_of_the_vectors() -> None:
+    assert [list_count(n) for n in (1, 47, 100, 27_197, 10**6, 21 * 10**6)] == [1, 1, 2, 256, 2048, 8192]
+
+
+# The retriever
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_come_with_their_cosine_best_first(kind: str) -> None:
+    passages = corpus(300)
+    retriever = DenseRetriever(passages, SMALL, kind)
+    assert isinstance(retriever, Retriever)
+    vectors = SMALL.encode_passages([passage_text(document) for document in passages])
+    queries = [passage_text(passages[i]) for i in (5, 250)]
+    for query, ranking in zip(queries, retriever.search(queries, 4), strict=True):
+        assert all(document == passages.by_id(document.id) for document in ranking)
+        cosines = [float(vectors[int(d.id[1:])] @ SMALL.encode_queries([query])[0]) for d in ranking]
+        assert [d.score for d in ranking] == pytest.approx(cosines, abs=0.02)
+    assert ids(retriever.search(queries, 1)[0]) == ids(retriever.search(queries[:1], 4)[0])[:1]
+
+
+def test_the_title_is_part_of_a_passage() -> None:
+    table = {"Vienna\ncapital": (1, 0), "capital": (0, 1), "q": (1, 0)}
+    passages = Corpus([Document("a", "", "capital"), Document("b", "Vienna", "capital")])
+    [ranking] = DenseRetriever(passages, Table(table)).search(["q"], 9)
+    assert [(document.id, document.score) for document in ranking] == [("b", 1.0), ("a", 0.0)]
+
+
+def test_requests_that_make_no_sense_are_refused_and_empty_ones_answered() -> None:
+    retriever = DenseRetriever(corpus(5), SMALL)
+    assert retriever.search([], 3) == []
+    with pytest.raises(ConfigError, match="k"):
+        retriever.search(["a"], 0)
+    with pytest.raises(UsageError, match="sequence"):
+        retriever.search("abc", 3)
+    with pytest.raises(ConfigError, match="dense-hnsw"):
+        DenseRetriever(corpus(5), SMALL, "dense-hnws")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_and_repeats_get_the_same_answers(kind: str) -> None:
+    retriever = DenseRetriever(corpus(2000), SMALL, kind)
+    queries = [str(i) for i in range(40)]
+    once = [retriever.search([query], 5)[0] for query in queries]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda query: retriever.search([query], 5)[0], queries)) == once
+    again = DenseRetriever(corpus(2000), SMALL, kind)
+    assert [ids(ranking) for ranking in again.search(queries * 2, 5)] == [ids(ranking) for ranking in once * 2]
+
+
+# On disk
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PassageStore:
+    return write_store(corpus(5000), tmp_path / "index" / "passages")
+
+
+def build(store: PassageStore, kind: str, encoder: ClusteredEncoder = SMALL, **options: object) -> Path:
+    """What ``build_index`` does once the passages are there."""
+    place = Workplace(store.folder.parent / kind)
+    with place.open():
+        report = options.get("progress", lambda *_: None)
+        parameters = DenseKind(kind).build(place, store, encoder, report)  # type: ignore[arg-type]
+        write_manifest(place.path, Manifest(kind, store.digest(), len(store), encoder.info, parameters))
+        place.publish()
+    return place.target
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_on_disk_answers_like_one_in_memory(store: PassageStore, kind: str) -> None:
+    folder = build(store, kind)
+    opened = DenseKind(kind).open(folder, store, SMALL)
+    queries = [f"text {i}" for i in range(0, 5000, 250)]
+    expected = DenseRetriever(store, SMALL, kind).search(queries, 5)
+    for ranking, other in zip(opened.search(queries, 5), expected, strict=True):
+        assert [(d.id, d.score) for d in ranking] == [(d.id, d.score) for d in other]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_may_be_moved_and_pickled(store: PassageStore, kind: str, tmp_path: Path) -> None:
+    build(store, kind)
+    here = DenseKind(kind).open(store.folder.parent / kind, store, SMALL).search(["text 7"], 5)
+    moved = store.folder.parent.rename(tmp_path / "moved")
+    retriever = DenseKind(kind).open(moved / kind, PassageStore(moved / "passages"), SMALL)
+    assert retriever.search(["text 7"], 5) == here
+    assert pickle.loads(pickle.dumps(retriever)).search(["text 7"], 5) == here
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_killed_build_goes_on_and_gives_the_same_bytes(
+    store: PassageStore, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "_SHARD", 2000)
+    twin = write_store(corpus(5000), tmp_path / "twin" / "passages")
+    expected = digests(build(twin, kind))
+    encoded: list[int] = []
+    stages: dict[str, int] = {}
+
+    class Counting(ClusteredEncoder):
+        def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            encoded.append(len(texts))
+            return super().encode_passages(texts)
+
+    def kill(stage: str, done: int, total: int) -> None:
+        stages[stage] = stages.get(stage, 0) + 1
+        if stages[stage] == 2:
+            raise Killed
+
+    encoder = Counting(dimension=24, clusters=40)
+    for _ in range(1 if kind == FLAT else 2):
+        with pytest.raises(Killed):
+            build(store, kind, encoder, progress=kill)
+    assert digests(build(store, kind, encoder)) == expected
+    assert sum(encoded) == 5000
+    names = {FLAT: ["vectors.npy"], HNSW: ["index.faiss"], IVF: ["index.faiss", "list_sizes.npy", "lists.bin"]}[kind]
+    assert sorted(expected) == sorted([*names, "manifest.json"])
+
+
+def test_a_flat_index_spares_the_others_the_encoding(store: PassageStore) -> None:
+    build(store, FLAT)
+
+    class Spent(ClusteredEncoder):
+        def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            raise AssertionError("encoded again")
+
+    build(store, IVF, Spent(dimension=24, clusters=40))
+    with pytest.raises(AssertionError, match="encoded again"):
+        build(store, HNSW, Spent(dimension=24, clusters=40, seed=1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_of_another_encoder_or_corpus_is_refused(store: PassageStore, kind: str, tmp_path: Path) -> None:
+    directory = store.folder.parent
+    folder = build(store, kind)
+    assert open_index(directory, kind, encoder=SMALL).search(["text 7"], 1)[0]
+    for other in (ClusteredEncoder(dimension=24, clusters=40, seed=1), ClusteredEncoder(dimension=25, clusters=40)):
+        with pytest.raises(DataError, match=r"was made with generated.*not with generated"):
+            open_index(directory, kind, encoder=other)
+    with pytest.raises(ConfigError, match="encoder"):
+        open_index(directory, kind)
+    smaller = write_store(corpus(4999), tmp_path / "smaller" / "passages")
+    copytree(folder, tmp_path / "smaller" / kind)
+    with pytest.raises(DataError, match="another corpus"):
+        open_index(tmp_path / "smaller", kind, encoder=SMALL)
+    with pytest.raises(DataError):
+        DenseKind(kind).open(folder, smaller, SMALL)
+
+
+@pytest.mark.parametrize("kind", [HNSW, IVF])
+def test_what_is_no_faiss_index_is_refused(store: PassageStore, kind: str) -> None:
+    folder = build(store, kind)
+    index = folder / "index.faiss"
+    whole = index.read_bytes()
+    for bad in (b"", b"nonsense" * 100, whole[: len(whole) // 2]):
+        index.write_bytes(bad)
+        with pytest.raises(DataError, match="index"):
+            DenseKind(kind).open(folder, store, SMALL)
+    faiss.write_index(faiss.IndexFlatIP(24), str(index))
+    with pytest.raises(DataError, match="holds no dense"):
+        DenseKind(kind).open(folder, store, SMALL)
+
+
+@pytest.mark.parametrize("count", [1, 100_000], ids=["in the last bytes", "before"])
+def test_a_disk_that_fills_up_while_faiss_writes_is_an_error_of_the_disk(count: int) -> None:
+    index = faiss.IndexFlatIP(4)
+    index.add(np.zeros((count, 4), np.float32))
+    with pytest.raises(OSError, match="No space left"):
+        neighbours._write_index(index, Path("/dev/full"))
+
+
+def test_the_manifest_names_the_encoder(store: PassageStore) -> None:
+    manifest = json.loads((build(store, FLAT) / "manifest.json").read_text())
+    assert manifest["encoder"] == {"name": SMALL.info.name, "digest": SMALL.info.digest, "dimension": 24}

@@ -1,0 +1,148 @@
+"""Reciprocal rank fusion: the formula, ties, weights, order of arguments, what its parts may do wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.search.base import Document, Retriever
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.corpus import Corpus
+from ssp_env.search.hybrid import DEPTH, HybridRetriever, fuse
+
+
+class Fixed:
+    """A retriever whose rankings are written down."""
+
+    def __init__(self, rankings: dict[str, str]) -> None:
+        self.rankings = rankings
+        self.asked: list[tuple[list[str], int]] = []
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        self.asked.append((list(queries), k))
+        return [documents(self.rankings[query])[:k] for query in queries]
+
+
+def documents(letters: str) -> list[Document]:
+    return [Document(letter, f"title {letter}", "", 1.0) for letter in letters]
+
+
+def ids(ranking: Sequence[Document]) -> str:
+    return "".join(document.id for document in ranking)
+
+
+def test_scores_follow_the_formula_and_documents_stay_whole() -> None:
+    hybrid = HybridRetriever([Fixed({"q": "abc"}), Fixed({"q": "cad"})])
+    assert isinstance(hybrid, Retriever)
+    [ranking] = hybrid.search(["q"], 10)
+    expected = {"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62, "d": 1 / 63}
+    assert {document.id: document.score for document in ranking} == pytest.approx(expected)
+    assert ids(ranking) == "acbd"
+    assert ranking[0].title == "title a"
+
+
+def test_equal_scores_go_by_the_first_retriever_that_lists_a_document() -> None:
+    hybrid = HybridRetriever([Fixed({"q": "ab"}), Fixed({"q": "cd"}), Fixed({"q": "ba"})])
+    assert ids(hybrid.search(["q"], 10)[0]) == "abcd"
+
+
+def test_weights_and_rrf_k_decide_who_is_heard() -> None:
+    parts = [Fixed({"q": "abx"}), Fixed({"q": "yzb"})]
+    assert ids(HybridRetriever(parts, [10, 1]).search(["q"], 2)[0]) == "ba"
+    assert ids(HybridRetriever(parts, [1, 10]).search(["q"], 3)[0]) == "byz"
+    assert ids(HybridRetriever(parts, rrf_k=0).search(["q"], 3)[0]) == "ayb"
+
+
+def test_each_part_is_asked_once_for_the_whole_batch_and_deep_enough() -> None:
+    parts = [Fixed({"q": "ab", "p": "", "r": "c"}), Fixed({"q": "ba", "p": "", "r": ""})]
+    answers = HybridRetriever(parts).search(["q", "p", "q", "r"], 1)
+    assert [ids(ranking) for ranking in answers] == ["a", "", "a", "c"]
+    HybridRetriever(parts).search(["q"], DEPTH + 5)
+    for part in parts:
+        assert part.asked == [(["q", "p", "q", "r"], DEPTH), (["q"], DEPTH + 5)]
+
+
+def test_a_document_deep_in_both_rankings_is_found_for_a_small_k() -> None:
+    first, second = (Fixed({"q": side + "x"}) for side in ("abcdefgh", "ijklmnop"))
+    assert ids(HybridRetriever([first, second], rrf_k=60).search(["q"], 1)[0]) == "x"
+
+
+def test_an_outage_of_a_part_is_an_outage() -> None:
+    class Down:
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            raise ServiceError("search", "down")
+
+    class Short:
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            return [[]]
+
+    good = Fixed({"q": "a", "p": "b"})
+    with pytest.raises(ServiceError, match="down"):
+        HybridRetriever([good, Down()]).search(["q"], 3)
+    with pytest.raises(ServiceError, match="Short gave 1 rankings for 2 queries"):
+        HybridRetriever([good, Short()]).search(["q", "p"], 3)
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, float("inf")], [1, 1, 1]])
+def test_weights_that_cannot_work_are_refused(weights: list[float]) -> None:
+    with pytest.raises(ConfigError, match="weights"):
+        HybridRetriever([Fixed({}), Fixed({})], weights)
+
+
+def test_other_settings_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ConfigError, match="retrievers"):
+        HybridRetriever([])
+    for rrf_k in (-1, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="rrf_k"):
+            HybridRetriever([Fixed({})], rrf_k=rrf_k)
+    with pytest.raises(ConfigError, match="k"):
+        HybridRetriever([Fixed({})]).search(["q"], 0)
+    with pytest.raises(UsageError, match="sequence"):
+        HybridRetriever([Fixed({})]).search("q", 1)
+
+
+def test_real_retrievers_fuse() -> None:
+    corpus = Corpus([Document("a", "Vienna", "capital"), Document("b", "Danube", "river"), Document("c", "", "sea")])
+    hybrid = HybridRetriever([BM25Retriever(corpus), Fixed({"river": "ba", "sky": "c"})])
+    assert [ids(ranking) for ranking in hybrid.search(["river", "sky"], 2)] == ["ba", "c"]
+
+
+rankings = st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=12).map("".join), min_size=1, max_size=4)
+
+
+@given(rankings, st.integers(0, 100), st.data())
+def test_fusion_is_the_formula_for_any_rankings(letters: list[str], rrf_k: int, data: st.DataObject) -> None:
+    weights = data.draw(st.lists(st.integers(1, 9), min_size=len(letters), max_size=len(letters)))
+    fused = fuse([documents(ranking) for ranking in letters], weights, rrf_k)
+    exact: dict[str, Fraction] = {}
+    for ranking, weight in zip(letters, weights, strict=True):
+        for rank, letter in enumerate(ranking, start=1):
+            if letter not in ranking[: rank - 1]:
+                exact[letter] = exact.get(letter, Fraction(0)) + Fraction(weight, rrf_k + rank)
+    assert {document.id: document.score for document in fused} == pytest.approx(
+        {letter: float(score) for letter, score in exact.items()}
+    )
+    scores = [document.score for document in fused]
+    assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+
+
+@given(st.text("abcdefghij", max_size=10), st.integers(1, 12))
+def test_one_ranking_fused_alone_keeps_its_order(letters: str, k: int) -> None:
+    [ranking] = HybridRetriever([Fixed({"q": letters})]).search(["q"], k)
+    assert ids(ranking) == "".join(dict.fromkeys(letters))[:k]
+
+
+@given(rankings)
+def test_a_document_that_rises_in_one_ranking_never_falls(letters: list[str]) -> None:
+    first = "".join(dict.fromkeys(letters[0]))
+    if len(first) < 2:
+        return
+    before = ids(fuse([documents(ranking) for ranking in [first, *letters[1:]]], [1] * len(letters), 60))
+    raised = first[-1] + first[:-1]
+    after = ids(fuse([documents(ranking) for ranking in [raised, *letters[1:]]], [1] * len(letters), 60))
+    assert after.index(first[-1]) <= before.index(first[-1])

@@ -1,0 +1,246 @@
+"""What an index directory says of itself, and every way in which it is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.search.base import Document
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.files import ArrayWriter, load_array
+from ssp_env.search.index import build_index, open_index
+from ssp_env.search.manifest import FORMAT, EncoderInfo, FileInfo, Manifest, read_manifest, write_manifest
+from ssp_env.search.store import PassageStore, write_store
+
+ENCODER = EncoderInfo("minilm", "d" * 64, 384)
+
+
+def corpus(path: Path, *texts: str) -> Path:
+    rows = ({"id": str(i), "title": "t", "text": text} for i, text in enumerate(texts))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    build_index(corpus(tmp_path / "c.jsonl", "a river", "a hill", "river and hill"), tmp_path / "i", "bm25")
+    return tmp_path / "i"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "data.bin").write_bytes(b"0123456789")
+    return tmp_path / "f"
+
+
+def edit(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_what_is_written_is_read(folder: Path) -> None:
+    wrote = write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1}), ("numpy", "no-such-package"))
+    assert read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True) == wrote
+    assert wrote.versions["numpy"] == np.__version__
+    assert wrote.versions["no-such-package"] == "not installed"
+    assert wrote.files["data.bin"].size == 10
+    assert wrote.format == FORMAT
+
+
+def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
+    write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER))
+    with pytest.raises(DataError, match="holds 'dense-flat', not 'bm25'"):
+        read_manifest(folder, "bm25")
+    with pytest.raises(DataError, match=r"belongs to another corpus .* build it again with `ssp index`"):
+        read_manifest(folder, corpus="e" * 64)
+    for other in (replace(ENCODER, digest="e" * 64), replace(ENCODER, dimension=768)):
+        with pytest.raises(DataError, match="was made with minilm"):
+            read_manifest(folder, encoder=other)
+    assert read_manifest(folder, encoder=replace(ENCODER, name="the same model elsewhere")).encoder == ENCODER
+
+
+def test_an_encoder_for_an_index_without_one(folder: Path) -> None:
+    write_manifest(folder, Manifest("bm25", "c" * 64, 3))
+    with pytest.raises(DataError, match="without an encoder"):
+        read_manifest(folder, encoder=ENCODER)
+
+
+def test_a_newer_format_says_upgrade(index: Path) -> None:
+    edit(index / "bm25" / "manifest.json", format=FORMAT + 1)
+    with pytest.raises(DataError, match=rf"is of format {FORMAT + 1}.*upgrade"):
+        open_index(index)
+
+
+@pytest.mark.parametrize("name", ["bm25", "passages"])
+def test_an_index_without_manifest_is_not_whole(index: Path, name: str) -> None:
+    (index / name / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"has no manifest\.json"):
+        open_index(index)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": 1}', '{"format": 1, "encoder": 3}', "\x00"]
+)
+def test_a_manifest_that_is_none(index: Path, text: str) -> None:
+    (index / "bm25" / "manifest.json").write_text(text)
+    with pytest.raises(DataError, match="manifest"):
+        open_index(index)
+
+
+def test_a_manifest_cannot_name_files_elsewhere(index: Path) -> None:
+    edit(index / "bm25" / "manifest.json", files={"../../../etc/passwd": {"size": 1, "sha256": ""}})
+    with pytest.raises(DataError, match="outside the folder"):
+        open_index(index)
+
+
+def test_half_built_says_how_to_go_on(index: Path) -> None:
+    for name in ("bm25", "passages"):
+        (index / name).rename(index / f"{name}.building")
+        with pytest.raises(DataError, match="is half built; run the same `ssp index` again"):
+            open_index(index)
+        (index / f"{name}.building").rename(index / name)
+    assert open_index(index).search(["hill"], 1)[0]
+
+
+def test_no_such_directory(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such folder"):
+        open_index(tmp_path / "absent")
+
+
+def every_file(index: Path) -> list[Path]:
+    return [path for name in ("bm25", "passages") for path in (index / name).iterdir() if path.name != "manifest.json"]
+
+
+def test_every_cut_grown_or_missing_file_is_noticed_at_load(index: Path) -> None:
+    assert len(every_file(index)) == 9
+    for path in every_file(index):
+        data = path.read_bytes()
+        for damaged in (data[:-1], data + b"\0", b""):
+            path.write_bytes(damaged)
+            with pytest.raises(DataError, match=r"has \d+ bytes, its manifest says"):
+                open_index(index)
+        path.unlink()
+        with pytest.raises(DataError, match="is missing"):
+            open_index(index)
+        path.write_bytes(data)
+    assert open_index(index).search(["hill"], 1)[0]
+
+
+def test_every_changed_byte_is_noticed_by_the_full_check(index: Path) -> None:
+    for path in every_file(index):
+        data = path.read_bytes()
+        for at in (0, len(data) // 2, len(data) - 1):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            with pytest.raises(DataError, match=r"is corrupt|cannot be read"):
+                open_index(index, check=True)
+        path.write_bytes(data)
+    assert open_index(index, check=True).search(["hill"], 1)[0]
+
+
+def test_lists_that_name_passages_that_there_are_not(index: Path) -> None:
+    path = index / "bm25" / "passages.npy"
+    path.write_bytes(path.read_bytes()[:-4] + (9).to_bytes(4, "little"))
+    retriever = open_index(index)
+    with pytest.raises(DataError, match="is corrupt"):
+        retriever.search(["river hill and a t"], 3)
+
+
+def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
+    build_index(corpus(tmp_path / "d.jsonl", "a river", "a hill", "river and hills"), tmp_path / "j", "bm25")
+    shutil.rmtree(index / "bm25")
+    shutil.copytree(tmp_path / "j" / "bm25", index / "bm25")
+    with pytest.raises(DataError, match="belongs to another corpus"):
+        open_index(index)
+    with pytest.raises(DataError, match="belongs to another corpus"):
+        build_index(tmp_path / "c.jsonl", index, "bm25")
+
+
+def test_an_index_built_with_other_settings_is_refused(index: Path) -> None:
+    edit(index / "bm25" / "manifest.json", parameters={"k1": 0.9, "b": 0.4})
+    with pytest.raises(DataError, match="was built with"):
+        open_index(index)
+
+
+def test_kinds(index: Path) -> None:
+    assert isinstance(open_index(index, "bm25"), BM25Retriever)
+    with pytest.raises(ConfigError, match=r"kind = 'bm52'.*has bm25.*did you mean 'bm25'"):
+        open_index(index, "bm52")
+    with pytest.raises(ConfigError, match="did you mean 'bm25'"):
+        build_index(index, index, "bm52")
+    shutil.rmtree(index / "bm25")
+    with pytest.raises(DataError, match="holds passages, but no index"):
+        open_index(index)
+
+
+def test_arrays_that_are_not_what_they_should_be(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.zeros(3, np.float32))
+    assert load_array(path, np.float32, rows=3).tolist() == [0, 0, 0]
+    for dtype, rows, columns in ((np.float64, 3, None), (np.float32, 4, None), (np.float32, 3, 1)):
+        with pytest.raises(DataError, match="holds float32"):
+            load_array(path, dtype, rows, columns)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DataError, match="no array that can be read"):
+        load_array(path, np.float32)
+
+
+def test_an_array_cannot_run_code(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "ran",))
+
+    np.save(tmp_path / "a.npy", np.array([Evil()], dtype=object), allow_pickle=True)
+    for kind in (np.object_, np.float32):
+        with pytest.raises(DataError):
+            load_array(tmp_path / "a.npy", kind)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("columns", [None, 3])
+def test_an_array_grows_and_is_taken_up_again(tmp_path: Path, columns: int | None) -> None:
+    rows = np.arange(30, dtype=np.float32).reshape(-1, columns or 1)[:, :] if columns else np.arange(10.0, dtype="f4")
+    path = tmp_path / "a.npy"
+    writer = ArrayWriter(path, np.float32, columns)
+    writer.append(rows[:4])
+    writer.sync()
+    writer.append(rows[:2])
+    writer.close()
+    again = ArrayWriter(path, np.float32, columns, rows=4)
+    again.append(rows[4:])
+    again.finish()
+    np.testing.assert_array_equal(load_array(path, np.float32, 10, columns), rows)
+    np.save(tmp_path / "b.npy", rows)
+    assert path.read_bytes() == (tmp_path / "b.npy").read_bytes()
+    with pytest.raises(DataError, match="its journal names"):
+        ArrayWriter(path, np.float32, columns, rows=11)
+
+
+def test_an_array_takes_only_rows_that_fit(tmp_path: Path) -> None:
+    writer = ArrayWriter(tmp_path / "a.npy", np.int32, 2)
+    with pytest.raises(ValueError, match="width 2"):
+        writer.append(np.zeros((4, 3), np.int32))
+    with pytest.raises(TypeError):
+        writer.append(np.zeros((4, 2), np.float32))
+
+
+def test_file_info_is_checked_against_a_folder_that_is_a_file(folder: Path) -> None:
+    manifest = write_manifest(folder, Manifest("bm25", "c", 1))
+    assert manifest.files == {"data.bin": FileInfo(10, manifest.files["data.bin"].sha256)}
+    (folder / "data.bin").unlink()
+    (folder / "data.bin").mkdir()
+    with pytest.raises(DataError, match="is missing"):
+        read_manifest(folder)
+
+
+def test_a_store_is_checked_like_any_folder(tmp_path: Path) -> None:
+    write_store([Document("1", "t", "x")], tmp_path / "s")
+    edit(tmp_path / "s" / "manifest.json", kind="bm25")
+    with pytest.raises(DataError, match="not 'passages'"):
+        PassageStore(tmp_path / "s")

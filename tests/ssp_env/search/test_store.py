@@ -1,0 +1,177 @@
+"""Passages on disk: the same as in memory, from whatever file, and refused when they are not what was written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ssp_env.search.store as store_module
+from ssp_env.errors import DataError
+from ssp_env.search.base import Document
+from ssp_env.search.corpus import Corpus, read_corpus
+from ssp_env.search.store import PassageStore, build_store, write_store
+
+ROWS = [Document(f"p{i}", f"Title {i}", f"Text {i}. " + "word " * (i % 7)) for i in range(50)]
+PARTS = st.text(st.characters(codec=None), max_size=20)
+
+
+def source(path: Path, documents: list[Document]) -> Path:
+    rows = ({"id": d.id, "title": d.title, "text": d.text} for d in documents)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_store_holds_what_a_corpus_holds(tmp_path: Path) -> None:
+    corpus, store = Corpus(ROWS), write_store(ROWS, tmp_path / "s", "mine")
+    assert store.name == "mine"
+    assert len(store) == len(corpus)
+    assert list(store) == list(corpus)
+    assert [store[i] for i in range(-50, 50)] == [corpus[i] for i in range(-50, 50)]
+    assert store[3:40:5] == list(corpus[3:40:5])
+    assert store[::-1] == list(corpus[::-1])
+    assert store.digest() == corpus.digest()
+    assert all(store.by_id(document.id) == document for document in corpus)
+    for missing in (50, -51):
+        with pytest.raises(IndexError):
+            store[missing]
+    with pytest.raises(KeyError):
+        store.by_id("p50")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=1, max_size=8, unique_by=lambda row: row[0]))
+def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]) -> None:
+    documents = [Document(*row) for row in rows]
+    store = write_store(documents, tmp_path_factory.mktemp("any") / "s")
+    assert list(store) == documents == store[:]
+    assert [store.by_id(document.id) for document in documents] == documents
+    assert store.digest() == Corpus(documents).digest()
+
+
+@pytest.mark.parametrize("block", [1, 7, 49, 50, 51])
+def test_iteration_from_anywhere(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_BLOCK", block)
+    store = write_store(ROWS, tmp_path / "s")
+    for start in (0, 1, 6, 7, 49, 50):
+        assert list(store.read_from(start)) == ROWS[start:]
+
+
+def test_plain_and_gzip_give_the_same_bytes_as_documents(tmp_path: Path) -> None:
+    plain = source(tmp_path / "c.jsonl", ROWS)
+    zipped = tmp_path / "zipped" / "c.jsonl"
+    zipped.parent.mkdir()
+    zipped.write_bytes(gzip.compress(plain.read_bytes()))
+    first, second = build_store(plain, tmp_path / "a"), build_store(zipped, tmp_path / "b")
+    assert contents(first.folder) == contents(second.folder)
+    assert list(first) == list(read_corpus(plain)) == ROWS
+    assert first.name == "c.jsonl"
+
+
+def test_building_again_opens_what_is_there(tmp_path: Path) -> None:
+    plain = source(tmp_path / "c.jsonl", ROWS)
+    build_store(plain, tmp_path / "s")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "s").iterdir()}
+    assert list(build_store(plain, tmp_path / "s")) == ROWS
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "s").iterdir()}
+
+
+@pytest.mark.parametrize("other", [ROWS[:-1], [*ROWS, Document("new", "", "")], [ROWS[1], ROWS[0], *ROWS[2:]]])
+def test_a_folder_of_other_passages_is_refused(tmp_path: Path, other: list[Document]) -> None:
+    build_store(source(tmp_path / "c.jsonl", ROWS), tmp_path / "s")
+    with pytest.raises(DataError, match="other passages"):
+        build_store(source(tmp_path / "d.jsonl", other), tmp_path / "s")
+
+
+def test_a_store_is_not_overwritten(tmp_path: Path) -> None:
+    write_store(ROWS, tmp_path / "s")
+    with pytest.raises(DataError, match="exists already"):
+        write_store(ROWS[:3], tmp_path / "s")
+    assert len(PassageStore(tmp_path / "s")) == 50
+
+
+def test_an_id_that_occurs_twice_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="id 'p7' occurs twice"):
+        write_store([*ROWS, Document("p7", "", "again")], tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_hashes_that_collide_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "hash_id", lambda text: 7)
+    store = write_store(ROWS, tmp_path / "s")
+    assert [store.by_id(document.id) for document in ROWS] == ROWS
+    with pytest.raises(KeyError):
+        store.by_id("none")
+
+
+def test_no_passage(tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text("\n\n")
+    with pytest.raises(DataError, match="holds no passage"):
+        build_store(tmp_path / "c.jsonl", tmp_path / "s")
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    path = source(tmp_path / "c.jsonl", ROWS)
+    path.write_text(path.read_text() + "{broken\n")
+    with pytest.raises(DataError, match=r"c\.jsonl:51: not JSON"):
+        build_store(path, tmp_path / "s")
+
+
+def test_a_source_that_changed_under_a_build_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "CHECKPOINT_BYTES", 100)
+    path = source(tmp_path / "c.jsonl", ROWS)
+    whole = path.read_text()
+    path.write_text(whole + "{broken\n")
+    with pytest.raises(DataError, match="not JSON"):
+        build_store(path, tmp_path / "s")
+    path.write_text(whole.replace("Text 3.", "Text 4."))
+    with pytest.raises(DataError, match="not the file that this build was begun with"):
+        build_store(path, tmp_path / "s")
+    # What lies behind the journal's end may have been mended.
+    path.write_text(whole)
+    assert list(build_store(path, tmp_path / "s")) == ROWS
+
+
+def test_a_pickled_store_is_small_and_opens_where_it_arrives(tmp_path: Path) -> None:
+    store = write_store([Document(str(i), "", "x" * 1000) for i in range(100)], tmp_path / "s")
+    data = pickle.dumps(store)
+    assert len(data) < 1000
+    assert list(pickle.loads(data)) == list(store)
+
+
+def test_many_threads_read_one_store(tmp_path: Path) -> None:
+    store = write_store(ROWS, tmp_path / "s")
+    wrong: list[int] = []
+
+    def read() -> None:
+        wrong.extend(i for _ in range(20) for i in range(50) if store[i] != ROWS[i] or store.by_id(f"p{i}") != ROWS[i])
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_bytes_that_are_no_text_are_told_from_passages(tmp_path: Path) -> None:
+    write_store(ROWS, tmp_path / "s")
+    path = tmp_path / "s" / "texts.bin"
+    data = bytearray(path.read_bytes())
+    data[1] = 0xFF
+    path.write_bytes(data)
+    store = PassageStore(tmp_path / "s")
+    with pytest.raises(DataError, match="is corrupt"):
+        store[0]
+    with pytest.raises(DataError, match="is corrupt"):
+        list(store)
