@@ -4,6 +4,7 @@
 
 What an AEC loop has to know: an action's reward is read when ``last()`` next shows the same agent, and both agents end
 together, so the last rewards of a game are read off while the finished agents are stepped with ``None``.
+Curves over three seeds: ``python -m benchmarks.learning_curves --out DIRECTORY``.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def make_config(steps: int, batch: int, seed: int) -> PPOConfig:
         PPOConfig()
         .environment(ssp_env.rllib.register(), env_config={"world": "small", "view": {"one_hot": False}})
         .env_runners(num_env_runners=0, num_envs_per_env_runner=8, batch_mode="complete_episodes")
-        .multi_agent(policies=set(names), policy_mapping_fn=lambda agent, episode, **_: agent)
+        .multi_agent(policies=names, policy_mapping_fn=lambda agent, episode, **_: agent)
         .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=dict.fromkeys(names, spec)))
         .training(
             train_batch_size_per_learner=batch,

@@ -4,7 +4,9 @@
 
 The small world has words for tokens and masks of legal moves, which RLlib's ``ActionMaskingTorchRLModule`` applies.
 With one attempt a question, a valid game pays 1 in all and an invalid one 0, so the mean return is the share of valid
-games.
+games. Independent policies brought it from .2 to .93, .86 and .94 in 81,000 tokens and 94 to 107 CPU-seconds (20 Nov
+2026, seeds 0 to 2, one thread, 1b84333 with changes).
+Curves over three seeds: ``python -m benchmarks.learning_curves --out DIRECTORY``.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def make_config(policies: str, steps: int, batch: int, seed: int) -> PPOConfig:
         # The reward comes at the end of a game, so batches are made of whole games.
         .env_runners(num_env_runners=0, num_envs_per_env_runner=8, batch_mode="complete_episodes")
         .multi_agent(
-            policies=set(names),
+            policies=names,
             policy_mapping_fn=lambda agent, episode, **_: agent if policies == "independent" else "both",
         )
         .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=dict.fromkeys(names, spec)))

@@ -77,6 +77,15 @@ def add_index_options(parser: ArgumentParser) -> None:
     parser.add_argument("--encoder", metavar="MODEL", help="with --index: the model's directory, where it has moved")
 
 
+def check_index_options(arguments: Namespace) -> None:
+    """
+    Raises:
+        UsageError: an option of :func:`add_index_options` without ``--index``.
+    """
+    if arguments.index is None and not (arguments.kind is None and arguments.encoder is None):
+        raise UsageError("--kind and --encoder go with --index DIR")
+
+
 def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[Retriever, int]:
     """A retriever as a user names it, and how many passages it searches.
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ssp_env.commands.base import Command
-from ssp_env.commands.index import add_index_options, open_named
+from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.search.base import Document
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPRetriever
@@ -36,6 +36,7 @@ def _configure(parser: ArgumentParser) -> None:
 
 
 def _run(arguments: Namespace) -> int:
+    check_index_options(arguments)
     query = " ".join(arguments.query)
     if arguments.url is not None:
         with HTTPRetriever(arguments.url) as server:

@@ -13,9 +13,9 @@ from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Document, Retriever, check_request
 from ssp_env.search.corpus import Passages
 from ssp_env.search.encoder import Encoder
-from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace, load_array
+from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace
 from ssp_env.search.manifest import read_manifest
-from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, Vectors, faiss, in_memory, load, write
+from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, VectorFile, faiss, in_memory, load, write
 from ssp_env.search.store import PassageStore
 
 BLOCK = 2048
@@ -143,8 +143,8 @@ def passage_text(document: Document) -> str:
     return f"{document.title}\n{document.text}" if document.title else document.text
 
 
-def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder, progress: Progress) -> Vectors:
-    """Writes the vectors of all passages, from the journal's point on, and maps them."""
+def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder, progress: Progress) -> VectorFile:
+    """Writes the vectors of all passages, from the journal's point on."""
     dimension = encoder.info.dimension
     writer = ArrayWriter(path, np.float32, dimension, rows=place.state().get("vectors", 0))
     try:
@@ -156,7 +156,7 @@ def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder,
         writer.finish()
     finally:
         writer.close()
-    return load_array(path, np.float32, rows=len(store), columns=dimension)
+    return VectorFile(path, len(store), dimension)
 
 
 def _blocks(passages: Iterable[Document]) -> Iterator[list[str]]:
@@ -165,10 +165,10 @@ def _blocks(passages: Iterable[Document]) -> Iterator[list[str]]:
         yield block
 
 
-def _vectors_of_sibling(folder: Path, store: PassageStore, encoder: Encoder) -> Vectors | None:
+def _vectors_of_sibling(folder: Path, store: PassageStore, encoder: Encoder) -> VectorFile | None:
     """The vectors of a whole ``dense-flat`` index over the same passages and by the same encoder, if it is there."""
     try:
         read_manifest(folder, FLAT, corpus=store.digest(), encoder=encoder.info)
     except DataError:
         return None
-    return load_array(folder / VECTORS, np.float32, rows=len(store), columns=encoder.info.dimension)
+    return VectorFile(folder / VECTORS, len(store), encoder.info.dimension)

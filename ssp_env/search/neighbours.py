@@ -17,7 +17,8 @@ All three are memory-mapped when they are opened from files. Reading them runs n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import log2, sqrt
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -51,8 +52,28 @@ _PROBED = 128
 """Lists that a search looks into."""
 _SAMPLE = 48
 """Vectors a list, from which the lists' centres are learnt."""
-_SHARD = 1 << 18
+_SHARD = 1 << 16
 """Vectors that are sorted into lists in memory at a time."""
+_LINKED = 4096
+"""Vectors that are added to the graph at a time. The graph depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """Vectors on disk, as a build leaves and reads them: a ``.npy`` file. What was read does not stay in memory."""
+
+    path: Path
+    count: int
+    dimension: int
+
+    def part(self, first: int, length: int) -> Vectors:
+        """The vectors from a position on, memory-mapped.
+
+        Raises:
+            DataError: the file holds something else.
+        """
+        vectors = load_array(self.path, np.float32, rows=self.count, columns=self.dimension)
+        return vectors[first : first + length]
 
 
 class Neighbours(Protocol):
@@ -158,34 +179,36 @@ def in_memory(kind: str, vectors: Vectors) -> Neighbours:
     if kind == FLAT:
         return FlatNeighbours(vectors)
     if kind == HNSW:
-        return FaissNeighbours(_graph(vectors, no_progress))
-    index = _empty_lists(vectors)
+        parts = (vectors[first : first + _LINKED] for first in range(0, len(vectors), _LINKED))
+        return FaissNeighbours(_graph(parts, *vectors.shape, no_progress))
+    index = _empty_lists(vectors[_sampled(len(vectors))], len(vectors))
     index.add(vectors)
     return FaissNeighbours(index)
 
 
-def write(kind: str, vectors: Vectors, folder: Path, scratch: Path, progress: Progress) -> None:
+def write(kind: str, vectors: VectorFile, folder: Path, scratch: Path, progress: Progress) -> None:
     """Writes the files of an approximate index; what an earlier call left in ``scratch`` is used.
 
-    Memory: for HNSW the whole index; for IVF-SQ8 the sample (48 vectors a list) and then 2^18 coded vectors.
+    Memory: for HNSW the whole index; for IVF-SQ8 the sample (48 vectors a list), twice, or 65,536 vectors.
 
     Args:
         kind: :data:`HNSW` or :data:`IVF`.
-        vectors: shape ``(n, dimension)``, of unit length, memory-mapped.
+        vectors: of unit length.
         folder: for the files.
         scratch: for what only the build needs.
         progress: told how many vectors are in.
     """
     if kind == HNSW:
-        _write_index(_graph(vectors, progress), folder / INDEX)
+        parts = (vectors.part(first, _LINKED) for first in range(0, vectors.count, _LINKED))
+        _write_index(_graph(parts, vectors.count, vectors.dimension, progress), folder / INDEX)
         return
     trained = scratch / "trained.faiss"
-    _make(trained, lambda path: _write_index(_empty_lists(vectors), path))
+    _make(trained, lambda path: _write_index(_empty_lists(_sample_of(vectors), vectors.count), path))
     shards = []
-    for first in range(0, len(vectors), _SHARD):
+    for first in range(0, vectors.count, _SHARD):
         shards.append(scratch / f"shard-{first:012d}.faiss")
         _make(shards[-1], lambda path, first=first: _write_shard(trained, vectors, first, path))  # type: ignore[misc]
-        progress("filling lists", min(first + _SHARD, len(vectors)), len(vectors))
+        progress("filling lists", min(first + _SHARD, vectors.count), vectors.count)
     _merge(trained, shards, folder)
 
 
@@ -218,15 +241,15 @@ def load(kind: str, folder: Path, count: int, dimension: int) -> Neighbours:
     return FaissNeighbours(index)
 
 
-def _graph(vectors: Vectors, progress: Progress) -> Any:
-    index = faiss().IndexHNSWFlat(vectors.shape[1], _LINKS, faiss().METRIC_INNER_PRODUCT)
+def _graph(parts: Iterable[Vectors], count: int, dimension: int, progress: Progress) -> Any:
+    index = faiss().IndexHNSWFlat(dimension, _LINKS, faiss().METRIC_INNER_PRODUCT)
     # Several threads would link the nodes in another order each time.
     threads = faiss().omp_get_max_threads()
     faiss().omp_set_num_threads(1)
     try:
-        for first in range(0, len(vectors), 4096):
-            index.add(vectors[first : first + 4096])
-            progress("linking vectors", index.ntotal, len(vectors))
+        for part in parts:
+            index.add(part)
+            progress("linking vectors", index.ntotal, count)
     finally:
         faiss().omp_set_num_threads(threads)
     return index
@@ -237,24 +260,36 @@ def list_count(vectors: int) -> int:
     return min(1 << round(log2(2 * sqrt(vectors))), max(1, vectors // _SAMPLE))
 
 
-def _empty_lists(vectors: Vectors) -> Any:
-    """An IVF index that has learnt its lists and codes from a sample, and holds nothing."""
-    count, dimension = vectors.shape
-    lists = list_count(count)
+def _sampled(count: int) -> NDArray[np.int64]:
+    """Positions of the vectors that lists are learnt from, rising."""
+    return np.sort(np.random.default_rng(0).permutation(count)[: _SAMPLE * list_count(count)])
+
+
+def _sample_of(vectors: VectorFile) -> Vectors:
+    positions = _sampled(vectors.count)
+    parts = []
+    for first in range(0, vectors.count, _SHARD):
+        begin, end = np.searchsorted(positions, (first, first + _SHARD))
+        parts.append(vectors.part(first, _SHARD)[positions[begin:end] - first])
+    return np.concatenate(parts)
+
+
+def _empty_lists(sample: Vectors, count: int) -> Any:
+    """An IVF index for so many vectors that has learnt its lists and codes from a sample, and holds nothing."""
+    dimension = sample.shape[1]
     module = faiss()
     quantizer = module.IndexFlatIP(dimension)
     code = module.ScalarQuantizer.QT_8bit
-    index = module.IndexIVFScalarQuantizer(quantizer, dimension, lists, code, module.METRIC_INNER_PRODUCT)
+    index = module.IndexIVFScalarQuantizer(quantizer, dimension, list_count(count), code, module.METRIC_INNER_PRODUCT)
     quantizer.this.disown()
     index.own_fields = True
     index.cp.seed, index.cp.spherical, index.cp.min_points_per_centroid = 0, True, 1
-    chosen = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
-    index.train(vectors[np.sort(chosen)])
+    index.train(sample)
     return index
 
 
-def _write_shard(trained: Path, vectors: Vectors, first: int, path: Path) -> None:
-    part = vectors[first : first + _SHARD]
+def _write_shard(trained: Path, vectors: VectorFile, first: int, path: Path) -> None:
+    part = vectors.part(first, _SHARD)
     index = faiss().read_index(str(trained))
     index.add_with_ids(part, np.arange(first, first + len(part)))
     _write_index(index, path)

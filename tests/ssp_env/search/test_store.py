@@ -8,12 +8,14 @@ import pickle
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ssp_env.search.store as store_module
 from ssp_env.errors import DataError
+from ssp_env.game.noise import draw_noise
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus, read_corpus
 from ssp_env.search.store import PassageStore, build_store, write_store
@@ -47,6 +49,16 @@ def test_a_store_holds_what_a_corpus_holds(tmp_path: Path) -> None:
             store[missing]
     with pytest.raises(KeyError):
         store.by_id("p50")
+
+
+def test_noise_is_drawn_from_a_store_as_from_a_corpus(tmp_path: Path) -> None:
+    store, corpus = write_store(ROWS, tmp_path / "s"), Corpus(ROWS)
+    for count in (4, 40):
+        drawn = [
+            draw_noise(np.random.default_rng(3), count, ROWS[:3], [(1, ROWS[9])], each) for each in (store, corpus)
+        ]
+        assert drawn[0] == drawn[1]
+        assert len(drawn[0]) == count
 
 
 @settings(max_examples=30, deadline=None)

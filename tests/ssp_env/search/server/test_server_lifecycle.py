@@ -113,6 +113,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     async def play(served: Served) -> None:
         hanging = asyncio.create_task(ask(served.port, b'{"queries": ["hang"]}'))
         while not served.events("call"):
+            assert not hanging.done()
             await asyncio.sleep(0.01)
         served.process.send_signal(signal.SIGTERM)
         await asyncio.sleep(1.0)
