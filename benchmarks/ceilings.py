@@ -23,7 +23,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -79,7 +78,7 @@ def main() -> int:
     settings = _parser().parse_args()
     torch.set_num_threads(settings.threads)
     encoder = SentenceTransformerEncoder(settings.encoder or _minilm(), name="all-MiniLM-L6-v2", dtype=settings.dtype)
-    seconds = _build(settings.work, encoder)
+    _build(settings.work, encoder)
     world = wiki_mini()
     questions = world.questions(0)
     gold = {} if settings.gold is None else _gold_titles(settings.gold)
@@ -100,7 +99,6 @@ def main() -> int:
         "machine": machine(),
         "threads": settings.threads,
         "encoder": {"name": encoder.info.name, "digest": encoder.info.digest, "dtype": settings.dtype},
-        "build_seconds": seconds,
         "collected_bm25": {n: {"answer_top3": COLLECTED[n][0], "answer_top10": COLLECTED[n][1]} for n in benchmarks},
         "benchmarks": results,
         "recall_at_3_of_flat": _recall(settings.work, encoder, [question.text for question in questions]),
@@ -130,15 +128,11 @@ def _minilm() -> Path:
     return path
 
 
-def _build(work: Path, encoder: SentenceTransformerEncoder) -> dict[str, float]:
-    """Builds the three dense indexes, unless they are there; seconds this took now."""
-    seconds = {}
+def _build(work: Path, encoder: SentenceTransformerEncoder) -> None:
+    """Builds the three dense indexes, unless they are there."""
     for kind in ("dense-flat", "dense-hnsw", "dense-ivf-sq8"):
-        begun = perf_counter()
         with packaged("passages.jsonl.gz") as corpus:
             build_index(corpus, work, kind, encoder=encoder, progress=_progress)
-        seconds[kind] = round(perf_counter() - begun, 1)
-    return seconds
 
 
 def _progress(stage: str, done: int, total: int) -> None:
@@ -188,9 +182,9 @@ def _show(result: dict[str, Any]) -> None:
         names = list(next(iter(result["benchmarks"].values())))
         headings = ["benchmark", "questions", *names]
         if what != "all_gold":
-            headings.insert(2, "bm25, as collected")
+            headings.insert(2, "bm25 collected")
         for heading in headings:
-            table.add_column(heading)
+            table.add_column(heading, no_wrap=True)
         for benchmark, figures in result["benchmarks"].items():
             count = figures["bm25"]["questions_with_gold" if what == "all_gold" else "questions"]
             if count:
@@ -198,10 +192,10 @@ def _show(result: dict[str, Any]) -> None:
                 cells |= {
                     "benchmark": benchmark,
                     "questions": str(count),
-                    "bm25, as collected": _cell(COLLECTED[benchmark]),
+                    "bm25 collected": _cell(COLLECTED[benchmark]),
                 }
                 table.add_row(*(cells[heading] for heading in headings))
-        Console().print(table)
+        Console(width=120).print(table)
     recalls = (f"{kind} {recall:.3f}" for kind, recall in result["recall_at_3_of_flat"].items())
     print("recall@3 of dense-flat:", ", ".join(recalls))
 

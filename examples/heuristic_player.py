@@ -29,9 +29,8 @@ def play_token_by_token(world: World, seed: int) -> None:
     env.reset(seed=seed)
     tokenizer, player = env.unwrapped.rules.tokenizer, scripted_player(env.unwrapped.rules)
     assert isinstance(player, TextPlayer)
-    while not any(env.terminations.values()):
+    while (current := env.unwrapped.trajectory) is not None:
         # The player thinks of a whole turn; the environment is told one token at a time.
-        current = next(t for t in env.unwrapped.game.trajectories() if not t.done)
         for token in tokenizer.encode(player.write(current)):
             env.step(token)
     print(env.render())

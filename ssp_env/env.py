@@ -161,6 +161,16 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         return self._round.games[0]
 
     @property
+    def trajectory(self) -> Trajectory | None:
+        """The trajectory that the next token goes to; ``None`` when the game is over.
+
+        Raises:
+            UsageError: there is none before the first reset.
+        """
+        pending = self._round.pending()
+        return pending[0] if pending else None
+
+    @property
     def _round(self) -> Round:
         if self._started is None:
             raise UsageError("call reset() first")

@@ -180,7 +180,7 @@ def in_memory(kind: str, vectors: Vectors) -> Neighbours:
         return FlatNeighbours(vectors)
     if kind == HNSW:
         parts = (vectors[first : first + _LINKED] for first in range(0, len(vectors), _LINKED))
-        return FaissNeighbours(_graph(parts, *vectors.shape, no_progress))
+        return FaissNeighbours(_graph(parts, len(vectors), vectors.shape[1], no_progress))
     index = _empty_lists(vectors[_sampled(len(vectors))], len(vectors))
     index.add(vectors)
     return FaissNeighbours(index)

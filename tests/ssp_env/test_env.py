@@ -459,3 +459,13 @@ def test_say_is_played_through_the_env_too(mini: MiniWorld) -> None:
     env.reset(seed=4)
     drive(env, by_role(say("<search> mentor </search>", "<question> ? </question>")))
     assert env.game.reason == "empty_question"
+
+
+def test_the_trajectory_that_is_due(mini: MiniWorld) -> None:
+    env = make(mini, attempts=2)
+    env.reset(seed=1)
+    while (due := env.trajectory) is not None:
+        assert env.agent_selection == (PROPOSER if due.role is Role.PROPOSER else SOLVER)
+        for token in env.rules.tokenizer.encode(str(by_role(propose(), solve)(due))):
+            env.step(token)
+    assert env.game.outcome is Outcome.VALID
