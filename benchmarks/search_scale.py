@@ -2,8 +2,13 @@
 
 The passages are generated: as long as wiki-mini's (a length drawn from its passages for each), of words as frequent as
 wiki-mini's, and one word in a hundred from a long tail of others, so that the vocabulary grows with the corpus.
-Queries are wiki-mini's questions. Every measurement is a process of its own, which does one thing. Peak memory is what
-the kernel counted (VmHWM), mapped pages included.
+Queries are wiki-mini's questions. Every measurement is a process of its own, which does one thing, with one thread.
+Peak memory is what the kernel counted (VmHWM), mapped pages included.
+
+``--encoder generated`` stands for a model: :mod:`benchmarks.clustered`. Then the figures of dense indexes hold no
+encoding worth the name, and recall is that of generated vectors, under both assumptions about what a larger corpus
+adds: more passages on the same 600 subjects, or as many more subjects (a cluster for 30 passages). ``dense-flat`` is
+built before the other dense kinds, which then use its vectors.
 """
 
 from __future__ import annotations
@@ -23,16 +28,40 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.clustered import ClusteredEncoder
 from experiments.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25 import BM25Index, BM25Retriever, tokenize
+from ssp_env.search.bm25 import STARTS, BM25Index, BM25Retriever, tokenize
+from ssp_env.search.dense import passage_text
+from ssp_env.search.encoder import SentenceTransformerEncoder
+from ssp_env.search.files import Progress
 from ssp_env.search.index import KINDS, PASSAGES, build_index, load_kind, open_index
+from ssp_env.search.neighbours import FLAT
 from ssp_env.search.store import PassageStore, build_store
 from ssp_env.worlds.wiki_mini import WikiMini
 
 TAIL_SHARE, TAIL = 0.01, 1.3
 """Share of words that are from the tail, and the exponent of their Zipf law."""
 K = 3
+FIXED, GROWING = "generated", "generated-growing"
+"""Names of generated encoders: of 600 clusters, and of one for so many passages."""
+PASSAGES_A_CLUSTER = 30
+OPENED = 3
+"""How often an index is opened; the opening of the middle duration counts."""
+NOTES = {
+    "passages": "generated: lengths and word frequencies of wiki-mini's passages, one word in 100 from a long tail",
+    "build": "the index alone, over a store that is there; peak_mb contains imports_mb and mapped pages. stages: CPU "
+    "seconds from the start to the first and the last report of each stage's progress",
+    "cold, warm": "a fresh process opens the index and answers one query; the middle of 3. cold: after its files were "
+    "dropped from the page cache (posix_fadvise). For dense kinds, opening contains the import of FAISS",
+    "rate": "960 distinct questions in batches of 64; memory after the last of them. No ranking is cached. For dense "
+    "kinds, drawing the query's vector is in it",
+    "dense kinds, generated": "vectors are drawn around 600 centres (benchmarks/clustered.py), not encoded by a model; "
+    "encoding by a model comes on top. dense-flat's build is the drawing of vectors",
+    "recall": "of dense-flat's first 3, for queries at a cosine of about .6 to one of 500 passages. With 600 clusters "
+    "at any size, a larger corpus is a denser one; recall_if_clusters_grow is of a set with a cluster for 30 passages, "
+    "which gets wider instead. Neither is a model's; real vectors may lie between or outside",
+}
 
 
 def main() -> int:
@@ -40,7 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passages", type=int, default=1_000_000)
     parser.add_argument("--kinds", nargs="+", default=["bm25"], choices=list(KINDS), help="default: bm25")
-    parser.add_argument("--encoder", help="for dense kinds: directory of a model")
+    parser.add_argument("--encoder", help=f"for dense kinds: directory of a model, or {FIXED!r}")
     parser.add_argument("--work", type=Path, required=True, help="a folder for corpus and indexes; made, then deleted")
     parser.add_argument("--keep", action="store_true", help="leaves the work folder, and uses what is in it")
     parser.add_argument("--out", type=Path)
@@ -60,10 +89,17 @@ def main() -> int:
         "seed": settings.seed,
     }
     settings.work.mkdir(parents=True, exist_ok=True)
+    result["notes"] = NOTES
     result["corpus"] = measured(settings, "generate", "-")
     result["store"] = measured(settings, "store", "-")
-    for kind in settings.kinds:
-        result[kind] = {name: measured(settings, name, kind) for name in ("build", "cold", "warm", "rate")}
+    kinds = [kind for kind in KINDS if kind in settings.kinds]
+    for kind in kinds:
+        result[kind] = {"build": measured(settings, "build", kind)}
+        if kind != FLAT:
+            result[kind] |= {name: openings(settings, name, kind) for name in ("cold", "warm")}
+            result[kind]["rate"] = measured(settings, "rate", kind)
+    result |= recalls(settings, kinds)
+    result["load_average_at_end"] = os.getloadavg()[0]
     text = json.dumps(result, indent=2) + "\n"
     print(text, end="")
     if settings.out is not None:
@@ -71,6 +107,25 @@ def main() -> int:
     if not settings.keep:
         shutil.rmtree(settings.work)
     return 0
+
+
+def openings(settings: argparse.Namespace, name: str, kind: str) -> Any:
+    """The middle one of several openings, by the time until the first answer, and all these times."""
+    times = [measured(settings, name, kind) for _ in range(OPENED)]
+    times.sort(key=lambda seen: seen["seconds"])
+    return {**times[OPENED // 2], "all_seconds": [seen["seconds"] for seen in times]}
+
+
+def recalls(settings: argparse.Namespace, kinds: list[str]) -> dict[str, Any]:
+    """Recall of approximate indexes, where there is an exact one; of generated vectors, under both assumptions."""
+    approximate = [kind for kind in kinds if FLAT in kinds and kind not in ("bm25", FLAT)]
+    found = {"recall": {kind: measured(settings, "recall", kind) for kind in approximate}}
+    if settings.encoder == FIXED:
+        growing = argparse.Namespace(**{**vars(settings), "encoder": GROWING})
+        for kind in [FLAT, *approximate] if approximate else []:
+            measured(growing, "build", kind)
+        found["recall_if_clusters_grow"] = {kind: measured(growing, "recall", kind) for kind in approximate}
+    return found
 
 
 def measured(settings: argparse.Namespace, name: str, kind: str) -> Any:
@@ -125,22 +180,38 @@ def passages(count: int, seed: int) -> Iterator[list[str]]:
 
 def store(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     """Builds the passage store."""
-    return built(lambda: build_store(settings.work / "corpus.jsonl", settings.work / "index" / PASSAGES).folder)
+    target = settings.work / "index" / PASSAGES
+    return built(lambda progress: build_store(settings.work / "corpus.jsonl", target, progress).folder)
 
 
 def build(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     """Builds one index over the store. Making sure that the store is the corpus's is part of it."""
-    encoder = encoder_of(settings, kind)
-    return built(lambda: build_index(settings.work / "corpus.jsonl", settings.work / "index", kind, encoder=encoder))
+    encoder, directory, corpus = encoder_of(settings, kind), directory_of(settings), settings.work / "corpus.jsonl"
+    if not (directory / PASSAGES).exists():
+        directory.mkdir(exist_ok=True)
+        (directory / PASSAGES).symlink_to(settings.work.resolve() / "index" / PASSAGES)
+    figures = built(lambda progress: build_index(corpus, directory, kind, encoder=encoder, progress=progress))
+    if kind == "bm25":
+        starts = np.load(directory / kind / STARTS, mmap_mode="r", allow_pickle=False)
+        figures |= {"distinct_words": len(starts) - 1, "postings": int(starts[-1])}
+        figures["longest_list"] = int(np.diff(starts).max())
+    return figures
 
 
-def built(work: Callable[[], Path]) -> dict[str, Any]:
+def built(work: Callable[[Progress], Path]) -> dict[str, Any]:
     """What a build takes; memory beside that of the imports."""
+    stages: dict[str, list[float]] = {}
+
+    def progress(task: str, done: int, total: int) -> None:
+        now = round(process_time() - cpu, 1)
+        stages[task] = [stages.get(task, [now])[0], now]
+
     imports, cpu, begun = memory(), process_time(), perf_counter()
-    folder = work()
+    folder = work(progress)
     return {
         "seconds": round(perf_counter() - begun, 1),
         "cpu_seconds": round(process_time() - cpu, 1),
+        "stages": stages,
         "peak_mb": memory()["VmHWM"],
         "imports_mb": imports["VmHWM"],
         "disk_mb": round(sum(path.stat().st_size for path in folder.iterdir()) / 1e6, 1),
@@ -166,6 +237,7 @@ def warm(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     found = retriever.search([question], K)[0]
     ended = perf_counter()
     return {
+        "seconds": round(ended - begun, 4),
         "open_seconds": round(opened - begun, 4),
         "first_query_seconds": round(ended - opened, 4),
         "documents": len(found),
@@ -179,9 +251,9 @@ def rate(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     asked, encoder = questions(1024), encoder_of(settings, kind)
     retriever: Retriever = open_index(settings.work / "index", kind, encoder=encoder)
     if kind == "bm25":
-        opened = PassageStore(settings.work / "index" / PASSAGES)
-        index = BM25Index.open(settings.work / "index" / kind, opened.digest())
-        retriever = BM25Retriever(opened, index, cache_size=0)
+        corpus = PassageStore(settings.work / "index" / PASSAGES)
+        index = BM25Index.open(settings.work / "index" / kind, corpus.digest())
+        retriever = BM25Retriever(corpus, index, cache_size=0)
     retriever.search(asked[:64], K)
     cpu, begun = process_time(), perf_counter()
     for first in range(64, len(asked), 64):
@@ -190,9 +262,20 @@ def rate(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     return {
         "queries": count,
         "queries_per_second": round(count / (perf_counter() - begun), 1),
-        "queries_per_cpu_second": round(count / (process_time() - cpu), 1),
+        "cpu_ms_a_query": round(1000 * (process_time() - cpu) / count, 3),
         **after(),
     }
+
+
+def recall(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """How many of dense-flat's first three passages an approximate index finds, for queries near 500 passages."""
+    directory, encoder = directory_of(settings), encoder_of(settings, kind)
+    corpus = PassageStore(directory / PASSAGES)
+    asked = [passage_text(corpus[at]) for at in range(0, len(corpus), max(1, len(corpus) // 500))]
+    exact = open_index(directory, FLAT, encoder=encoder).search(asked, K)
+    found = open_index(directory, kind, encoder=encoder).search(asked, K)
+    hits = sum(len({d.id for d in a} & {d.id for d in b}) for a, b in zip(exact, found, strict=True))
+    return {"encoder": encoder.info.name, "queries": len(asked), "recall_at_3": round(hits / (K * len(asked)), 4)}
 
 
 def questions(count: int) -> list[str]:
@@ -200,12 +283,20 @@ def questions(count: int) -> list[str]:
     return list(dict.fromkeys(question.text for question in WikiMini().questions(seed=0)))[:count]
 
 
+def directory_of(settings: argparse.Namespace) -> Path:
+    """The index directory: a second set of vectors lies in one of its own."""
+    work: Path = settings.work
+    return work / ("growing" if settings.encoder == GROWING else "index")
+
+
 def encoder_of(settings: argparse.Namespace, kind: str) -> Any:
     """The encoder, where the kind needs one."""
     if not load_kind(kind).needs_encoder:
         return None
-    from ssp_env.search.encoder import SentenceTransformerEncoder
-
+    if settings.encoder == FIXED:
+        return ClusteredEncoder()
+    if settings.encoder == GROWING:
+        return ClusteredEncoder(clusters=max(1, settings.passages // PASSAGES_A_CLUSTER))
     return SentenceTransformerEncoder(settings.encoder)
 
 
@@ -228,6 +319,7 @@ MEASURES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {
     "cold": cold,
     "warm": warm,
     "rate": rate,
+    "recall": recall,
 }
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from benchmarks.search_scale import MEASURES, passages
+from benchmarks.search_scale import FIXED, GROWING, MEASURES, passages
 from ssp_env.search.bm25 import tokenize
 from ssp_env.worlds.wiki_mini import WikiMini
 
@@ -27,10 +28,28 @@ def test_generated_passages_are_as_long_as_real_ones_and_follow_the_seed() -> No
 
 def test_every_measurement_gives_figures(tmp_path: Path) -> None:
     settings = Namespace(work=tmp_path, passages=300, seed=0, encoder=None)
-    results = {name: measure(settings, "bm25") for name, measure in MEASURES.items()}
+    results = {
+        name: MEASURES[name](settings, "bm25") for name in ("generate", "store", "build", "cold", "warm", "rate")
+    }
     assert results["build"]["disk_mb"] > 0
     assert results["build"]["peak_mb"] > 0
+    assert results["build"]["longest_list"] <= 300 < results["build"]["postings"]
+    assert set(results["build"]["stages"]) == {"counting words", "merging postings"}
     assert results["warm"]["documents"] == 3
     assert results["rate"]["queries"] == 960
-    assert results["rate"]["queries_per_second"] > 0
+    assert results["rate"]["cpu_ms_a_query"] > 0
     assert results["cold"]["own_mb"] > 0
+
+
+@pytest.mark.parametrize("encoder", [FIXED, GROWING])
+def test_recall_is_that_of_an_approximate_index_beside_the_exact_one(tmp_path: Path, encoder: str) -> None:
+    pytest.importorskip("faiss", reason="needs the extra 'dense'")
+    settings = Namespace(work=tmp_path, passages=300, seed=0, encoder=encoder)
+    for name, kind in (("generate", "-"), ("store", "-"), ("build", "dense-flat"), ("build", "dense-ivf-sq8")):
+        MEASURES[name](settings, kind)
+    found = MEASURES["recall"](settings, "dense-ivf-sq8")
+    assert found["queries"] == 300
+    # All of the few lists of 300 vectors are searched, so that only the rounding to 8 bits can cost anything.
+    assert 0.95 < found["recall_at_3"] <= 1
+    assert found["encoder"].startswith(f"generated: {600 if encoder == FIXED else 10} clusters")
+    assert (tmp_path / ("index" if encoder == FIXED else "growing") / "dense-ivf-sq8").is_dir()

@@ -17,7 +17,7 @@ from ssp_env import cli
 from ssp_env.commands.base import Command
 from ssp_env.errors import MissingExtra, SSPError
 
-COMMANDS = ("bootstrap", "eval", "plot", "search", "train")
+COMMANDS = ("bootstrap", "eval", "index", "plot", "replay", "search", "serve", "train")
 
 
 @pytest.fixture

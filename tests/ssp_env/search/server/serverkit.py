@@ -58,6 +58,10 @@ class Served:
         return line
 
 
+SSP = str(Path(sys.executable).with_name("ssp"))
+"""The command as it is installed, whether or not the environment is active."""
+
+
 def start(log: Path, command: list[str], port: int, **environment: str) -> Served:
     """Starts a server process; its standard error goes to ``log``."""
     with open(log, "a") as errors:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serverkit import Served, ask, free_port, start, start_stub, stop, stub
+from serverkit import SSP, Served, ask, free_port, start, start_stub, stop, stub
 
 
 def test_it_is_alive_before_it_is_ready(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_it_in_order_with_the_status_of_ctrl_c(tmp_path: Path) -> None:
     port = free_port()
-    served = start(tmp_path / "log", ["ssp", "serve", "--world", "small", "--port", str(port)], port)
+    served = start(tmp_path / "log", [SSP, "serve", "--world", "small", "--port", str(port)], port)
     try:
         served.wait_ready()
         assert served.retrieve("q").status_code == 200
@@ -142,7 +142,7 @@ def test_ctrl_c_stops_it_in_order_with_the_status_of_ctrl_c(tmp_path: Path) -> N
 
 def serve(*options: str, **environment: str) -> tuple[int, str]:
     """Exit status and standard error of an ``ssp serve`` that does not come to serve."""
-    command = ["ssp", "serve", *options]
+    command = [SSP, "serve", *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, env={**os.environ, **environment})
     return result.returncode, result.stderr
 
@@ -155,9 +155,9 @@ def test_a_mistake_ends_it_with_status_2_and_one_line(tmp_path: Path) -> None:
         (["--port", "70000"], "port = 70000"),
         (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
         (["--corpus", str(broken), "--port", "0"], f"{broken}:1: field 'title' is missing"),
-        (["--token-file", str(tmp_path / "none")], "cannot be read"),
-        (["--index", str(tmp_path)], str(tmp_path)),
-        (["--replicas", "2"], "--ray"),
+        (["--token-file", str(tmp_path / "none"), "--port", "0"], "cannot be read"),
+        (["--index", str(tmp_path), "--port", "0"], str(tmp_path)),
+        (["--replicas", "2", "--port", "0"], "--ray"),
         (["--ray", "--replicas", "0"], "replicas = 0"),
         (["--ray", "--port", "0"], "port = 0"),
         (["--max-k", "0"], "max_k = 0"),
@@ -202,7 +202,7 @@ def test_the_command_takes_its_token_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("correct-horse-battery\n")
     port = free_port()
     options = ["--world", "small", "--port", str(port), "--token-file", str(tmp_path / "token")]
-    served = start(tmp_path / "log", ["ssp", "serve", *options], port)
+    served = start(tmp_path / "log", [SSP, "serve", *options], port)
     try:
         served.wait_ready()
         assert served.retrieve("q").status_code == 401

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import requests
-from serverkit import Served, free_port, start, stop, stub
+from serverkit import SSP, Served, free_port, start, stop, stub
 
 from ssp_env.search.base import Document
 from ssp_env.search.bm25 import BM25Retriever
@@ -117,7 +117,7 @@ def test_a_passage_with_a_lone_surrogate_arrives_as_it_is(served: Served) -> Non
 def test_the_command_serves_a_corpus_as_bm25_finds_it(tmp_path: Path) -> None:
     path, port = tmp_path / "corpus.jsonl", free_port()
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    served = start(tmp_path / "log", ["ssp", "serve", "--corpus", str(path), "--port", str(port)], port)
+    served = start(tmp_path / "log", [SSP, "serve", "--corpus", str(path), "--port", str(port)], port)
     try:
         assert served.wait_ready() == f"ssp serve: ready at http://127.0.0.1:{port}\n"
         queries = ["river Vienna", "owls", "nothing of that"]
@@ -134,7 +134,7 @@ def test_the_command_serves_an_index(tmp_path: Path) -> None:
     path, directory, port = tmp_path / "corpus.jsonl", tmp_path / "index", free_port()
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     build_index(path, directory, "bm25")
-    served = start(tmp_path / "log", ["ssp", "serve", "--index", str(directory), "--port", str(port)], port)
+    served = start(tmp_path / "log", [SSP, "serve", "--index", str(directory), "--port", str(port)], port)
     try:
         served.wait_ready()
         result = search(served.url, ["river Vienna", "owls"], 1)["result"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serverkit import Served, ask, free_port, start
+from serverkit import SSP, Served, ask, free_port, start
 
 from ssp_env.worlds import open_world
 
@@ -22,7 +22,7 @@ TITLE = open_world("small").corpus[0].title
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     port = free_port()
-    command = ["ssp", "serve", "--ray", "--replicas", "2", "--world", "small", "--port", str(port)]
+    command = [SSP, "serve", "--ray", "--replicas", "2", "--world", "small", "--port", str(port)]
     # "local" keeps it off any cluster that this machine may be in.
     served = start(tmp_path / "log", command, port, RAY_ADDRESS="local", RAY_DISABLE_IMPORT_WARNING="1")
     try:
