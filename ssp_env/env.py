@@ -77,11 +77,21 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     # -- PettingZoo ------------------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> gym.Space[Any]:
-        """The same object at each call."""
+        """The same object at each call.
+
+        Raises:
+            UsageError: no such agent.
+        """
+        self._check_agent(agent)
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> gym.Space[Any]:
-        """The same object at each call."""
+        """The same object at each call.
+
+        Raises:
+            UsageError: no such agent.
+        """
+        self._check_agent(agent)
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -131,10 +141,27 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
                 self._live.show(self.game)
 
     def observe(self, agent: str) -> Observation:
-        """The agent's present trajectory; an agent that has none yet sees a single end (or padding) token."""
+        """The agent's present trajectory; an agent that has none yet sees a single end (or padding) token.
+
+        Raises:
+            UsageError: before the first reset, or no such agent.
+        """
         _ = self._round
         watcher = self._watchers.get(agent)
-        return self._observer.nothing() if watcher is None else watcher.look()
+        if watcher is not None:
+            return watcher.look()
+        self._check_agent(agent)
+        return self._observer.nothing()
+
+    def last(self, observe: bool = True) -> tuple[Observation | None, float, bool, bool, dict[str, Any]]:
+        """What the selected agent sees, has earned since its last turn, and has to know.
+
+        Raises:
+            UsageError: before the first reset.
+        """
+        _ = self._round
+        seen: tuple[Observation | None, float, bool, bool, dict[str, Any]] = super().last(observe)
+        return seen
 
     def render(self) -> str | None:
         """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
@@ -175,6 +202,10 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         if self._started is None:
             raise UsageError("call reset() first")
         return self._started
+
+    def _check_agent(self, agent: str) -> None:
+        if agent not in self.possible_agents:
+            raise UsageError(f"there is no agent {agent!r}; the agents are {' and '.join(self.possible_agents)}")
 
     def _go_on(self) -> None:
         """Selects whoever has to write next, or ends the game."""

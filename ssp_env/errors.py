@@ -53,7 +53,13 @@ class RenderModeError(ConfigError, TypeError):
     """A render mode that an environment does not have.
 
     A ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array``, and takes that for a no.
+    Gymnasium raises a ``TypeError`` again with nothing but a message, which therefore has to do.
     """
+
+    def __init__(self, field: str, value: object = None, fix: str = "") -> None:
+        super().__init__(field, value, fix)
+        if not fix:
+            self.args = (field,)
 
 
 class DataError(SSPError, ValueError):

@@ -16,7 +16,7 @@ try:
     from ray.rllib.env.multi_agent_env import MultiAgentEnv
     from ray.tune.registry import register_env
 except ImportError as error:
-    raise MissingExtra("the RLlib environment", "pip install 'ssp-env[train]'") from error
+    raise MissingExtra("the RLlib environment", "pip install '.[train]' in the checkout") from error
 
 ENV_NAME = "SearchSelfPlay-v0"
 

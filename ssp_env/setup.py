@@ -107,7 +107,21 @@ def set_up(setup: Setup) -> Table:
         proposer_reward=setup.get("proposer_reward"),
         solver_reward=setup.get("solver_reward"),
     )
+    if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
+        _check_prompts(rules, tokenizer)
     return Table(rules, view)
+
+
+def _check_prompts(rules: Rules, tokenizer: WordTokenizer) -> None:
+    """
+    Raises:
+        ConfigError: a prompt with words that the world's vocabulary does not hold.
+    """
+    strange = rules.prompts.strange_to(tokenizer.unknown_id)
+    if strange is not None:
+        fix = f"the world {rules.world.name!r} has no words for its {strange}.txt; choose 'mini', or tokenizer='bytes'"
+        note = "a GameConfig is taken whole, while a mapping is laid over the world's own settings"
+        raise ConfigError("game.prompts", rules.config.prompts, f"{fix} ({note})")
 
 
 def suited(world: str) -> tuple[GameConfig, ViewConfig]:

@@ -62,6 +62,8 @@ def _show(console: Console, number: int, saved: SavedGame, replayed: Replay) -> 
     render_human(replayed.game, replayed.rules, console)
     if replayed.identical:
         console.print("identical", style="bold green")
+    if replayed.as_saved:
+        _print(console, f"not checked, since it is code of your own: {', '.join(replayed.as_saved)}", "yellow")
     for difference in replayed.differences:
         _print(console, f"differs: {difference}", "bold red")
     console.print()

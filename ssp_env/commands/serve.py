@@ -110,7 +110,7 @@ def _serve(source: Callable[[], Retriever], config: ServerConfig) -> None:
     try:
         from ssp_env.search.server.run import run_server
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"ssp serve ({error.name} is missing)", "pip install 'ssp-env[serve]'") from error
+        raise MissingExtra(f"ssp serve ({error.name} is missing)", "pip install '.[serve]' in the checkout") from error
     run_server(source, config, _tell)
 
 
@@ -118,7 +118,9 @@ def _serve_on_ray(source: Callable[[], Retriever], config: ServerConfig, replica
     try:
         from ssp_env.search.server.ray_serve import run_on_ray
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"ssp serve --ray ({error.name} is missing)", "pip install 'ssp-env[serve-ray]'") from error
+        raise MissingExtra(
+            f"ssp serve --ray ({error.name} is missing)", "pip install '.[serve-ray]' in the checkout"
+        ) from error
     run_on_ray(source, config, replicas, _tell)
 
 

@@ -17,6 +17,7 @@ from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
+from ssp_env.parts import came
 from ssp_env.search.base import Document
 from ssp_env.worlds.base import GroundTruth
 
@@ -157,7 +158,11 @@ class Game:
                 trajectory.end(Ending.OUTAGE)
 
     def take_proposal(self, rules: Rules) -> None:
-        """Reads the ended proposer trajectory: a question that passes all filters, or a failed game."""
+        """Reads the ended proposer trajectory: a question that passes all filters, or a failed game.
+
+        Raises:
+            UsageError: a filter that gives no bool.
+        """
         proposer = self.proposer
         assert proposer is not None, "only proposed games have a proposal"
         assert proposer.ending is not None, "the proposer has to have ended"
@@ -169,7 +174,11 @@ class Game:
         proposal = Proposal(proposer.result, self.truth, proposer, rules.config)
         self.question = proposer.result
         for name, fails in rules.filters.items():
-            if fails(proposal):
+            word: object = fails(proposal)
+            if word is not True and word is not False:
+                wanted = "True (the question fails) or False is wanted; use bool(...)"
+                raise UsageError(f"the filter {name!r} gave {came(word)}: {wanted}")
+            if word:
                 self.fail(name, rules)
                 return
 
@@ -192,6 +201,10 @@ class Game:
 
 
 def _finite(role: str, reward: float) -> float:
-    if not math.isfinite(reward):
-        raise UsageError(f"the {role}'s reward function gave {reward!r}, which is no finite number")
+    try:
+        finite = math.isfinite(reward)
+    except TypeError:
+        finite = False
+    if not finite:
+        raise UsageError(f"the {role}'s reward function gave {came(reward)}, which is no finite number")
     return float(reward)

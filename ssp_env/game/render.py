@@ -43,6 +43,7 @@ class LiveView:
         self._rules, self._console = rules, console
         self._game: Game | None = None
         self._shown: list[int] = []
+        self._checked = 0
 
     def show(self, game: Game) -> None:
         """Prints what was written since the last time, and the ending once there is one."""
@@ -50,9 +51,13 @@ class LiveView:
         console = self._console if self._console is not None else Console()
         record = record_game(game, self._rules)
         if game is not self._game:
-            self._game, self._shown = game, []
+            self._game, self._shown, self._checked = game, [], 0
             console.print(_heading(record))
         self._shown += [0] * (len(record.trajectories) - len(self._shown))
+        checks = list(_checks(record))
+        for line in checks[self._checked :]:
+            console.print(line)
+        self._checked = len(checks)
         for i, (name, trajectory) in enumerate(_named(record)):
             new = trajectory.segments[self._shown[i] :]
             if new:
@@ -62,15 +67,20 @@ class LiveView:
             for name, trajectory in _named(record):
                 if trajectory.verdict is not None:
                     console.print(_judged(Text(f"{name:<11}", style="bold yellow"), trajectory))
-            for line in _ending(record):
-                console.print(line)
+            console.print(_ending(record))
 
 
 def _lines(record: GameRecord) -> Iterator[Text]:
     yield _heading(record)
+    solved = False
     for name, trajectory in _named(record):
+        if trajectory.role == "solver" and not solved:
+            solved = True
+            yield from _checks(record)
         yield _judged(_line(name, trajectory.segments), trajectory)
-    yield from _ending(record)
+    if not solved:
+        yield from _checks(record)
+    yield _ending(record)
 
 
 def _heading(record: GameRecord) -> Text:
@@ -98,16 +108,19 @@ def _judged(line: Text, trajectory: TrajectoryRecord) -> Text:
     return line
 
 
-def _ending(record: GameRecord) -> Iterator[Text]:
+def _checks(record: GameRecord) -> Iterator[Text]:
     for name, verdict in (("verified", record.verification), ("known without search", record.closed_book)):
         if verdict is not None:
             detail = f" ({_visible(verdict['detail'])})" if verdict["detail"] else ""
             yield Text(f"{name}: {'yes' if verdict['correct'] else 'no'}{detail}")
+
+
+def _ending(record: GameRecord) -> Text:
     reason = f" ({record.reason})" if record.reason else ""
     rewards = ""
     if record.outcome == "valid":
         rewards = f"; proposer {record.proposer_reward}, solver {record.solver_reward}"
-    yield Text(f"outcome: {record.outcome}{reason}{rewards}", style="bold")
+    return Text(f"outcome: {record.outcome}{reason}{rewards}", style="bold")
 
 
 def _visible(text: str) -> str:

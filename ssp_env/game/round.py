@@ -14,12 +14,14 @@ import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, Origin, Start
+from ssp_env.game.noise import checked_noise
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.parts import came
 from ssp_env.search.base import Document, search_each
 from ssp_env.worlds.base import GroundTruth, Question
 
@@ -61,7 +63,7 @@ class Round:
 
         Raises:
             UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, in case of another wave, and
-                where a retriever, judge or verifier does not give one result a query or task.
+                where a part of the rules (retriever, judge, noise, ...) gives something else than it has to.
         """
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
@@ -176,7 +178,8 @@ class Round:
         assert game.question is not None
         others = [(slot, document) for slot, document in self._retrieved if slot != game.slot]
         config, corpus = self.rules.config, self.rules.corpus
-        game.noise = self.rules.noise(game.rng, config.noise_documents, game.evidence, others, corpus)
+        drawn = self.rules.noise(game.rng, config.noise_documents, game.evidence, others, corpus)
+        game.noise = checked_noise(drawn, config.noise_documents, game.evidence)
         return VerifyTask(game.question, game.truth, game.materials())
 
     # -- verify ----------------------------------------------------------------------------------------
@@ -321,13 +324,23 @@ def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
 def _results(
     who: str, ask: Callable[[Sequence[Task]], list[Verdict | ServiceError]], tasks: Sequence[Task]
 ) -> list[Verdict | ServiceError]:
-    """One result a task. An outage of the whole call hits every task."""
+    """One result a task. An outage of the whole call hits every task.
+
+    Raises:
+        UsageError: the results are something else than one verdict or error a task.
+    """
     if not tasks:
         return []
     try:
         results = ask(tasks)
     except ServiceError as error:
         return [error] * len(tasks)
+    wanted = "a list is wanted, with one Verdict or ServiceError a task"
+    if not isinstance(results, list | tuple):
+        raise UsageError(f"the {who} gave {came(results)} for {len(tasks)} tasks: {wanted}")
     if len(results) != len(tasks):
-        raise UsageError(f"the {who} gave {len(results)} results for {len(tasks)} tasks")
+        raise UsageError(f"the {who} gave {len(results)} results for {len(tasks)} tasks: {wanted}")
+    for result in results:
+        if not isinstance(result, Verdict | ServiceError):
+            raise UsageError(f"the {who} gave {came(result)} for a task: {wanted}")
     return results

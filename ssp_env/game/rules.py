@@ -18,6 +18,7 @@ from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier, WorldVerifier
+from ssp_env.parts import check_call
 from ssp_env.search.base import Document, Retriever
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.base import World
@@ -91,12 +92,20 @@ class Rules:
             ("solver_reward", solver_reward, "__call__"),
         ):
             _check_part(name, part, method)
+        for name, function, arguments in (
+            ("noise", noise, ("rng", "count", "own", "others", "corpus")),
+            ("proposer_reward", proposer_reward, ("game",)),
+            ("solver_reward", solver_reward, ("game", "attempt")),
+        ):
+            if function is not None:
+                check_call(name, function, arguments)
         check_tokenizer(tokenizer, config.tags)
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
         prompts = Prompts(config.prompts, tokenizer, config.tags)
         if config.closed_book:
             prompts.closed_book("")
+        _check_room(prompts, config)
         own = _own_filters(filters, config)
         if retriever is None:
             # Imported here: it brings scipy along, which an own retriever can do without.
@@ -139,9 +148,21 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
     own = dict(filters or {})
     for name, rule in own.items():
         _check_part(f"filters[{name!r}]", rule, "__call__")
+        check_call(f"filters[{name!r}]", rule, ("proposal",))
         if name in RESERVED or name in config.filters:
             raise ConfigError("filters", name, "this reason code is taken; choose another one")
     return own
+
+
+def _check_room(prompts: Prompts, config: GameConfig) -> None:
+    """
+    Raises:
+        ConfigError: no proposer's prompt fits, whatever its answer.
+    """
+    needed = len(prompts.proposer("", config.asked_searches[0]))
+    if needed > config.max_prompt_tokens:
+        fix = f"the proposer's prompt takes {needed} tokens without any answer in it; give more than that"
+        raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
 def _check_answers(world: World, knows: Callable[[str], bool]) -> None:

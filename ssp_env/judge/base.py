@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.parts import came
 from ssp_env.search.base import Document
 from ssp_env.worlds.base import GroundTruth
 
@@ -18,6 +19,16 @@ class Verdict:
     correct: bool
     detail: str = ""
     """Why, for the record: the reader's answer, the judge's words."""
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            UsageError: ``correct`` is no bool, or ``detail`` no string.
+        """
+        if type(self.correct) is not bool:
+            raise UsageError(f"Verdict.correct is True or False, not {came(self.correct)}: use bool(...)")
+        if not isinstance(self.detail, str):
+            raise UsageError(f"Verdict.detail is a string, not {came(self.detail)}: use str(...)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ssp_env.errors import UsageError
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.parts import came
 
 
 class Player(Protocol):
@@ -31,9 +33,17 @@ class TextPlayer:
     """A player that writes text. Subclasses say what."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes :meth:`write`'s text in each."""
+        """Writes :meth:`write`'s text in each.
+
+        Raises:
+            UsageError: :meth:`write` gives no string.
+        """
         for trajectory in trajectories:
-            trajectory.feed_turn(trajectory.limits.tokenizer.encode(self.write(trajectory)))
+            text: object = self.write(trajectory)
+            if not isinstance(text, str):
+                what = f"{type(self).__name__}.write() gave {came(text)} for a {trajectory.role}'s turn"
+                raise UsageError(f"{what}: the turn's text is wanted, a string")
+            trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn of a trajectory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,8 @@ class Replay:
     rules: Rules
     """What it was replayed by: search, judge and verifier are recorded ones."""
     differences: tuple[Difference, ...]
+    as_saved: tuple[str, ...] = ()
+    """Code of the user's own that was not given, so that what it said was played back and not checked."""
 
     @property
     def identical(self) -> bool:
@@ -47,11 +50,23 @@ def replay(saved: SavedGame, tokenizer: Tokenizer | str | Path | None = None, ow
     Raises:
         ConfigError: the tokenizer is missing or another one, or the saved settings cannot work.
     """
-    recorded = Recorded(saved, strict=False)
-    rules = recorded_rules(saved, recorded, saved.tokenizer.open(tokenizer), own or OwnCode())
+    recorded, own = Recorded(saved, strict=False), own or OwnCode()
+    rules = recorded_rules(saved, recorded, saved.tokenizer.open(tokenizer), own)
     game = _play(saved, rules, recorded)
     unrecorded = [Difference("game", "asked for", "nothing", what) for what in recorded.unrecorded]
-    return Replay(game, rules, (*unrecorded, *differences(saved, replace(saved, **results_of(game)))))
+    found = (*unrecorded, *differences(saved, replace(saved, **results_of(game))))
+    return Replay(game, rules, found, tuple(_taken_as_saved(saved, own)))
+
+
+def _taken_as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
+    parts = saved.parts
+    for code, function in parts.filters.items():
+        if parts.shipped_filter(code) is None and code not in (own.filters or {}):
+            yield f"filter {code} ({function})"
+    if parts.pays_proposer_itself and own.proposer_reward is None:
+        yield f"proposer_reward ({parts.proposer_reward})"
+    if parts.pays_solver_itself and own.solver_reward is None:
+        yield f"solver_reward ({parts.solver_reward})"
 
 
 class _Feed:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.parts import came
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,13 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> list[li
     that only those that are hit are errors.
 
     Raises:
-        UsageError: the retriever does not give one result a query.
+        UsageError: the retriever does not give one result a query, a list of at most ``k`` documents.
     """
     # isinstance() with a protocol takes longer than a turn of the game.
     each = getattr(retriever, "search_each", None)
     if each is not None:
         results: list[list[Document] | ServiceError] = each(queries, k)
-        check_count(results, queries)
+        _check_rankings(results, queries, k)
         return results
     try:
         return [*_search(retriever, queries, k)]
@@ -120,14 +121,33 @@ def check_request(queries: Sequence[str], k: int) -> None:
 
 def _search(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document]]:
     rankings = retriever.search(queries, k)
-    check_count(rankings, queries)
+    _check_rankings(rankings, queries, k)
     return rankings
+
+
+def _check_rankings(results: Sequence[object], queries: Sequence[str], k: int) -> None:
+    check_count(results, queries)
+    for query, ranking in zip(queries, results, strict=True):
+        if isinstance(ranking, ServiceError):
+            continue
+        if not isinstance(ranking, list | tuple):
+            raise UsageError(f"the retriever gave {came(ranking)} for {came(query)}: a list of Documents is wanted")
+        if len(ranking) > k:
+            what = f"{len(ranking)} documents for {came(query)} (one of {len(queries)} queries)"
+            raise UsageError(f"the retriever gave {what}: at most k = {k} are wanted")
+        for document in ranking:
+            if not isinstance(document, Document):
+                what = f"a ranking with {came(document)} in it for {came(query)}"
+                raise UsageError(f"the retriever gave {what}: a list of Documents is wanted")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
     """
     Raises:
-        UsageError: the retriever did not give one result a query.
+        UsageError: the retriever did not give a list with one result a query.
     """
+    if not isinstance(results, list | tuple):
+        what = f"the retriever gave {came(results)} for {len(queries)} queries"
+        raise UsageError(f"{what}: a list is wanted, with one list of Documents a query")
     if len(results) != len(queries):
         raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")

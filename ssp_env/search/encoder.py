@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ssp_env.errors import ConfigError, MissingExtra, ModelError
 from ssp_env.search.manifest import EncoderInfo, sha256
 
-INSTALL = "pip install 'ssp-env[dense]'"
+INSTALL = "pip install '.[dense]' in the checkout"
 DTYPES = ("float32", "bfloat16", "float16")
 _CHARACTERS_A_TOKEN = 64
 """No tokenizer makes tokens longer than this out of text worth reading; see ``_clean``."""

@@ -302,7 +302,8 @@ def _merge(trained: Path, shards: list[Path], folder: Path) -> None:
     """
     module = faiss()
     index = module.read_index(str(trained))
-    parts = [module.read_index(str(shard), module.IO_FLAG_MMAP) for shard in shards]
+    # Mapped to the last: a plain mapping would hold every shard's centres in memory.
+    parts = [module.read_index(str(shard), module.IO_FLAG_MMAP_IFC) for shard in shards]
     sizes = np.zeros(index.nlist, np.uint64)
     with open(folder / LISTS, "wb") as file:
         for number in range(index.nlist):

@@ -29,12 +29,11 @@ class RetrieverTests:
         skip("break_it(self, retriever) is not overridden, so no outage can be provoked")
 
     def test_every_query_finds_something(self) -> None:
-        assert len(set(self.queries)) > 1, "set queries to two or more different ones that find something"
-        for query, ranking in zip(self.queries, self._search(self.queries, 3), strict=True):
+        for query, ranking in zip(self._queries, self._search(self._queries, 3), strict=True):
             assert ranking, f"nothing was found for {query!r}; choose other queries, or see why"
 
     def test_one_ranking_a_query_in_order(self) -> None:
-        queries = [self.queries[0], *self.queries]
+        queries = [self._queries[0], *self._queries]
         together = self._search(queries, 3)
         for query, ranking in zip(queries, together, strict=True):
             (alone,) = self._search([query], 3)
@@ -48,11 +47,11 @@ class RetrieverTests:
 
     def test_at_most_k_documents(self) -> None:
         for k in (1, 2, 7):
-            for query, ranking in zip(self.queries, self._search(self.queries, k), strict=True):
+            for query, ranking in zip(self._queries, self._search(self._queries, k), strict=True):
                 assert len(ranking) <= k, f"at most k = {k} documents a query, but {query!r} got {len(ranking)}: cut it"
 
     def test_documents_are_whole_and_different(self) -> None:
-        for query, ranking in zip(self.queries, self._search(self.queries, 5), strict=True):
+        for query, ranking in zip(self._queries, self._search(self._queries, 5), strict=True):
             for document in ranking:
                 assert isinstance(document, Document), f"a ranking holds Documents, not {type(document).__name__}"
                 for field in ("id", "title", "text"):
@@ -63,28 +62,28 @@ class RetrieverTests:
             )
 
     def test_best_first(self) -> None:
-        for query, ranking in zip(self.queries, self._search(self.queries, 5), strict=True):
+        for query, ranking in zip(self._queries, self._search(self._queries, 5), strict=True):
             scores = [document.score for document in ranking if document.score is not None]
             assert all(math.isfinite(score) for score in scores), f"scores are finite numbers or None, not {scores}"
             assert scores == sorted(scores, reverse=True), f"best first: {query!r} got the scores {scores}; sort them"
 
     def test_same_query_same_answer(self) -> None:
         retriever = self.make_retriever()
-        same_twice("search", lambda: retriever.search(list(self.queries), 3))
+        same_twice("search", lambda: retriever.search(self._queries, 3))
 
     def test_awkward_queries(self) -> None:
-        queries = [*self.queries, *AWKWARD, *self.queries]
+        queries = [*self._queries, *AWKWARD, *self._queries]
         rankings = self._search(queries, 3)
         for query, ranking in zip(queries, rankings, strict=True):
             assert isinstance(ranking, list), f"{shown(query)} got {ranking!r}: any string gets a list, maybe empty"
             assert len(ranking) <= 3, f"{shown(query)} got {len(ranking)} documents, though k is 3"
-        first, last = rankings[: len(self.queries)], rankings[len(queries) - len(self.queries) :]
+        first, last = rankings[: len(self._queries)], rankings[len(queries) - len(self._queries) :]
         assert first == last, "awkward queries changed what the queries behind them find: keep them apart"
 
     def test_no_shared_state(self) -> None:
-        retriever, queries = self.make_retriever(), list(self.queries)
+        retriever, queries = self.make_retriever(), self._queries
         first = retriever.search(queries, 3)
-        assert queries == list(self.queries), "search changed the caller's list of queries: copy it first"
+        assert queries == self._queries, "search changed the caller's list of queries: copy it first"
         kept = [list(ranking) for ranking in first]
         for ranking in first:
             ranking.clear()
@@ -98,20 +97,25 @@ class RetrieverTests:
         each = getattr(retriever, "search_each", None)
         if each is None:
             skip("this retriever has no search_each")
-        found, one_by_one = retriever.search(list(self.queries), 3), each(list(self.queries), 3)
+        found, one_by_one = retriever.search(self._queries, 3), each(self._queries, 3)
         assert found == one_by_one, f"search and search_each disagree: {found} and {one_by_one}"
 
     def test_a_failure_is_an_error(self) -> None:
         retriever = self.make_retriever()
         self.break_it(retriever)
         try:
-            found = retriever.search([*self.queries, "never asked before"], 3)
+            found = retriever.search([*self._queries, "never asked before"], 3)
         except ServiceError:
             return
         raise AssertionError(
             f"a retriever that cannot answer raises ServiceError('search', ...), but it returned {found!r}: an empty "
             "list says that nothing matches, and would be trained on"
         )
+
+    @property
+    def _queries(self) -> list[str]:
+        assert len(set(self.queries)) > 1, "set queries to two or more different ones that find something"
+        return list(self.queries)
 
     def _search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         rankings = self.make_retriever().search(list(queries), k)
@@ -137,6 +141,10 @@ class _VerdictTests:
     def _awkward(self) -> list[Any]:
         raise NotImplementedError
 
+    def _hint(self, task: Any, expected: bool) -> str:
+        """What to say of a wrong verdict on a task."""
+        return ""
+
     def break_it(self, tested: Any) -> None:
         """Makes the next calls fail: stops the server, closes the connection. Left alone, that test is skipped."""
         skip("break_it is not overridden, so no outage can be provoked")
@@ -150,7 +158,9 @@ class _VerdictTests:
             assert isinstance(result, Verdict), f"{what} gave {result!r} for {task!r} where a Verdict was expected"
             assert type(result.correct) is bool, f"Verdict.correct is a bool, not {result.correct!r}: use bool(...)"
             assert isinstance(result.detail, str), f"Verdict.detail is a string, not {result.detail!r}"
-            assert result.correct is expected, f"{what} called {task!r} {result.correct}, which should be {expected}"
+            assert result.correct is expected, (
+                f"{what} called {task!r} {result.correct}, which should be {expected}{self._hint(task, expected)}"
+            )
 
     def test_no_task_no_verdict(self) -> None:
         _, ask, what = self._asker()
@@ -209,6 +219,11 @@ class JudgeTests(_VerdictTests):
 
     def _awkward(self) -> list[Any]:
         return [JudgeTask(question, text, self.truth) for text in AWKWARD for question in (self.question, text)]
+
+    def _hint(self, task: Any, expected: bool) -> str:
+        if expected and task.prediction in task.truth.aliases:
+            return ": aliases count as much as the answer; compare with all of truth.wordings"
+        return ""
 
 
 class VerifierTests(_VerdictTests):

@@ -6,10 +6,14 @@ from collections import Counter
 from typing import ClassVar
 
 from ssp_env.judge.text import exact_match
+from ssp_env.parts import came
 from ssp_env.search.base import Document
 from ssp_env.testing.material import AWKWARD, missing, shown, skip
 from ssp_env.worlds.base import Analysis, GroundTruth, Question, World
 from ssp_env.worlds.files import shared_answers
+
+
+_WITHOUT = "evaluation questions are optional; without them, set has_questions = False in your subclass"
 
 
 class WorldTests:
@@ -68,7 +72,7 @@ class WorldTests:
 
     def test_questions(self) -> None:
         questions = self._questions()
-        assert questions, "questions() gave none; set has_questions = False if there are none"
+        assert questions, f"questions() gave none: {_WITHOUT}"
         for question in questions:
             assert isinstance(question, Question), f"questions are Questions, not {type(question).__name__}"
             assert question.text.strip(), f"question {question.id!r} is blank"
@@ -122,7 +126,14 @@ class WorldTests:
     def _questions(self) -> list[Question]:
         if not self.has_questions:
             skip("has_questions is False")
-        return list(self.world.questions(0, self.per_group))
+        ask = getattr(self.world, "questions", None)
+        assert ask is not None, f"the world has no method questions(): {_WITHOUT}"
+        try:
+            found = ask(0, self.per_group)
+        except NotImplementedError:
+            raise AssertionError(f"questions() is not implemented: {_WITHOUT}") from None
+        assert isinstance(found, list | tuple), f"questions() gave {came(found)}, not a list: {_WITHOUT}"
+        return list(found)
 
 
 def _check_unique(what: str, ids: list[str]) -> None:

@@ -64,7 +64,7 @@ class HuggingFaceTokenizer:
         try:
             from transformers import AutoTokenizer
         except ImportError as error:
-            raise MissingExtra("a tokenizer of a model directory", "pip install 'ssp-env[train]'") from error
+            raise MissingExtra("a tokenizer of a model directory", "pip install '.[train]' in the checkout") from error
         path = Path(directory)
         if not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
 from ssp_env.dealer import Dealer
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.infos import Info, info_of
+from ssp_env.parts import check_number_of_games
 from ssp_env.setup import Setup, set_up
 
 
@@ -52,8 +54,7 @@ class GameBatch:
         Raises:
             ConfigError: a setting that cannot work.
         """
-        if num_games < 1:
-            raise ConfigError("num_games", num_games, "must be at least 1")
+        check_number_of_games("num_games", num_games)
         self.rules = set_up(setup).rules
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]
         self._started: list[Round] = []
@@ -78,8 +79,8 @@ class GameBatch:
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Raises:
-            UsageError: before the first reset, not one turn for each, not one log-probability a token, or an id
-                outside the vocabulary (nothing is taken then).
+            UsageError: before the first reset, not one turn for each, not one log-probability a token, text, or an
+                id outside the vocabulary (nothing is taken then).
         """
         turns = self.turns
         if len(written) != len(turns):
@@ -87,8 +88,11 @@ class GameBatch:
         if logprobs is not None and len(logprobs) != len(turns):
             raise UsageError(f"{len(turns)} turns are open, but {len(logprobs)} came with log-probabilities")
         for i, ids in enumerate(written):  # all are checked before any is taken
+            if isinstance(ids, str):
+                fix = "token ids are wanted; encode it with rules.tokenizer, or play a TextGame"
+                raise UsageError(f"turn {i} is text: {fix}")
             if not _within(ids, self.rules.tokenizer.vocab_size):
-                raise UsageError(f"turn {i} has a token outside the action space")
+                raise UsageError(f"turn {i} has a token outside the action space: {reprlib.repr(ids)}")
             if logprobs is not None and len(logprobs[i]) != len(ids):
                 raise UsageError(f"turn {i} has {len(ids)} tokens, but {len(logprobs[i])} log-probabilities")
         for i, turn in enumerate(turns):

@@ -10,9 +10,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.protocol import Role
 from ssp_env.observation import Observation
+from ssp_env.parts import check_number_of_games
 from ssp_env.players import Player
 from ssp_env.setup import Setup, Table, set_up
 from ssp_env.views.one_role import OneRoleEnv, solver_table
@@ -34,10 +35,9 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     def __init__(
         self, num_envs: int, role: Role, table: Table, other: Player | None, questions: Sequence[Question] | None
     ) -> None:
-        if num_envs < 1:
-            raise ConfigError("num_envs", num_envs, "must be at least 1")
+        check_number_of_games("num_envs", num_envs)
         self._envs = [OneRoleEnv(role, table, other, questions, None) for _ in range(num_envs)]
-        self._other = self._envs[0].other
+        self.rules, self._other = table.rules, self._envs[0].other
         self.num_envs, self.render_mode = num_envs, None
         self.single_observation_space = self._envs[0].observation_space
         self.single_action_space = self._envs[0].action_space
@@ -81,8 +81,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         """
         if not self._started:
             raise UsageError("call reset() first")
-        if not self.action_space.contains(np.asarray(actions)):  # nothing is taken then
-            raise UsageError(f"actions = {actions}: give one token for each of {self.num_envs} envs")
+        self._check(np.asarray(actions))  # nothing is taken then
         moved = []
         for env, action, ended in zip(self._envs, actions, self._ended, strict=True):
             if ended:
@@ -97,6 +96,15 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         flags = np.array([env.seat.flags for env in self._envs], dtype=np.bool_)
         self._ended = flags[:, 0] | flags[:, 1]
         return observations, rewards, flags[:, 0].copy(), flags[:, 1].copy(), infos
+
+    def _check(self, actions: NDArray[Any]) -> None:
+        if actions.shape != (self.num_envs,):
+            raise UsageError(f"actions = {actions.tolist()}: give one token for each of {self.num_envs} envs")
+        if actions.dtype.kind not in "iu":
+            raise UsageError(f"actions = {actions.tolist()}: a token is a whole number, not {actions.dtype.name}")
+        if not self.action_space.contains(actions):
+            last = self.rules.tokenizer.vocab_size - 1
+            raise UsageError(f"actions = {actions.tolist()}: a token is outside the action space 0 .. {last}")
 
     def _look(self) -> tuple[Observation, dict[str, Any]]:
         seen = [env.look() for env in self._envs]

@@ -61,12 +61,14 @@ class Template:
         known = _REQUIRED[name] | _OPTIONAL.get(name, frozenset())
         unknown = set(self.fields) - known
         if missing:
-            raise ConfigError(f"prompts.{name}", text.strip()[:60], f"put the placeholder {{{min(missing)}}} into it")
+            raise ConfigError(
+                f"game.prompts.{name}", text.strip()[:60], f"put the placeholder {{{min(missing)}}} into it"
+            )
         if unknown:
-            raise ConfigError(f"prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
+            raise ConfigError(f"game.prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
         if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
             fix = "put no bracket right before a placeholder: with it, outside text could spell a tag"
-            raise ConfigError(f"prompts.{name}", text.strip()[:60], fix)
+            raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
         self._encoded_by: Tokenizer | None = None
@@ -110,7 +112,7 @@ class Prompts:
         """
         for name in texts.keys() ^ _REQUIRED.keys() - {"closed_book"}:
             if name != "closed_book":
-                raise ConfigError("prompts", sorted(texts), f"{name!r} is missing from it, or is no prompt's name")
+                raise ConfigError("game.prompts", sorted(texts), f"{name!r} is missing from it, or is no prompt's name")
         prompts = cls.__new__(cls)
         prompts._bind(texts, frame, tokenizer, tags, "texts")
         return prompts
@@ -128,6 +130,13 @@ class Prompts:
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
         self._passages: dict[tuple[str, str, int], list[int]] = {}
+
+    def strange_to(self, token: int) -> str | None:
+        """The first prompt whose own words come out as this token, such as the unknown one."""
+        for name, template in self._templates.items():
+            if any(token in self._tokenizer.encode(literal) for literal in template.literals):
+                return name
+        return None
 
     def proposer(self, answer: str, searches: int) -> list[int]:
         """Prompt of the proposer: the ground truth and a number of searches to aim at."""
@@ -150,7 +159,7 @@ class Prompts:
             ConfigError: the set has no such prompt.
         """
         if "closed_book" not in self._templates:
-            raise ConfigError("prompts", str(self._source), "closed_book.txt is missing from it")
+            raise ConfigError("game.prompts", str(self._source), "closed_book.txt is missing from it")
         return self._fill("closed_book", question=question)
 
     def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
@@ -192,7 +201,7 @@ def _open_set(source: str | Path) -> Traversable:
     folder = Path(source)
     if not folder.is_dir():
         hint = nearest(str(source), SHIPPED)
-        raise ConfigError("prompts", str(source), f"name a directory, or a shipped set; {hint}")
+        raise ConfigError("game.prompts", str(source), f"name a directory, or a shipped set; {hint}")
     return folder
 
 
@@ -204,11 +213,13 @@ def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str
             return f"{tags.opening('information')}{{documents}}{tags.closing('information')}"
         if name == "closed_book":
             return None
-        raise ConfigError("prompts", str(source), f"{name}.txt is missing from it")
+        raise ConfigError("game.prompts", str(source), f"{name}.txt is missing from it")
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("prompts", str(source), f"{name}.txt has to be a readable UTF-8 file ({error})") from error
+        raise ConfigError(
+            "game.prompts", str(source), f"{name}.txt has to be a readable UTF-8 file ({error})"
+        ) from error
     if source not in SHIPPED:
         return text
     renamed = dict(zip(Tags().all(), tags.all(), strict=False))

@@ -18,10 +18,15 @@ def test_a_valid_game(mini: MiniWorld, words: WordTokenizer) -> None:
     text = render_ansi(game, played.rules)
     lines = text.splitlines()
     assert lines[0] == f"answer: {game.truth.answer}"
-    assert [line.split("  ")[0].strip() for line in lines[1:4]] == ["proposer", "solver 1", "solver 2"]
+    assert [line.split("  ")[0].split(":")[0].strip() for line in lines[1:5]] == [
+        "proposer",
+        "verified",
+        "solver 1",
+        "solver 2",
+    ]
     assert str(game.question) in text
-    assert lines[2].endswith("right")
-    assert lines[4].startswith("verified: yes (the documents support")
+    assert lines[3].endswith("right")
+    assert lines[2].startswith("verified: yes (the documents support")
     assert lines[5] == "outcome: valid; proposer 0.0, solver 1.0"
 
 

@@ -1,0 +1,47 @@
+"""How errors speak of parts that others bring: what came from one, and whether a function can be called at all."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+
+import numpy as np
+
+from ssp_env.errors import ConfigError
+
+
+def came(value: object) -> str:
+    """What a part gave, as errors show it: type and value, never all of a large one."""
+    return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+def check_call(name: str, function: object, arguments: tuple[str, ...]) -> None:
+    """
+    Args:
+        name: the setting that the function was given as.
+        function: anything callable; one that Python cannot read the parameters of (some builtins) passes.
+        arguments: what it is called with, by position.
+
+    Raises:
+        ConfigError: it does not take these arguments.
+    """
+    try:
+        signature = inspect.signature(function)  # type: ignore[arg-type]
+    except ValueError:
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        fix = f"it is called with ({', '.join(arguments)}), but its parameters are {signature} ({error})"
+        raise ConfigError(name, function, fix) from None
+
+
+def check_number_of_games(name: str, value: object) -> None:
+    """
+    Raises:
+        ConfigError: no whole number from 1 up.
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ConfigError(name, value, f"give a whole number, not {type(value).__name__}")
+    if value < 1:
+        raise ConfigError(name, value, "must be at least 1")
