@@ -4,7 +4,10 @@
 
 What an AEC loop has to know: an action's reward is read when ``last()`` next shows the same agent, and both agents end
 together, so the last rewards of a game are read off while the finished agents are stepped with ``None``.
-Curves over three seeds: ``python -m benchmarks.learning_curves --out DIRECTORY``.
+The mean return of both, the share of valid games, rose to .94, .95 and .89 in 80,000 tokens and 78 to 82 CPU-seconds,
+where a random legal player gets .18; the solver was right in .70, .69 and .58 of them (20 Nov 2026, seeds 0 to 2, the
+mean of the last five updates, AMD EPYC, one thread, commit 7f11436).
+Made by ``python -m benchmarks.learning_curves --out DIRECTORY``; curves in ``benchmarks/results/learning_curves``.
 """
 
 from __future__ import annotations

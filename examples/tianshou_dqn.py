@@ -4,7 +4,8 @@
 
 tianshou keeps the rows of both agents in one buffer and pays the rewards of a game on its last row. So that a
 proposer's tokens are paid as well, returns are summed over as many steps as a game can have.
-A pilot with twice the replay buffer went from .08 to .89 in 8,000 tokens, and later fell to .73 (20 Nov 2026, seed 0).
+A pilot with twice the replay buffer went from .08 to .89 in 8,000 tokens, and later fell to .73 (20 Nov 2026, one
+seed: 0).
 """
 
 from __future__ import annotations

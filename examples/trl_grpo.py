@@ -4,7 +4,8 @@
 
 A tiny Qwen3 is made on the spot and warmed up on a few demonstrations, so that some tool calls are well-formed and some
 rewards are not zero; put a model of yours in its place. Everything runs offline, on one CPU thread. After 100 steps of
-warm-up, four GRPO steps saw mean rewards of .25, .06, .38 and .06 (20 Nov 2026, seed 0); no longer run was tried.
+warm-up, four GRPO steps saw mean rewards of .25, .06, .38 and .06 (20 Nov 2026, one seed: 0); no longer run was
+tried.
 """
 
 from __future__ import annotations

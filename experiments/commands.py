@@ -8,6 +8,7 @@ from typing import cast
 
 from ssp_env.commands.base import Command
 from ssp_env.errors import MissingExtra
+from ssp_env.worlds import WORLDS
 
 STACK = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboard", "matplotlib")
 """What the extra ``train`` brings; nothing else that is missing is a matter of installation."""
@@ -32,7 +33,7 @@ def _configure_train(parser: ArgumentParser) -> None:
     parser.add_argument("--preset", metavar="NAME", help=PRESETS)
     parser.add_argument("--seed", type=int, metavar="N", help="decides all randomness (default: 0)")
     parser.add_argument("--steps", type=int, metavar="N", help="training steps")
-    parser.add_argument("--world", metavar="NAME", help="mini, wiki-mini or files (see below)")
+    parser.add_argument("--world", metavar="NAME", help=f"{', '.join(WORLDS)} (files: see below)")
     parser.add_argument("--model", metavar="DIR", help="a causal LM directory, in place of the tiny policy")
     parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
     parser.add_argument("--solver-only", action="store_true", help="the proposer plays, but does not learn")
@@ -59,7 +60,7 @@ Ctrl-C stops after the step in progress; --resume goes on from there, to the sam
 def _configure_eval(parser: ArgumentParser) -> None:
     parser.add_argument("--model", metavar="DIR", help="a causal LM directory, such as RUN/checkpoints/STEP/policy")
     parser.add_argument("--preset", metavar="NAME", help=PRESETS)
-    parser.add_argument("--world", metavar="NAME", help="mini, wiki-mini or files")
+    parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
     parser.add_argument("--per-group", type=int, metavar="N", help="questions a hop count, or a benchmark")
     parser.add_argument("--seed", type=int, metavar="N", help="which questions are drawn (default: 0, as in training)")
     parser.add_argument(

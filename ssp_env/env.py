@@ -27,12 +27,23 @@ PROPOSER, SOLVER = "proposer", "solver"
 
 
 def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
-    """The environment with PettingZoo's usual checks; takes what :class:`SearchSelfPlayEnv` takes."""
+    """The environment with PettingZoo's usual checks.
+
+    Args:
+        render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or ``None``.
+        setup: ``world``, ``world_options``, ``tokenizer``, ``game``, ``view``, ``retriever``, ``judge``, ``verifier``,
+            ``filters``, ``noise``, ``proposer_reward``, ``solver_reward`` or ``rules``; all optional. See
+            :class:`~ssp_env.setup.Setup`, and ``docs/settings.md`` for every default.
+
+    Raises:
+        ConfigError: a setting that cannot work.
+        TokenizerError: a tokenizer that cannot spell the tags.
+    """
     return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(raw_env(render_mode, **setup)))
 
 
 def raw_env(render_mode: str | None = None, **setup: Unpack[Setup]) -> SearchSelfPlayEnv:
-    """The environment without wrappers."""
+    """The environment without wrappers; takes what :func:`env` takes."""
     return SearchSelfPlayEnv(render_mode, **setup)
 
 

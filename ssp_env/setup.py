@@ -24,7 +24,10 @@ C = TypeVar("C", GameConfig, ViewConfig)
 
 
 class Setup(TypedDict, total=False):
-    """What every door takes; all of it is optional. Names and mappings are plain data, as a sweep needs them."""
+    """What every door takes; all of it is optional. Names and mappings are plain data, as a sweep needs them.
+
+    ``docs/settings.md`` has all of this in tables, with the fields of ``game`` and ``view``, and the worlds' options.
+    """
 
     world: World | str
     """Corpus and answers: a world, or the name of one that ships (default ``mini``)."""
@@ -34,12 +37,12 @@ class Setup(TypedDict, total=False):
     """A tokenizer; or ``bytes``, ``words`` (of a world that has a vocabulary), or a directory with a
     ``tokenizer.json``. Words where the world has a vocabulary, else bytes, when not given."""
     game: GameConfig | Mapping[str, Any]
-    """The rules; the world's own defaults when not given, and for the fields that a mapping leaves out."""
+    """The rules. A mapping is laid over the world's own defaults; a ``GameConfig`` replaces all of them."""
     view: ViewConfig | Mapping[str, Any]
     """What an agent sees; as for ``game``."""
-    retriever: Retriever | str
-    """A retriever; or the address of a server that speaks Search-R1's protocol, such as ``http://127.0.0.1:8000``.
-    BM25 over the world's corpus when not given."""
+    retriever: Retriever | str | Mapping[str, Any]
+    """A retriever; or the address of a server that speaks Search-R1's protocol, such as ``http://127.0.0.1:8000``, or a
+    mapping of the fields of :class:`~ssp_env.search.client.HTTPConfig`: ``{"url": ..., "token_env": ...}``. BM25 over the world's corpus when not given."""
     judge: Judge
     """Exact match over all wordings when not given."""
     verifier: Verifier
@@ -139,12 +142,16 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name
     return from_mapping(kind, given, name, default)
 
 
-def _retriever(given: Retriever | str | None) -> Retriever | None:
+def _retriever(given: Retriever | str | Mapping[str, Any] | None) -> Retriever | None:
     if isinstance(given, str) and given.startswith(("http://", "https://")):
+        given = {"url": given}
+    if isinstance(given, Mapping):
         # Imported here: it brings httpx along, which a search in process can do without.
-        from ssp_env.search.client import HTTPRetriever
+        from ssp_env.search.client import HTTPConfig, HTTPRetriever
 
-        return HTTPRetriever(given)
+        if "url" not in given:
+            raise ConfigError("retriever", dict(given), "a mapping needs the server's address: url")
+        return HTTPRetriever(from_mapping(HTTPConfig, given, "retriever"))
     if given is not None and not isinstance(given, Retriever):
         raise ConfigError("retriever", given, "give a Retriever, or a server's address such as http://127.0.0.1:8000")
     return given

@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted((ROOT / "docs").rglob("*.md"))
 """README's Python needs a Ray cluster; tests/experiments/test_documentation.py runs it."""
 
+ALONE = ("environment.md", "plug_in.md", "settings.md")
+"""Documents that promise that each block works when pasted alone; the others are read from top to bottom."""
+
 NO_TESTS = 5
 """How pytest exits when it collects nothing."""
 
@@ -30,7 +33,27 @@ def python_of(document: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def blocks_of(document: str) -> list[str]:
+    """The Python blocks of a document, each at its own lines."""
+    found = re.finditer(r"^```python\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
+    return ["\n" * document.count("\n", 0, block.start(1)) + block[1] for block in found]
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_every_block_works_when_pasted_alone(name: str, tmp_path: Path) -> None:
+    """Each in a namespace of its own, but in one process: so whoever names a registered id has to import us too."""
+    document = ROOT / "docs" / name
+    blocks = blocks_of(document.read_text(encoding="utf-8"))
+    assert blocks
+    assert not [block.strip() for block in blocks if '"ssp/' in block and "import ssp_env" not in block]
+    runner = f"for block in {blocks!r}:\n    exec(compile(block, {name!r}, 'exec'), {{}})\n"
+    script = tmp_path / "blocks.py"
+    script.write_text(runner, encoding="utf-8")
+    ran = subprocess.run([sys.executable, script.name], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, f"docs/{name}:\n{ran.stdout[-6000:]}{ran.stderr[-4000:]}"
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if d.name not in ALONE], ids=lambda path: path.name)
 def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     """Top to bottom in one namespace, in an empty directory and a process of its own; pytest collects what it shows."""
     code = python_of(document.read_text(encoding="utf-8"))

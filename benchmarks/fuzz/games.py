@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -101,7 +101,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         return values[int(rng.integers(len(values)))]
 
     searches = any_of(1, 2, 3)
-    return GameConfig(
+    config = GameConfig(
         attempts=any_of(1, 2, 3),
         proposals=any_of(1, 1, 2),
         max_searches=searches,
@@ -121,6 +121,8 @@ def _config(rng: np.random.Generator) -> GameConfig:
         invalid_reward=any_of(0.0, -0.5),
         prompts=any_of("mini", "mini", "mini", "plain"),
     )
+    # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
+    return replace(config, max_prompt_tokens=4000) if config.prompts == "plain" else config
 
 
 # -- the AEC environment ---------------------------------------------------------------------------------

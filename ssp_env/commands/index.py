@@ -15,9 +15,8 @@ from rich.progress import Progress as Bars
 from ssp_env.commands.base import Command
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import Retriever
-from ssp_env.search.encoder import Encoder, SentenceTransformerEncoder
 from ssp_env.search.files import Progress
-from ssp_env.search.index import KINDS, PASSAGES, build_index, kinds_in, load_kind, open_index
+from ssp_env.search.index import KINDS, PASSAGES, build_index, kinds_in, load_kind, one_kind, open_index
 from ssp_env.search.manifest import read_manifest
 
 _EPILOG = """\
@@ -26,7 +25,9 @@ either "contents" (a title in double quotes, a newline, the text) or "title" and
 
 DIR holds the passages once, and beside them an index of each kind that you build.
 A build that was stopped, killed or ran out of disk goes on where it was when the same
-command runs again. What is whole already is not built again.
+command runs again. What is whole already is not built again: to repair a folder that
+is damaged, delete it (rm -r DIR/bm25; the passages: rm -r DIR/passages) and run the
+same command.
 
 examples:
   ssp index wiki.jsonl.gz --out wiki
@@ -62,12 +63,15 @@ def _run(arguments: Namespace) -> int:
         raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help tells more)")
     if load_kind(arguments.kind).needs_encoder and arguments.encoder is None:
         raise ConfigError("encoder", None, f"give --encoder MODEL: {arguments.kind} needs one")
-    encoder = None if arguments.encoder is None else SentenceTransformerEncoder(arguments.encoder)
+    whole = (Path(arguments.out) / arguments.kind).exists()
     with _bars() as progress:
-        folder = build_index(arguments.corpus, arguments.out, arguments.kind, encoder=encoder, progress=progress)
+        folder = build_index(
+            arguments.corpus, arguments.out, arguments.kind, encoder=arguments.encoder, progress=progress
+        )
     passages = read_manifest(folder).passages
     size = sum(path.stat().st_size for path in folder.iterdir())
-    console.print(f"{folder}: {passages:,} passages, {decimal(size)}", highlight=False, soft_wrap=True)
+    what = f"already complete, {passages:,} passages" if whole else f"{passages:,} passages"
+    console.print(f"{folder}: {what}, {decimal(size)}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -86,8 +90,8 @@ def check_index_options(arguments: Namespace) -> None:
         raise UsageError("--kind and --encoder go with --index DIR")
 
 
-def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[Retriever, int]:
-    """A retriever as a user names it, and how many passages it searches.
+def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[Retriever, str, int]:
+    """A retriever as a user names it, its kind, and how many passages it searches.
 
     Args:
         directory: the index directory.
@@ -98,25 +102,9 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
         ConfigError: the kind is not there, or the model is not where the manifest says.
         DataError: the index cannot be used.
     """
-    folder = Path(directory)
-    passages = read_manifest(folder / PASSAGES).passages
-    there = kinds_in(folder)
-    one = kind if kind is not None else there[0] if len(there) == 1 else None
-    loaded: Encoder | None = None
-    if encoder is not None:
-        loaded = SentenceTransformerEncoder(encoder)
-    elif one in there and load_kind(one).needs_encoder:
-        loaded = _recorded_encoder(folder / one)
-    return open_index(folder, kind, encoder=loaded), passages
-
-
-def _recorded_encoder(folder: Path) -> Encoder | None:
-    info = read_manifest(folder).encoder
-    if info is None:
-        return None
-    if not Path(info.name).is_dir():
-        raise ConfigError("encoder", info.name, "the index's model is not here; give --encoder with its directory")
-    return SentenceTransformerEncoder(info.name)
+    passages = read_manifest(Path(directory) / PASSAGES).passages
+    one = one_kind(directory, kind)
+    return open_index(directory, one, encoder=encoder), one, passages
 
 
 def _check(console: Console, directory: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
@@ -14,9 +15,13 @@ from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.search.base import Document
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.client import HTTPRetriever
+from ssp_env.errors import UsageError
+from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.worlds import WORLDS, open_world
+
+_TOKEN = "SSP_SERVE_TOKEN"
+"""Where ``ssp serve`` looks for its token, too."""
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -31,19 +36,27 @@ def _configure(parser: ArgumentParser) -> None:
     where.add_argument("--corpus", metavar="FILE", help="a corpus of your own: JSON lines, plain or gzip")
     where.add_argument("--index", metavar="DIR", help="an index that `ssp index` built")
     where.add_argument("--url", help="a server that speaks Search-R1's protocol, such as http://127.0.0.1:8000")
+    parser.add_argument(
+        "--token-env",
+        metavar="VAR",
+        help=f"with --url: environment variable that holds the server's token (default: {_TOKEN}, if it is set)",
+    )
     add_index_options(parser)
     parser.add_argument("-k", type=_count, default=3, metavar="N", help="documents to show (default: %(default)s)")
 
 
 def _run(arguments: Namespace) -> int:
     check_index_options(arguments)
+    if arguments.token_env is not None and arguments.url is None:
+        raise UsageError("--token-env goes with --url")
     query = " ".join(arguments.query)
     if arguments.url is not None:
-        with HTTPRetriever(arguments.url) as server:
+        token_env = arguments.token_env or (_TOKEN if _TOKEN in os.environ else None)
+        with HTTPRetriever(HTTPConfig(arguments.url, token_env=token_env)) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0
     if arguments.index is not None:
-        retriever, passages = open_named(arguments.index, arguments.kind, arguments.encoder)
+        retriever, _, passages = open_named(arguments.index, arguments.kind, arguments.encoder)
         ranking = retriever.search([query], arguments.k)[0]
         _show(Console(), query, ranking, f"of {passages:,} passages in {arguments.index}")
         return 0

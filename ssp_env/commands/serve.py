@@ -25,7 +25,10 @@ Also there: /healthz, /readyz, /status, /metrics (Prometheus), /openapi.json.
 
 SIGTERM or Ctrl-C stops it once everything that it accepted is answered; a second signal stops it at once.
 Beyond this machine (--host 0.0.0.0) it wants a token, in the variable {TOKEN_VARIABLE} or in a --token-file;
-clients send it as "Authorization: Bearer TOKEN". It speaks plain HTTP: across a network, put TLS in front.
+clients send it as "Authorization: Bearer TOKEN", to all but /healthz and /readyz. --no-token goes without one, for a
+network that is trusted. It speaks plain HTTP: across a network, put TLS in front.
+
+Needs the extra serve; --ray needs serve-ray: pip install '.[serve-ray]' in the checkout.
 """
 
 
@@ -46,7 +49,9 @@ def _configure(parser: ArgumentParser) -> None:
     where.add_argument(
         "--port", type=int, default=ServerConfig.port, help="port to bind, 0 for a free one (default: %(default)s)"
     )
-    where.add_argument("--token-file", metavar="FILE", help=f"file with the token (default: ${TOKEN_VARIABLE})")
+    token = where.add_mutually_exclusive_group()
+    token.add_argument("--token-file", metavar="FILE", help=f"file with the token (default: ${TOKEN_VARIABLE})")
+    token.add_argument("--no-token", action="store_true", help="let everybody ask who can reach the address")
     limits = parser.add_argument_group("limits")
     for name, text in (
         ("default_k", "documents a query when a request names no topk"),
@@ -61,7 +66,7 @@ def _configure(parser: ArgumentParser) -> None:
             option, type=int, default=getattr(ServerConfig, name), metavar="N", help=f"{text} (default: %(default)s)"
         )
     ray = parser.add_argument_group("more than one machine")
-    ray.add_argument("--ray", action="store_true", help="run as a Ray Serve deployment on the cluster that is there")
+    ray.add_argument("--ray", action="store_true", help="run as a Ray Serve deployment on the cluster that is there; needs the extra serve-ray")
     ray.add_argument("--replicas", type=int, metavar="N", help="with --ray: copies of the server (default: 1)")
 
 
@@ -72,7 +77,8 @@ def _run(arguments: Namespace) -> int:
     config = ServerConfig(
         host=arguments.host,
         port=arguments.port,
-        token=read_token(arguments.token_file),
+        token=None if arguments.no_token else read_token(arguments.token_file),
+        no_token=arguments.no_token,
         **{name: getattr(arguments, name) for name in limits},
     )
     source = _source(arguments)
@@ -116,6 +122,8 @@ def _serve(source: Callable[[], Retriever], config: ServerConfig) -> None:
 
 def _serve_on_ray(source: Callable[[], Retriever], config: ServerConfig, replicas: int) -> None:
     try:
+        import ray.serve  # noqa: F401
+
         from ssp_env.search.server.ray_serve import run_on_ray
     except ModuleNotFoundError as error:
         raise MissingExtra(

@@ -161,7 +161,7 @@ def _check_room(prompts: Prompts, config: GameConfig) -> None:
     """
     needed = len(prompts.proposer("", config.asked_searches[0]))
     if needed > config.max_prompt_tokens:
-        fix = f"the proposer's prompt takes {needed} tokens without any answer in it; give more than that"
+        fix = f"the proposer's prompt alone takes {needed} tokens, without any answer in it; give more than that"
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 

@@ -105,9 +105,19 @@ def read_corpus(path: str | Path) -> Corpus:
     ``title`` and ``text``.
 
     Raises:
-        DataError: no such file, a line that is not JSON or lacks a field (names file and line).
+        DataError: no such file, a line that is not JSON, lacks a field or repeats an id (names file and line).
     """
-    return Corpus((to_document(path, line, row) for line, row in read_jsonl(path)), name=str(path))
+    return Corpus(_passages(path), name=str(path))
+
+
+def _passages(path: str | Path) -> Iterator[Document]:
+    lines: dict[str, int] = {}
+    for line, row in read_jsonl(path):
+        document = to_document(path, line, row)
+        first = lines.setdefault(document.id, line)
+        if first != line:
+            raise DataError(path, f"id {document.id!r} occurs twice, first in line {first}", line)
+        yield document
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -240,4 +250,7 @@ def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
         head, newline, text = contents.partition("\n")
         title = head.strip().removeprefix('"').removesuffix('"') if newline else ""
         return Document(document_id, title, text if newline else contents)
+    if "title" not in row:
+        formats = '"contents" (a title in double quotes, a newline, the text), or "title" and "text"'
+        raise DataError(path, f"a passage needs {formats}; the line has: {', '.join(sorted(row))}", line)
     return Document(document_id, require(path, line, row, "title", str), require(path, line, row, "text", str))

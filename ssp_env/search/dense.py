@@ -18,7 +18,7 @@ from ssp_env.search.manifest import read_manifest
 from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, VectorFile, faiss, in_memory, load, write
 from ssp_env.search.store import PassageStore
 
-BLOCK = 2048
+BLOCK = 256
 """Passages that are encoded between two entries of a build's journal."""
 
 
@@ -101,7 +101,7 @@ class DenseRetriever:
 class DenseKind:
     """How ``ssp index`` builds and opens a dense index: an :class:`~ssp_env.search.index.IndexKind`.
 
-    Vectors are written in blocks of 2,048 passages; a build that was killed goes on after the last block. Where the
+    Vectors are written in blocks of 256 passages; a build that was killed goes on after the last block. Where the
     directory holds a ``dense-flat`` index by the same encoder, its vectors are used. What follows the encoding is
     seeded: the same vectors give the same bytes, on one machine.
     """
@@ -147,12 +147,15 @@ def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder,
     """Writes the vectors of all passages, from the journal's point on."""
     dimension = encoder.info.dimension
     writer = ArrayWriter(path, np.float32, dimension, rows=place.state().get("vectors", 0))
+    stage = "encoding passages"
+    if writer.rows:
+        stage += f" (resuming at {writer.rows:,} of {len(store):,})"
     try:
         for texts in _blocks(store.read_from(writer.rows)):
             writer.append(encoder.encode_passages(texts))
             writer.sync()
             place.checkpoint({"vectors": writer.rows})
-            progress("encoding passages", writer.rows, len(store))
+            progress(stage, writer.rows, len(store))
         writer.finish()
     finally:
         writer.close()

@@ -147,12 +147,12 @@ def load_array(path: Path, dtype: Any, rows: int | None = None, columns: int | N
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(path, f"is no array that can be read ({error}); build the index again") from error
+        raise DataError(path, f"is no array that can be read ({error}); {again(path.parent)}") from error
     width = () if columns is None else (columns,)
     wrong_rows = rows is not None and len(array.shape) > 0 and array.shape[0] != rows
     if array.dtype != np.dtype(dtype) or array.shape[1:] != width or not array.shape or wrong_rows:
         wanted = f"{np.dtype(dtype)} of shape {('any' if rows is None else rows, *width)}"
-        raise DataError(path, f"holds {array.dtype} of shape {array.shape}, not {wanted}; build the index again")
+        raise DataError(path, f"holds {array.dtype} of shape {array.shape}, not {wanted}; {again(path.parent)}")
     return np.asarray(array)  # a plain array over the same pages: np.memmap is slow to slice
 
 
@@ -228,6 +228,11 @@ class Workplace:
             (self.path / leftover).unlink(missing_ok=True)
         os.replace(self.path, self.target)
         sync_folder(self.target.parent)
+
+
+def again(folder: Path) -> str:
+    """What to do about a damaged folder, for errors. Nothing that is there is deleted without being asked."""
+    return f"delete {folder} and build it again with `ssp index`"
 
 
 def no_progress(stage: str, done: int, total: int) -> None:

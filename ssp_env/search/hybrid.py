@@ -31,10 +31,13 @@ class HybridRetriever:
             rrf_k: the higher, the less the very first ranks stand out.
 
         Raises:
-            ConfigError: no retriever, weights of another number or not above 0, a negative ``rrf_k``.
+            ConfigError: no retriever, one that is none, weights of another number or not above 0, a negative ``rrf_k``.
         """
         if not retrievers:
             raise ConfigError("retrievers", retrievers, "give at least one retriever")
+        for retriever in retrievers:
+            if not isinstance(retriever, Retriever):
+                raise ConfigError("retrievers", retriever, "give objects with search(queries, k)")
         weights = [1.0] * len(retrievers) if weights is None else weights
         if len(weights) != len(retrievers) or not all(isfinite(weight) and weight > 0 for weight in weights):
             raise ConfigError("weights", weights, f"give {len(retrievers)} numbers above 0, one a retriever")

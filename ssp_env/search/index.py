@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Retriever
-from ssp_env.search.encoder import Encoder
+from ssp_env.search.encoder import Encoder, SentenceTransformerEncoder
 from ssp_env.search.files import SCRATCH, Progress, Workplace, is_half_built, no_progress, write_atomically
 from ssp_env.search.manifest import MANIFEST, EncoderInfo, Manifest, read_manifest, write_manifest
 from ssp_env.search.store import PassageStore, build_store
@@ -73,7 +73,7 @@ def build_index(
     directory: str | Path,
     kind: str,
     *,
-    encoder: Encoder | None = None,
+    encoder: Encoder | str | Path | None = None,
     progress: Progress = no_progress,
 ) -> Path:
     """Builds an index over a corpus file; goes on where an earlier build stopped, and does nothing where one is whole.
@@ -82,7 +82,7 @@ def build_index(
         source: Search-R1's JSONL, plain or gzip.
         directory: the index directory; created if need be. It may hold other kinds over the same passages.
         kind: one of :data:`KINDS`.
-        encoder: for a dense kind.
+        encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
         progress: told how far it is.
 
     Returns:
@@ -94,7 +94,7 @@ def build_index(
             that is full.
     """
     builder = load_kind(kind)
-    _check_encoder(builder, kind, encoder)
+    encoder = _loaded(builder, kind, encoder)
     directory = Path(directory)
     store = build_store(source, directory / PASSAGES, progress)
     place = Workplace(directory / kind)
@@ -113,25 +113,34 @@ def build_index(
 
 
 def open_index(
-    directory: str | Path, kind: str | None = None, *, encoder: Encoder | None = None, check: bool = False
+    directory: str | Path,
+    kind: str | None = None,
+    *,
+    encoder: Encoder | str | Path | None = None,
+    check: bool = False,
 ) -> Retriever:
     """Opens an index for searching. Files are mapped, not read: this takes milliseconds at any size.
 
     Args:
         directory: as :func:`build_index` left it.
         kind: which index of the directory; may be left out where there is only one.
-        encoder: for a dense kind: the one that it was built with.
+        encoder: for a dense kind: the one that it was built with, or the directory of its model. ``None`` loads the
+            directory that the manifest names.
         check: compares every byte with the manifests (about a second a gigabyte), not only sizes.
 
     Raises:
-        ConfigError: the kind is not in the directory, or several are and none is named; an encoder is missing.
+        ConfigError: the kind is not in the directory, or several are and none is named; the model is not where the manifest
+            says.
         DataError: the index is half built, cut, corrupt, of a newer format, or belongs to another corpus or encoder.
+        ModelError: the directory of the encoder holds no model that can be loaded.
     """
     directory = Path(directory)
     store = PassageStore(directory / PASSAGES, check=check)
-    kind = _one_of(directory, kind)
+    kind = one_kind(directory, kind)
     opener = load_kind(kind)
-    _check_encoder(opener, kind, encoder)
+    if encoder is None and opener.needs_encoder:
+        encoder = _recorded(directory / kind)
+    encoder = _loaded(opener, kind, encoder)
     info = None if encoder is None else encoder.info
     read_manifest(directory / kind, kind, corpus=store.digest(), encoder=info, check=check)
     return opener.open(directory / kind, store, encoder)
@@ -156,24 +165,41 @@ def load_kind(kind: str) -> IndexKind:
     return loaded
 
 
-def _one_of(directory: Path, kind: str | None) -> str:
+def one_kind(directory: str | Path, kind: str | None) -> str:
+    """The kind that is meant: the one that is named, or the only one there.
+
+    Raises:
+        ConfigError: it is not in the directory, or several are and none is named.
+        DataError: the directory holds no index.
+    """
     there = kinds_in(directory)
+    if not there:
+        raise DataError(directory, "holds no index; `ssp index CORPUS --out DIR` makes one")
     if kind is None:
         if len(there) == 1:
             return there[0]
-        if not there:
-            raise DataError(directory, "holds passages, but no index; `ssp index CORPUS --out DIR` makes one")
-        raise ConfigError("kind", kind, f"{directory} holds several indexes; name one of {', '.join(there)}")
+        raise ConfigError("kind", kind, f"{directory} holds several indexes: give --kind, one of {', '.join(there)}")
     if kind not in there:
-        raise ConfigError("kind", kind, f"{directory} has {', '.join(there) or 'no index'}; {nearest(kind, KINDS)}")
+        raise ConfigError("kind", kind, f"{directory} holds {', '.join(there)}; `ssp index --kind` adds another")
     return kind
 
 
-def _check_encoder(kind: IndexKind, name: str, encoder: Encoder | None) -> None:
+def _loaded(kind: IndexKind, name: str, encoder: Encoder | str | Path | None) -> Encoder | None:
     if kind.needs_encoder and encoder is None:
         raise ConfigError("encoder", None, f"{name!r} needs the encoder that turns texts into vectors")
     if encoder is not None and not kind.needs_encoder:
-        raise ConfigError("encoder", encoder.info.name, f"{name!r} needs none; leave it away")
+        given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
+        raise ConfigError("encoder", given, f"{name!r} needs none; leave it away")
+    return SentenceTransformerEncoder(encoder) if isinstance(encoder, str | Path) else encoder
+
+
+def _recorded(folder: Path) -> str | None:
+    """Where the encoder was when the index was built."""
+    info = read_manifest(folder).encoder
+    if info is not None and not Path(info.name).is_dir():
+        fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
+        raise ConfigError("encoder", info.name, fix)
+    return None if info is None else info.name
 
 
 def _refuse_other_build(place: Workplace, corpus: str, encoder: EncoderInfo | None) -> None:

@@ -17,12 +17,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ssp_env.errors import DataError
-from ssp_env.search.files import ASIDE, JOURNAL, is_half_built, write_atomically
+from ssp_env.search.files import ASIDE, JOURNAL, again, is_half_built, write_atomically
 
 FORMAT = 1
 """Version of the directory's format. A reader refuses a newer one."""
 MANIFEST = "manifest.json"
-_AGAIN = "build it again with `ssp index`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def read_manifest(
         raise DataError(folder, f"holds {manifest.kind!r}, not {kind!r}")
     if corpus is not None and manifest.corpus != corpus:
         what = f"belongs to another corpus (digest {manifest.corpus[:12]}, the passages have {corpus[:12]})"
-        raise DataError(folder, f"{what}; {_AGAIN} over these passages")
+        raise DataError(folder, f"{what}; {again(folder)} over these passages")
     _check_encoder(folder, manifest.encoder, encoder)
     for name, info in manifest.files.items():
         _check_file(folder / name, info, check)
@@ -137,16 +136,16 @@ def _load(folder: Path) -> dict[str, Any]:
         raise DataError(folder, "no such folder; `ssp index CORPUS --out DIR` makes an index")
     path = folder / MANIFEST
     if not path.exists():
-        raise DataError(folder, f"has no {MANIFEST}: it is no index, or not whole; {_AGAIN}")
+        raise DataError(folder, f"has no {MANIFEST}: it is no index, or not whole; {again(folder)}")
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(path, f"cannot be read ({error}); {_AGAIN}") from error
+        raise DataError(path, f"cannot be read ({error}); {again(folder)}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int):
-        raise DataError(path, f"is no manifest of an index; {_AGAIN}")
+        raise DataError(path, f"is no manifest of an index; {again(folder)}")
     if raw["format"] > FORMAT:
         what = f"is of format {raw['format']}; this version of ssp-env reads up to {FORMAT}"
-        raise DataError(path, f"{what}: upgrade it, or {_AGAIN}")
+        raise DataError(path, f"{what}: upgrade it, or {again(folder)}")
     return raw
 
 
@@ -167,7 +166,7 @@ def _parse(folder: Path, raw: dict[str, Any]) -> Manifest:
             format=raw["format"],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(folder / MANIFEST, f"is no manifest of an index ({error!r}); {_AGAIN}") from None
+        raise DataError(folder / MANIFEST, f"is no manifest of an index ({error!r}); {again(folder)}") from None
 
 
 def _check_encoder(folder: Path, made_with: EncoderInfo | None, given: EncoderInfo | None) -> None:
@@ -178,17 +177,17 @@ def _check_encoder(folder: Path, made_with: EncoderInfo | None, given: EncoderIn
     if (made_with.digest, made_with.dimension) != (given.digest, given.dimension):
         there = f"{made_with.name} ({made_with.dimension} dimensions, digest {made_with.digest[:12]})"
         here = f"{given.name} ({given.dimension} dimensions, digest {given.digest[:12]})"
-        raise DataError(folder, f"was made with {there}, not with {here}; open it with its own encoder, or {_AGAIN}")
+        raise DataError(folder, f"was made with {there}, not with {here}; open it with its own encoder, or {again(folder)}")
 
 
 def _check_file(path: Path, info: FileInfo, check: bool) -> None:
     if not path.is_file():
-        raise DataError(path, f"is missing; {_AGAIN}")
+        raise DataError(path, f"is missing; {again(path.parent)}")
     size = path.stat().st_size
     if size != info.size:
-        raise DataError(path, f"has {size} bytes, its manifest says {info.size}: it was cut or changed; {_AGAIN}")
+        raise DataError(path, f"has {size} bytes, its manifest says {info.size}: it was cut or changed; {again(path.parent)}")
     if check and sha256(path) != info.sha256:
-        raise DataError(path, f"is corrupt: its bytes are not those that were written; {_AGAIN}")
+        raise DataError(path, f"is corrupt: its bytes are not those that were written; {again(path.parent)}")
 
 
 def _version(package: str) -> str:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import DataError, MissingExtra
 from ssp_env.search.encoder import INSTALL
-from ssp_env.search.files import ArrayWriter, Progress, load_array, no_progress
+from ssp_env.search.files import ArrayWriter, Progress, again, load_array, no_progress
 
 FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
 KINDS = (FLAT, HNSW, IVF)
@@ -230,14 +230,14 @@ def load(kind: str, folder: Path, count: int, dimension: int) -> Neighbours:
     try:
         index = module.read_index(str(folder / INDEX), module.IO_FLAG_READ_ONLY | module.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
-        raise DataError(folder / INDEX, f"is no index that FAISS can read ({error}); build the index again") from error
+        raise DataError(folder / INDEX, f"is no index that FAISS can read ({error}); {again(folder)}") from error
     wanted = module.IndexHNSWFlat if kind == HNSW else module.IndexIVFScalarQuantizer
     if not isinstance(index, wanted) or index.d != dimension:
-        raise DataError(folder / INDEX, f"holds no {kind} index of dimension {dimension}; build the index again")
+        raise DataError(folder / INDEX, f"holds no {kind} index of dimension {dimension}; {again(folder)}")
     if kind == IVF:
         _map_lists(index, folder, count)
     if index.ntotal != count:
-        raise DataError(folder / INDEX, f"holds {index.ntotal} vectors, not {count}; build the index again")
+        raise DataError(folder / INDEX, f"holds {index.ntotal} vectors, not {count}; {again(folder)}")
     return FaissNeighbours(index)
 
 
@@ -330,7 +330,7 @@ def _map_lists(index: Any, folder: Path, count: int) -> None:
     sizes = load_array(folder / SIZES, np.uint64, rows=index.nlist)
     size = count * (index.code_size + 8)
     if sizes.sum() != count or index.ntotal or (folder / LISTS).stat().st_size != size:
-        raise DataError(folder, f"does not hold lists of {count} vectors; build the index again")
+        raise DataError(folder, f"does not hold lists of {count} vectors; {again(folder)}")
     lists = faiss().OnDiskInvertedLists(index.nlist, index.code_size, str(folder / LISTS))
     lists.read_only = True
     # FAISS would start 32 threads a search to read ahead what the page cache holds.

@@ -85,7 +85,8 @@ class CrossEncoderReranker:
 
         Raises:
             ConfigError: ``batch_size`` below 1.
-            ModelError: the directory holds no model that can be loaded, or one with several outputs.
+            ModelError: the directory holds no model that can be loaded, one with several outputs, or one whose weights
+                are not all there, such as an encoder's: its output was never trained for pairs.
             MissingExtra: sentence-transformers is not installed.
         """
         if batch_size < 1:
@@ -147,4 +148,21 @@ def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
         raise ModelError(f"{directory}: holds no cross-encoder that can be loaded ({error})") from error
     if model.num_labels != 1:
         raise ModelError(f"{directory}: has {model.num_labels} outputs; a reranker needs a model with one")
+    _refuse_untrained(directory, model)
     return model.eval()
+
+
+def _refuse_untrained(directory: Path, model: Any) -> None:
+    """transformers draws weights that the files lack at random, and says so in a log line alone.
+
+    Raises:
+        ModelError: a weight of the model is in none of its files.
+    """
+    transformer = model.model
+    # Read once more, as sentence-transformers keeps this to itself.
+    _, info = type(transformer).from_pretrained(
+        transformer.name_or_path, config=transformer.config, use_safetensors=True, output_loading_info=True
+    )
+    if info["missing_keys"]:
+        what = f"{', '.join(sorted(info['missing_keys']))} would be random"
+        raise ModelError(f"{directory}: was not trained as a cross-encoder: {what}; an encoder cannot rerank")

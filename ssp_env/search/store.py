@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ssp_env.errors import DataError
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import JsonLines, encode, to_document
-from ssp_env.search.files import SCRATCH, ArrayWriter, GrowingFile, Progress, Workplace, load_array, no_progress
+from ssp_env.search.files import SCRATCH, ArrayWriter, GrowingFile, Progress, Workplace, again, load_array, no_progress
 from ssp_env.search.manifest import MANIFEST, Manifest, read_manifest, sha256, write_manifest
 
 KIND = "passages"
@@ -63,7 +63,7 @@ class PassageStore(Sequence[Document]):
         with open(self.folder / TEXTS, "rb") as file:
             self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if self._offsets[-1] != len(self._texts):
-            raise DataError(self.folder / OFFSETS, f"does not end where {TEXTS} does; build the index again")
+            raise DataError(self.folder / OFFSETS, f"does not end where {TEXTS} does; {again(self.folder)}")
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -134,7 +134,7 @@ class PassageStore(Sequence[Document]):
         try:
             id_, title, text = (data[i : j - 1].decode("utf-8", "surrogatepass") for i, j in ((a, b), (b, c), (c, d)))
         except UnicodeDecodeError as error:
-            raise DataError(self.folder / TEXTS, f"is corrupt ({error}); build the index again") from error
+            raise DataError(self.folder / TEXTS, f"is corrupt ({error}); {again(self.folder)}") from error
         return Document(id_, title, text)
 
 
@@ -226,15 +226,16 @@ class StoreWriter:
         if not len(twins):
             return
         offsets = load_array(self.folder / OFFSETS, np.int64)
-        seen: set[bytes] = set()
+        seen: dict[bytes, int] = {}
         with open(self.folder / TEXTS, "rb") as texts:
             for position in order[np.union1d(twins, twins + 1)].tolist():
                 begin, end = offsets[3 * position : 3 * position + 2].tolist()
                 texts.seek(begin)
                 id_ = texts.read(end - begin - 1)
                 if id_ in seen:
-                    raise DataError(name, f"id {id_.decode('utf-8', 'surrogatepass')!r} occurs twice")
-                seen.add(id_)
+                    where = f"passages {seen[id_] + 1} and {position + 1}, blank lines not counted"
+                    raise DataError(name, f"id {id_.decode('utf-8', 'surrogatepass')!r} occurs twice ({where})")
+                seen[id_] = position
 
 
 def write_store(documents: Iterable[Document], folder: str | Path, name: str = "corpus") -> PassageStore:

@@ -12,7 +12,6 @@ from ssp_env.testing.material import AWKWARD, missing, shown, skip
 from ssp_env.worlds.base import Analysis, GroundTruth, Question, World
 from ssp_env.worlds.files import shared_answers
 
-
 _WITHOUT = "evaluation questions are optional; without them, set has_questions = False in your subclass"
 
 

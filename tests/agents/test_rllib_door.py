@@ -146,7 +146,7 @@ def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
         env.step({"proposer": 5})
     assert at_once > 1
     with pytest.raises(UsageError, match="100 games in a row ended before the first turn, the last one as budget_prom"):
-        SearchSelfPlayMultiAgentEnv({**setup, "game": {"max_prompt_tokens": 1}}).reset()
+        SearchSelfPlayMultiAgentEnv({**setup, "game": {"max_prompt_tokens": len(prompt("", 1))}}).reset()
 
 
 def test_calls_that_do_not_fit() -> None:

@@ -80,7 +80,7 @@ def test_an_unknown_keyword(door: str) -> None:
         ({"game": {"atempts": 1}}, "game.atempts", "did you mean 'attempts'"),
         ({"game": {"filters": ["spoilr"]}}, "game.filters", "did you mean 'spoiler'"),
         ({"game": {"proposer_reward": "1-q"}}, "game.proposer_reward", "did you mean '1-p'"),
-        ({"game": {"prompts": "plane"}}, "prompts", "did you mean 'plain'"),
+        ({"game": {"prompts": "plane"}}, "game.prompts", "did you mean 'plain'"),
         ({"game": {"tags": {"serch": "x"}}}, "game.tags.serch", "did you mean 'search'"),
         ({"view": {"windw": 5}}, "view.windw", "did you mean 'window'"),
         ({"world": "small", "world_options": {"entitis": 20}}, "world_options.entitis", "did you mean 'entities'"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
+import unittest
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,8 @@ class Twisted(SmallWorld):
                 return super().questions(int(np.random.default_rng().integers(1000)), per_group)
             case "no questions":
                 return []
+            case "questions are None":
+                return None  # type: ignore[return-value]
         return super().questions(seed, per_group)
 
     def analyse(self, question: str) -> Analysis | None:
@@ -152,7 +156,8 @@ def world_tests(twist: str) -> WorldTests:
         ("blank alias", "answers_can_be_played_from", "answer 'x' has a blank wording"),
         ("unfindable", "every_answer_can_be_found", "answer 'x' .'Timbuktu'. has no word"),
         ("too many questions", "questions", "gave 5 of group '1'"),
-        ("no questions", "questions", "set has_questions = False"),
+        ("no questions", "questions", "set has_questions = False in your subclass"),
+        ("questions are None", "questions", "NoneType|None.*set has_questions = False in your subclass"),
         ("random questions", "questions_follow_from_the_seed", "the same seed"),
         ("shared", "questions_and_answers_share_nothing", "is played from and also answers evaluation question"),
         ("random", "nothing_is_random", "another corpus: seed what is drawn"),
@@ -163,6 +168,43 @@ def world_tests(twist: str) -> WorldTests:
 )
 def test_broken_worlds(twist: str, test: str, message: str) -> None:
     fails_as(world_tests(twist), test, message)
+
+
+class Plain:
+    """A world with what a game needs, and no questions."""
+
+    name, can_read = "plain", False
+
+    def __init__(self) -> None:
+        self.corpus, self.answers = SmallWorld().corpus, SmallWorld().answers
+
+    def analyse(self, question: str) -> None: ...
+
+    def read(self, question: str, documents: Sequence[Document]) -> None: ...
+
+
+class Unfinished(Plain):
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("kind", [Plain, Unfinished])
+def test_a_world_without_questions_is_told_what_to_set(kind: type[Plain]) -> None:
+    class Asked(WorldTests):
+        def make_world(self) -> World:
+            return kind()  # type: ignore[return-value]
+
+    class NotAsked(Asked):
+        has_questions = False
+
+    needing = ["questions", "questions_follow_from_the_seed", "questions_and_answers_share_nothing"]
+    needing += ["analysis_knows_the_right_answer", "reading_uses_the_documents_alone"]
+    for test in needing:
+        fails_as(Asked(), test, "set has_questions = False in your subclass")
+    NotAsked().test_reading_uses_the_documents_alone()
+    for test in needing[:-1]:
+        with pytest.raises(unittest.SkipTest):
+            getattr(NotAsked(), f"test_{test}")()
 
 
 # -- players ---------------------------------------------------------------------------------------------------------
@@ -312,9 +354,11 @@ def test_broken_envs(twist: str, message: str) -> None:
 
 
 def test_an_env_that_does_not_follow_its_seed() -> None:
+    seeds = itertools.count()
+
     class Restless(TwistedEnv):
         def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-            super().reset(int(np.random.default_rng().integers(1000)), options)
+            super().reset(next(seeds), options)
 
     class Broken(EnvTests):
         def make_env(self) -> AECEnv:

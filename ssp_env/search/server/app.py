@@ -75,7 +75,7 @@ class SearchApp:
 
         path = scope["path"]
         try:
-            if self._bearer is not None and path != "/healthz" and not _carries(scope, self._bearer):
+            if self._bearer is not None and path not in _OPEN and not _carries(scope, self._bearer):
                 await _refuse(observed, _unauthorized())
             elif path == "/retrieve" and scope["method"] == "POST":
                 await self._retrieve(scope, receive, observed)

@@ -26,11 +26,14 @@ class ServerConfig:
     """
 
     host: str = "127.0.0.1"
-    """Address to bind. Any other than the machine's own (loopback) needs a token."""
+    """Address to bind. Any other than the machine's own (loopback) needs a token, or ``no_token``."""
     port: int = 8000
     """Port to bind; 0 takes a free one."""
     token: str | None = field(default=None, repr=False)
-    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. ``/healthz`` is always open."""
+    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. Probes (``/healthz``,
+    ``/readyz``) are open all the same."""
+    no_token: bool = False
+    """Whether others may ask without a token, wherever it is bound: for a network that is trusted."""
     default_k: int = 3
     """Documents a query when a request names no ``topk``; Search-R1's own default."""
     max_k: int = 100
@@ -75,12 +78,14 @@ class ServerConfig:
 
     def _check_token(self) -> None:
         if self.token is None:
-            if not is_loopback(self.host):
+            if not (self.no_token or is_loopback(self.host)):
                 fix = (
                     f"others can reach this address: put a token into {TOKEN_VARIABLE} or a --token-file,"
-                    " or bind 127.0.0.1"
+                    " bind 127.0.0.1, or say --no-token if you trust everybody who can"
                 )
                 raise ConfigError("host", self.host, fix)
+        elif self.no_token:
+            raise ConfigError("no_token", True, "a token is given as well; leave one of them out")
         elif len(self.token) < MIN_TOKEN or not all("!" <= character <= "~" for character in self.token):
             fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
             raise ConfigError("token", "(not shown)", fix)

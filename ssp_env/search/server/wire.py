@@ -124,7 +124,9 @@ def _wrong(message: str) -> Refusal:
 
 
 def _queries(row: dict[str, Any], config: ServerConfig) -> list[str]:
-    queries = row.get("queries")
+    if "queries" not in row:
+        raise _wrong('"queries" is missing: a list of strings')
+    queries = row["queries"]
     if not isinstance(queries, list):
         raise _wrong('"queries" has to be a list of strings')
     if len(queries) > config.max_queries:

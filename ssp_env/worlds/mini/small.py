@@ -7,7 +7,7 @@ from ssp_env.worlds.mini.world import FEWEST, MiniWorld
 
 
 class SmallWorld(MiniWorld):
-    """Two graphs of a few entities each; about a hundred words in all; one-hop questions by default."""
+    """Two graphs of a few entities each; some eighty words in all; one-hop questions by default."""
 
     name = "small"
     per_group = 15

@@ -146,7 +146,7 @@ class MiniWorld:
                 found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
             if len(found) == wanted:
                 return list(found.values())
-        raise ConfigError("questions.per_group", wanted, f"this graph has only about {len(found)} {hops}-hop questions")
+        raise ConfigError("questions.per_group", wanted, f"this graph has only about {len(found)} {hops}-hop questions; ask for fewer")
 
 
 def _graph_facts(*graphs: Graph) -> Iterable[Fact]:

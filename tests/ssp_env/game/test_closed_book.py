@@ -224,7 +224,7 @@ def test_a_prompt_set_without_that_prompt_is_refused_early(tmp_path: Path) -> No
     with resources.as_file(resources.files("ssp_env.game.prompts") / "plain") as plain:
         shutil.copytree(plain, tmp_path / "own")
     (tmp_path / "own" / "closed_book.txt").unlink()
-    game = {"prompts": str(tmp_path / "own")}
+    game = {"prompts": str(tmp_path / "own"), "max_prompt_tokens": 4096}
     ssp_env.raw_env(world="small", tokenizer="bytes", game=game, view={"legal_moves": False})
     with pytest.raises(ConfigError, match=r"closed_book\.txt is missing"):
         ssp_env.raw_env(world="small", tokenizer="bytes", game={**game, "closed_book": True})

@@ -112,7 +112,7 @@ def test_a_cross_encoder_reranks_odd_queries_too(folder: Path) -> None:
 
 
 def test_models_that_cannot_rerank_are_refused(folder: Path, tmp_path: Path) -> None:
-    from small_models import bert_cross_encoder
+    from small_models import bert_cross_encoder, bert_encoder
 
     with pytest.raises(ModelError, match="never downloaded"):
         CrossEncoderReranker("cross-encoder/ms-marco-MiniLM-L6-v2")
@@ -120,5 +120,7 @@ def test_models_that_cannot_rerank_are_refused(folder: Path, tmp_path: Path) -> 
         CrossEncoderReranker(tmp_path)
     with pytest.raises(ModelError, match="has 3 outputs"):
         CrossEncoderReranker(bert_cross_encoder(tmp_path / "three", labels=3))
+    with pytest.raises(ModelError, match=r"not trained as a cross-encoder: classifier.bias, classifier.weight would be"):
+        CrossEncoderReranker(bert_encoder(tmp_path / "encoder"))
     with pytest.raises(ConfigError, match="batch_size"):
         CrossEncoderReranker(folder, batch_size=0)

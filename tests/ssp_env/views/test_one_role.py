@@ -198,7 +198,7 @@ def test_a_seat_that_never_comes_to_its_turn(mini: MiniWorld) -> None:
     with pytest.raises(UsageError, match="100 games in a row ended before the solver's turn, the last one as empty"):
         ssp_env.SolverEnv(bad, world=mini).reset(seed=1)
     with pytest.raises(UsageError, match="before the proposer's turn, the last one as budget_prompt"):
-        ssp_env.ProposerEnv(world=mini, game={"max_prompt_tokens": 1}).reset(seed=1)
+        ssp_env.ProposerEnv(world=mini, game={"max_prompt_tokens": 2}).reset(seed=1)
     dead = Failing({truth.answer for truth in mini.answers})
     with pytest.raises(ServiceError, match="engine: 100 games in a row"):
         ssp_env.SolverEnv(dead, world=mini).reset(seed=1)

@@ -62,6 +62,12 @@ def test_with_a_token_any_host_will_do_and_it_is_not_shown() -> None:
     assert "geheim" not in str(caught.value)
 
 
+def test_others_may_ask_without_a_token_only_where_that_is_said() -> None:
+    assert ServerConfig(host="0.0.0.0", no_token=True).token is None
+    with pytest.raises(ConfigError, match="leave one of them out"):
+        ServerConfig(token=TOKEN, no_token=True)
+
+
 def test_the_token_comes_from_the_file_or_else_from_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
