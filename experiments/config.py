@@ -107,7 +107,7 @@ class RunConfig:
     steps: int = 80
     """Training steps."""
     world: str = "mini"
-    """``mini``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
+    """``mini``, ``small``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
     world_options: dict[str, Any] = field(default_factory=dict)
     """Settings of the world."""
     model: str = ""

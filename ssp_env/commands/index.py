@@ -95,7 +95,7 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
 
     Args:
         directory: the index directory.
-        kind: as for :func:`~ssp_env.search.index.open_index`.
+        kind: as for :func:`~ssp_env.search.index.one_kind`.
         encoder: directory of the model; ``None`` takes the name in the index's manifest.
 
     Raises:

@@ -51,7 +51,7 @@ def _run(arguments: Namespace) -> int:
         raise UsageError("--token-env goes with --url")
     query = " ".join(arguments.query)
     if arguments.url is not None:
-        token_env = arguments.token_env or (_TOKEN if _TOKEN in os.environ else None)
+        token_env = arguments.token_env or (_TOKEN if os.environ.get(_TOKEN) else None)
         with HTTPRetriever(HTTPConfig(arguments.url, token_env=token_env)) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 from ssp_env.commands.base import Command
-from ssp_env.commands.index import add_index_options, open_named
+from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import read_corpus
+from ssp_env.search.index import one_kind
 from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
 from ssp_env.worlds import WORLDS, open_world
 
@@ -66,13 +67,18 @@ def _configure(parser: ArgumentParser) -> None:
             option, type=int, default=getattr(ServerConfig, name), metavar="N", help=f"{text} (default: %(default)s)"
         )
     ray = parser.add_argument_group("more than one machine")
-    ray.add_argument("--ray", action="store_true", help="run as a Ray Serve deployment on the cluster that is there; needs the extra serve-ray")
+    ray.add_argument(
+        "--ray",
+        action="store_true",
+        help="run as a Ray Serve deployment on the cluster that is there; needs the extra serve-ray",
+    )
     ray.add_argument("--replicas", type=int, metavar="N", help="with --ray: copies of the server (default: 1)")
 
 
 def _run(arguments: Namespace) -> int:
     if arguments.replicas is not None and not arguments.ray:
         raise UsageError("--replicas goes with --ray")
+    check_index_options(arguments)
     limits = ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes", "max_waiting")
     config = ServerConfig(
         host=arguments.host,
@@ -81,46 +87,56 @@ def _run(arguments: Namespace) -> int:
         no_token=arguments.no_token,
         **{name: getattr(arguments, name) for name in limits},
     )
-    source = _source(arguments)
+    what, opened = _what(arguments)
     if arguments.ray:
-        _serve_on_ray(source, config, 1 if arguments.replicas is None else arguments.replicas)
+        _serve_on_ray(what, opened, config, 1 if arguments.replicas is None else arguments.replicas)
     else:
-        _serve(source, config)
+        _serve(what, opened, config)
     return 0
 
 
-def _source(arguments: Namespace) -> Callable[[], Retriever]:
-    """What opens the retriever; it can travel to other processes."""
+_Opened = Callable[[], tuple[Retriever, int]]
+"""Opens a retriever, and tells how many passages it searches. Can travel to other processes."""
+
+
+def _what(arguments: Namespace) -> tuple[str, _Opened]:
+    """What is to be served, in words, and what opens it. What is wrong with its name is said here."""
     if arguments.index is not None:
-        return partial(_open_index, arguments.index, arguments.kind, arguments.encoder)
+        kind = one_kind(arguments.index, arguments.kind)
+        return f"{kind} of {arguments.index}", partial(open_named, arguments.index, kind, arguments.encoder)
     if arguments.corpus is not None:
-        return partial(_open_corpus, arguments.corpus)
+        return f"BM25 over {arguments.corpus}", partial(_open_corpus, arguments.corpus)
     if arguments.world not in WORLDS:
         open_world(arguments.world)  # raises at once, with the nearest names
-    return partial(_open_world, arguments.world)
+    return f"BM25 over the world {arguments.world}", partial(_open_world, arguments.world)
 
 
-def _open_index(path: str, kind: str | None, encoder: str | None) -> Retriever:
-    return open_named(path, kind, encoder)[0]
+def _open_corpus(path: str) -> tuple[Retriever, int]:
+    corpus = read_corpus(path)
+    return BM25Retriever(corpus), len(corpus)
 
 
-def _open_corpus(path: str) -> Retriever:
-    return BM25Retriever(read_corpus(path))
+def _open_world(name: str) -> tuple[Retriever, int]:
+    corpus = open_world(name).corpus
+    return BM25Retriever(corpus), len(corpus)
 
 
-def _open_world(name: str) -> Retriever:
-    return BM25Retriever(open_world(name).corpus)
-
-
-def _serve(source: Callable[[], Retriever], config: ServerConfig) -> None:
+def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:
     try:
         from ssp_env.search.server.run import run_server
     except ModuleNotFoundError as error:
         raise MissingExtra(f"ssp serve ({error.name} is missing)", "pip install '.[serve]' in the checkout") from error
-    run_server(source, config, _tell)
+    passages = 0
+
+    def source() -> Retriever:
+        nonlocal passages
+        retriever, passages = opened()
+        return retriever
+
+    run_server(source, config, lambda address: _tell(f"{what}, {passages:,} passages", address))
 
 
-def _serve_on_ray(source: Callable[[], Retriever], config: ServerConfig, replicas: int) -> None:
+def _serve_on_ray(what: str, opened: _Opened, config: ServerConfig, replicas: int) -> None:
     try:
         import ray.serve  # noqa: F401
 
@@ -129,10 +145,11 @@ def _serve_on_ray(source: Callable[[], Retriever], config: ServerConfig, replica
         raise MissingExtra(
             f"ssp serve --ray ({error.name} is missing)", "pip install '.[serve-ray]' in the checkout"
         ) from error
-    run_on_ray(source, config, replicas, _tell)
+    run_on_ray(lambda: opened()[0], config, replicas, partial(_tell, what))
 
 
-def _tell(address: str) -> None:
+def _tell(what: str, address: str) -> None:
+    print(f"ssp serve: {what}", flush=True)
     print(f"ssp serve: ready at {address}", flush=True)
 
 

@@ -177,7 +177,9 @@ def _check_encoder(folder: Path, made_with: EncoderInfo | None, given: EncoderIn
     if (made_with.digest, made_with.dimension) != (given.digest, given.dimension):
         there = f"{made_with.name} ({made_with.dimension} dimensions, digest {made_with.digest[:12]})"
         here = f"{given.name} ({given.dimension} dimensions, digest {given.digest[:12]})"
-        raise DataError(folder, f"was made with {there}, not with {here}; open it with its own encoder, or {again(folder)}")
+        raise DataError(
+            folder, f"was made with {there}, not with {here}; open it with its own encoder, or {again(folder)}"
+        )
 
 
 def _check_file(path: Path, info: FileInfo, check: bool) -> None:
@@ -185,7 +187,9 @@ def _check_file(path: Path, info: FileInfo, check: bool) -> None:
         raise DataError(path, f"is missing; {again(path.parent)}")
     size = path.stat().st_size
     if size != info.size:
-        raise DataError(path, f"has {size} bytes, its manifest says {info.size}: it was cut or changed; {again(path.parent)}")
+        raise DataError(
+            path, f"has {size} bytes, its manifest says {info.size}: it was cut or changed; {again(path.parent)}"
+        )
     if check and sha256(path) != info.sha256:
         raise DataError(path, f"is corrupt: its bytes are not those that were written; {again(path.parent)}")
 

@@ -26,6 +26,7 @@ from ssp_env.search.server.wire import Query, Refusal, WrongAnswer, read_query, 
 _JSON = (b"content-type", b"application/json")
 _RETRY = {"Retry-After": "1"}
 _NO_ANSWER = 499
+_OPEN = ("/healthz", "/readyz")
 """Counted for requests whose client left before there was an answer."""
 
 

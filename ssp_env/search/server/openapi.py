@@ -15,8 +15,8 @@ def openapi(config: ServerConfig) -> JSON:
     paths = {
         "/retrieve": {"post": _retrieve(config)},
         "/status": {"get": _get("Search-R1's sign of life", _json("ok", {"const": "ok"}), config)},
-        "/healthz": {"get": {**_get("Whether the process answers", _text("ok"), config), "security": []}},
-        "/readyz": {"get": _readyz(config)},
+        "/healthz": {"get": _probe("Whether the process answers")},
+        "/readyz": {"get": _readyz()},
         "/metrics": {"get": _get("Prometheus' metrics", _text("the metrics"), config)},
         "/openapi.json": {"get": _get("This document", _json("the document", {"type": "object"}), config)},
     }
@@ -64,15 +64,19 @@ def _retrieve(config: ServerConfig) -> JSON:
     }
 
 
-def _readyz(config: ServerConfig) -> JSON:
-    operation = _get("Whether requests are welcome: the index is loaded, and nobody asked to stop", _text("ok"), config)
+def _readyz() -> JSON:
+    operation = _probe("Whether requests are welcome: the index is loaded, and nobody asked to stop")
     operation["responses"]["503"] = _busy("Not ready (not_ready) or stopping (stopping).")
     return operation
 
 
 def _get(summary: str, ok: JSON, config: ServerConfig) -> JSON:
-    open_to_all = summary.startswith("Whether the process answers")
-    return {"summary": summary, "responses": {"200": ok} | ({} if open_to_all else _unauthorized(config))}
+    return {"summary": summary, "responses": {"200": ok} | _unauthorized(config)}
+
+
+def _probe(summary: str) -> JSON:
+    """Open to all, token or not."""
+    return {"summary": summary, "responses": {"200": _text("ok")}, "security": []}
 
 
 def _unauthorized(config: ServerConfig) -> JSON:

@@ -175,10 +175,10 @@ def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
         assert "in use" in errors
 
 
-def test_a_token_is_asked_for_everywhere_but_at_healthz(tmp_path: Path) -> None:
+def test_a_token_is_asked_for_everywhere_but_by_probes(tmp_path: Path) -> None:
     token = "correct-horse-battery"
     with stub(tmp_path / "log", host="0.0.0.0", token=token) as served:
-        assert httpx.get(f"{served.url}/healthz").text == "ok"
+        assert [httpx.get(served.url + path).text for path in ("/healthz", "/readyz")] == ["ok", "ok"]
         right = {"Authorization": f"Bearer {token}"}
         wrong = [
             {},
@@ -188,7 +188,7 @@ def test_a_token_is_asked_for_everywhere_but_at_healthz(tmp_path: Path) -> None:
             {"Authorization": f"Bearer {token[:-1]}"},
             {"Authorization": "Basic Y29ycmVjdA=="},
         ]
-        for path in ("/readyz", "/status", "/metrics", "/openapi.json", "/nowhere"):
+        for path in ("/status", "/metrics", "/openapi.json", "/nowhere"):
             answers = [httpx.get(served.url + path, headers=headers) for headers in wrong]
             assert {answer.status_code for answer in answers} == {401}
             assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
