@@ -42,7 +42,8 @@ class Setup(TypedDict, total=False):
     """What an agent sees; as for ``game``."""
     retriever: Retriever | str | Mapping[str, Any]
     """A retriever; or the address of a server that speaks Search-R1's protocol, such as ``http://127.0.0.1:8000``, or a
-    mapping of the fields of :class:`~ssp_env.search.client.HTTPConfig`: ``{"url": ..., "token_env": ...}``. BM25 over the world's corpus when not given."""
+    mapping of the fields of :class:`~ssp_env.search.client.HTTPConfig`: ``{"url": ..., "token_env": ...}``.
+    BM25 over the world's corpus when not given."""
     judge: Judge
     """Exact match over all wordings when not given."""
     verifier: Verifier

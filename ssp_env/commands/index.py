@@ -90,8 +90,8 @@ def check_index_options(arguments: Namespace) -> None:
         raise UsageError("--kind and --encoder go with --index DIR")
 
 
-def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[Retriever, str, int]:
-    """A retriever as a user names it, its kind, and how many passages it searches.
+def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[Retriever, int]:
+    """A retriever as a user names it, and how many passages it searches.
 
     Args:
         directory: the index directory.
@@ -104,7 +104,7 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
     """
     passages = read_manifest(Path(directory) / PASSAGES).passages
     one = one_kind(directory, kind)
-    return open_index(directory, one, encoder=encoder), one, passages
+    return open_index(directory, one, encoder=encoder), passages
 
 
 def _check(console: Console, directory: Path) -> int:

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
+from ssp_env.errors import UsageError
 from ssp_env.search.base import Document
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.errors import UsageError
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.worlds import WORLDS, open_world
@@ -56,7 +56,7 @@ def _run(arguments: Namespace) -> int:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0
     if arguments.index is not None:
-        retriever, _, passages = open_named(arguments.index, arguments.kind, arguments.encoder)
+        retriever, passages = open_named(arguments.index, arguments.kind, arguments.encoder)
         ranking = retriever.search([query], arguments.k)[0]
         _show(Console(), query, ranking, f"of {passages:,} passages in {arguments.index}")
         return 0

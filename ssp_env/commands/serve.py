@@ -149,8 +149,7 @@ def _serve_on_ray(what: str, opened: _Opened, config: ServerConfig, replicas: in
 
 
 def _tell(what: str, address: str) -> None:
-    print(f"ssp serve: {what}", flush=True)
-    print(f"ssp serve: ready at {address}", flush=True)
+    print(f"ssp serve: ready at {address} ({what})", flush=True)
 
 
 COMMAND = Command(

@@ -129,8 +129,8 @@ def open_index(
         check: compares every byte with the manifests (about a second a gigabyte), not only sizes.
 
     Raises:
-        ConfigError: the kind is not in the directory, or several are and none is named; the model is not where the manifest
-            says.
+        ConfigError: the kind is not in the directory, or several are and none is named; the model is not where
+            the manifest says.
         DataError: the index is half built, cut, corrupt, of a newer format, or belongs to another corpus or encoder.
         ModelError: the directory of the encoder holds no model that can be loaded.
     """
@@ -180,7 +180,8 @@ def one_kind(directory: str | Path, kind: str | None) -> str:
             return there[0]
         raise ConfigError("kind", kind, f"{directory} holds several indexes: give --kind, one of {', '.join(there)}")
     if kind not in there:
-        raise ConfigError("kind", kind, f"{directory} holds {', '.join(there)}; `ssp index --kind` adds another")
+        fix = f"`ssp index --kind {kind}` adds it" if kind in KINDS else nearest(kind, there)
+        raise ConfigError("kind", kind, f"{directory} has {', '.join(there)}; {fix}")
     return kind
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -131,6 +132,7 @@ class GameBatch:
 
 def _within(ids: Sequence[int], size: int) -> bool:
     try:
-        return not len(ids) or 0 <= min(ids) <= max(ids) < size
+        whole = list(map(operator.index, ids))
+        return not whole or 0 <= min(whole) <= max(whole) < size
     except TypeError:
         return False

@@ -258,8 +258,9 @@ def test_a_batch_takes_token_ids_not_text() -> None:
     for written in (["<search> what </search>"] * 2, [[5], ""]):
         with pytest.raises(UsageError, match=r"turn \d is text: token ids are wanted; encode it with rules\.tokenizer"):
             batch.step(written)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"turn 1 has a token outside the action space: \[5, -1\]"):
-        batch.step([[5], [5, -1]])
+    for token in (-1, 10**6, 2.5, "5"):
+        with pytest.raises(UsageError, match=rf"turn 1 has a token outside the action space: \[5, {token!r}\]"):
+            batch.step([[5], [5, token]])  # type: ignore[list-item]
     assert all(len(turn.ids) == turn.trajectory.prompt_length for turn in batch.turns), "nothing was taken"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def test_index_then_search(index: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_building_again_says_the_same(index: str, corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["index", corpus, "--out", index, "--kind", "bm25"]) == 0
-    assert "2 passages" in capsys.readouterr().out
+    assert "already complete, 2 passages" in capsys.readouterr().out
 
 
 def test_check(index: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +61,23 @@ def test_check(index: str, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     assert main(["index", "--check", index]) == 2
     assert "scores.npy: is corrupt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["bm25", "passages"])
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "flipped"])
+def test_a_damaged_folder_is_repaired_by_what_the_message_says(
+    index: str, corpus: str, folder: str, cut: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path(index) / folder
+    file = max(place.iterdir(), key=lambda path: (path.suffix == ".npy", path.stat().st_size))
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] if cut else data[:-1] + bytes([data[-1] ^ 1]))
+    assert main(["index", "--check", index]) == 2
+    assert f"delete {place} and build it again with `ssp index`" in " ".join(capsys.readouterr().err.split())
+    shutil.rmtree(place)
+    assert main(["index", corpus, "--out", index]) == 0
+    assert main(["index", "--check", index]) == 0
+    assert file.read_bytes() == data
 
 
 @pytest.mark.parametrize(
@@ -87,6 +105,8 @@ def test_search_names_what_is_wrong_with_an_index(
     assert main(["search", "--index", str(tmp_path / "absent"), "river"]) == 2
     assert "no such folder" in capsys.readouterr().err
     assert main(["search", "--index", index, "--kind", "bm52", "river"]) == 2
-    assert "has bm25" in capsys.readouterr().err
+    assert "has bm25; did you mean 'bm25'?" in " ".join(capsys.readouterr().err.split())
+    assert main(["search", "--index", index, "--kind", "dense-flat", "river"]) == 2
+    assert "has bm25; `ssp index --kind dense-flat` adds it" in " ".join(capsys.readouterr().err.split())
     assert main(["search", "--kind", "bm25", "river"]) == 2
     assert "go with --index" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 from ssp_env.commands.base import Command
 from ssp_env.commands.search import COMMAND
-from ssp_env.errors import ConfigError, DataError
+from ssp_env.errors import ConfigError, DataError, UsageError
 
 ROWS = [
     {"id": "p1", "title": "[bold]Danube[/bold]", "text": "A river \x1b[31mthrough\x00 Vienna \ud800."},
@@ -81,6 +81,14 @@ def test_bad_k(corpus: str, k: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_world_and_corpus_exclude_each_other(corpus: str) -> None:
     with pytest.raises(SystemExit):
         run("river", "--world", "mini", "--corpus", corpus)
+
+
+def test_token_env_is_for_a_server(corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="goes with --url"):
+        run("river", "--token-env", "TOKEN", "--corpus", corpus)
+    monkeypatch.delenv("ABSENT_TOKEN", raising=False)
+    with pytest.raises(ConfigError, match="ABSENT_TOKEN"):
+        run("river", "--url", "http://127.0.0.1:9", "--token-env", "ABSENT_TOKEN")
 
 
 def test_unknown_world() -> None:

@@ -79,7 +79,7 @@ def test_a_line_that_is_no_object(tmp_path: Path) -> None:
     [
         ({"contents": "x"}, "field 'id' is missing"),
         ({"id": "1", "title": "x"}, "field 'text' is missing"),
-        ({"id": "1", "text": "x"}, "field 'title' is missing"),
+        ({"id": "1", "text": "x"}, 'or "title" and "text"; the line has: id, text'),
         ({"id": None, "contents": "x"}, "field 'id' has the type NoneType"),
         ({"id": "1", "contents": ["x"]}, "field 'contents' has the type list"),
         ({"id": "1", "title": "x", "text": 3}, "field 'text' has the type int"),
@@ -95,7 +95,7 @@ def test_missing_and_wrong_fields(tmp_path: Path, row: dict[str, object], what: 
 
 def test_duplicate_id(tmp_path: Path) -> None:
     twice = [{"id": "1", "contents": "x"}, {"id": "2", "contents": "y"}, {"id": 1, "contents": "z"}]
-    with pytest.raises(DataError, match="id '1' occurs twice"):
+    with pytest.raises(DataError, match=r":3: id '1' occurs twice, first in line 1"):
         read_corpus(write(tmp_path / "c.jsonl", *lines_of(twice)))  # type: ignore[arg-type]
 
 

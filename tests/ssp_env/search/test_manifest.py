@@ -175,7 +175,7 @@ def test_kinds(index: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'bm25'"):
         build_index(index, index, "bm52")
     shutil.rmtree(index / "bm25")
-    with pytest.raises(DataError, match="holds passages, but no index"):
+    with pytest.raises(DataError, match="holds no index; `ssp index CORPUS --out DIR`"):
         open_index(index)
 
 

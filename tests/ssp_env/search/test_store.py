@@ -113,7 +113,7 @@ def test_a_store_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_an_id_that_occurs_twice_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="id 'p7' occurs twice"):
+    with pytest.raises(DataError, match=r"id 'p7' occurs twice \(passages \d+ and \d+"):
         write_store([*ROWS, Document("p7", "", "again")], tmp_path / "s")
     assert not (tmp_path / "s").exists()
 

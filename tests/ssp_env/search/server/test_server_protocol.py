@@ -119,7 +119,8 @@ def test_the_command_serves_a_corpus_as_bm25_finds_it(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     served = start(tmp_path / "log", [SSP, "serve", "--corpus", str(path), "--port", str(port)], port)
     try:
-        assert served.wait_ready() == f"ssp serve: ready at http://127.0.0.1:{port}\n"
+        ready = f"ssp serve: ready at http://127.0.0.1:{port} (BM25 over {path}, {len(ROWS)} passages)\n"
+        assert served.wait_ready() == ready
         queries = ["river Vienna", "owls", "nothing of that"]
         result = search(served.url, queries, 3)["result"]
     finally:

@@ -1,0 +1,35 @@
+"""Several kinds of index in one directory, by the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ssp_env.cli import main
+from ssp_env.search.index import open_index
+
+pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
+pytest.importorskip("faiss", reason="needs the extra 'dense'")
+from small_models import bert_encoder
+
+
+def test_with_several_kinds_the_one_that_is_meant_has_to_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus, index = str(tmp_path / "corpus.jsonl"), str(tmp_path / "i")
+    rows = [{"id": "p1", "contents": '"Danube"\nA river.'}, {"id": "p2", "title": "Hill", "text": "Not wet."}]
+    Path(corpus).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["index", corpus, "--out", index]) == 0
+    model = bert_encoder(tmp_path / "model")
+    assert main(["index", corpus, "--out", index, "--kind", "dense-flat", "--encoder", str(model)]) == 0
+    capsys.readouterr()
+    for command in (["search", "--index", index, "river"], ["serve", "--index", index]):
+        assert main([*command, "--encoder", str(tmp_path / "absent")]) == 2
+        assert "give --kind, one of bm25, dense-flat" in " ".join(capsys.readouterr().err.split())
+    for kind in ("bm25", "dense-flat"):
+        assert main(["search", "--index", index, "--kind", kind, "river"]) == 0
+        assert "Danube" in capsys.readouterr().out
+    assert [len(ranking) for ranking in open_index(index, "dense-flat").search(["river"], 2)] == [2]
+    assert open_index(index, "dense-flat", encoder=model).search(["river"], 1)
