@@ -26,11 +26,21 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Speed and size: half an hour on two cores.
 bench: install
 	$(BIN)/python -m benchmarks.step_speed --out benchmarks/results/step_speed.json
+	$(BIN)/python -m benchmarks.env_speed --out benchmarks/results/env_speed.json
+	$(BIN)/python -m benchmarks.bm25_speed --out benchmarks/results/bm25_speed.json
+	$(BIN)/python -m benchmarks.search_server --out benchmarks/results/search_server.json
+	$(BIN)/python -m benchmarks.search_scale --kinds bm25 dense-flat dense-ivf-sq8 --encoder generated \
+		--work build/search_scale --out benchmarks/results/search_scale.json
 
+# What is learnt and found, and what never breaks: hours on two cores.
 science: install
 	$(BIN)/python -m benchmarks.self_play --out benchmarks/results/self_play
+	$(BIN)/python -m benchmarks.learning_curves --out benchmarks/results/learning_curves
+	$(BIN)/python -m benchmarks.ceilings --out benchmarks/results/search_ceilings.json
+	$(BIN)/python -m benchmarks.fuzz --games 100000 --seed 0 --out benchmarks/results/fuzz.json
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

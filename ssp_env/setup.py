@@ -15,6 +15,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
+from ssp_env.retry import RetryPolicy
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.worlds import WORLDS, open_world
@@ -152,7 +153,10 @@ def _retriever(given: Retriever | str | Mapping[str, Any] | None) -> Retriever |
 
         if "url" not in given:
             raise ConfigError("retriever", dict(given), "a mapping needs the server's address: url")
-        return HTTPRetriever(from_mapping(HTTPConfig, given, "retriever"))
+        fields = dict(given)
+        if isinstance(fields.get("retry"), Mapping):
+            fields["retry"] = from_mapping(RetryPolicy, fields["retry"], "retriever.retry")
+        return HTTPRetriever(from_mapping(HTTPConfig, fields, "retriever"))
     if given is not None and not isinstance(given, Retriever):
         raise ConfigError("retriever", given, "give a Retriever, or a server's address such as http://127.0.0.1:8000")
     return given

@@ -146,7 +146,8 @@ class MiniWorld:
                 found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
             if len(found) == wanted:
                 return list(found.values())
-        raise ConfigError("questions.per_group", wanted, f"this graph has only about {len(found)} {hops}-hop questions; ask for fewer")
+        fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
+        raise ConfigError("questions.per_group", wanted, fix)
 
 
 def _graph_facts(*graphs: Graph) -> Iterable[Fact]:

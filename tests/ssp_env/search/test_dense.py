@@ -23,7 +23,7 @@ from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.search import neighbours
 from ssp_env.search.base import Document, Retriever
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.dense import DenseKind, DenseRetriever, passage_text
+from ssp_env.search.dense import BLOCK, DenseKind, DenseRetriever, passage_text
 from ssp_env.search.encoder import E5_PREFIXES, Encoder, SentenceTransformerEncoder
 from ssp_env.search.files import Workplace
 from ssp_env.search.index import build_index, open_index
@@ -245,6 +245,7 @@ def test_a_killed_build_goes_on_and_gives_the_same_bytes(
     expected = digests(build(twin, kind))
     encoded: list[int] = []
     stages: dict[str, int] = {}
+    told: list[str] = []
 
     class Counting(ClusteredEncoder):
         def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -260,8 +261,9 @@ def test_a_killed_build_goes_on_and_gives_the_same_bytes(
     for _ in range(1 if kind == FLAT else 2):
         with pytest.raises(Killed):
             build(store, kind, encoder, progress=kill)
-    assert digests(build(store, kind, encoder)) == expected
+    assert digests(build(store, kind, encoder, progress=lambda stage, done, total: told.append(stage))) == expected
     assert sum(encoded) == 5000
+    assert kind != FLAT or set(told) == {f"encoding passages (resuming at {2 * BLOCK:,} of 5,000)"}
     names = {FLAT: ["vectors.npy"], HNSW: ["index.faiss"], IVF: ["index.faiss", "list_sizes.npy", "lists.bin"]}[kind]
     assert sorted(expected) == sorted([*names, "manifest.json"])
 

@@ -97,6 +97,8 @@ def test_weights_that_cannot_work_are_refused(weights: list[float]) -> None:
 def test_other_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(ConfigError, match="retrievers"):
         HybridRetriever([])
+    with pytest.raises(ConfigError, match=r"give objects with search"):
+        HybridRetriever([Fixed({}), "bm25"])  # type: ignore[list-item]
     for rrf_k in (-1, float("nan"), float("inf")):
         with pytest.raises(ConfigError, match="rrf_k"):
             HybridRetriever([Fixed({})], rrf_k=rrf_k)

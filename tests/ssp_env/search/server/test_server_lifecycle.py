@@ -154,13 +154,14 @@ def test_a_mistake_ends_it_with_status_2_and_one_line(tmp_path: Path) -> None:
         (["--host", "0.0.0.0"], "SSP_SERVE_TOKEN"),
         (["--port", "70000"], "port = 70000"),
         (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
-        (["--corpus", str(broken), "--port", "0"], f"{broken}:1: field 'title' is missing"),
+        (["--corpus", str(broken), "--port", "0"], f"{broken}:1: a passage needs"),
         (["--token-file", str(tmp_path / "none"), "--port", "0"], "cannot be read"),
         (["--index", str(tmp_path), "--port", "0"], str(tmp_path)),
         (["--replicas", "2", "--port", "0"], "--ray"),
         (["--ray", "--replicas", "0"], "replicas = 0"),
         (["--ray", "--port", "0"], "port = 0"),
         (["--max-k", "0"], "max_k = 0"),
+        (["--kind", "bm25", "--port", "0"], "go with --index"),
     ):
         status, errors = serve(*options)
         assert (status, errors.count("\n")) == (2, 1), errors

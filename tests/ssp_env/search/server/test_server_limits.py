@@ -72,7 +72,7 @@ def test_what_is_no_json_is_refused(served: Served, body: bytes) -> None:
     ("body", "says"),
     [
         ([], "no JSON object"),
-        ({}, '"queries" has to be a list'),
+        ({}, '"queries" is missing'),
         ({"queries": "one string"}, '"queries" has to be a list'),
         ({"queries": ["a", 1]}, "number 1"),
         ({"queries": ["a", None]}, "number 1"),
