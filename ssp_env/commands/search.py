@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
@@ -20,9 +19,6 @@ from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.worlds import WORLDS, open_world
 
-_TOKEN = "SSP_SERVE_TOKEN"
-"""Where ``ssp serve`` looks for its token, too."""
-
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", help="what to look for; several words make one query")
@@ -39,7 +35,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--token-env",
         metavar="VAR",
-        help=f"with --url: environment variable that holds the server's token (default: {_TOKEN}, if it is set)",
+        help="with --url: environment variable that holds the server's token, such as SSP_SERVE_TOKEN",
     )
     add_index_options(parser)
     parser.add_argument("-k", type=_count, default=3, metavar="N", help="documents to show (default: %(default)s)")
@@ -51,8 +47,7 @@ def _run(arguments: Namespace) -> int:
         raise UsageError("--token-env goes with --url")
     query = " ".join(arguments.query)
     if arguments.url is not None:
-        token_env = arguments.token_env or (_TOKEN if os.environ.get(_TOKEN) else None)
-        with HTTPRetriever(HTTPConfig(arguments.url, token_env=token_env)) as server:
+        with HTTPRetriever(HTTPConfig(arguments.url, token_env=arguments.token_env)) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0
     if arguments.index is not None:

@@ -24,10 +24,12 @@ Answers POST /retrieve as Search-R1's retrieval server does:
 
 Also there: /healthz, /readyz, /status, /metrics (Prometheus), /openapi.json.
 
-SIGTERM or Ctrl-C stops it once everything that it accepted is answered; a second signal stops it at once.
-Beyond this machine (--host 0.0.0.0) it wants a token, in the variable {TOKEN_VARIABLE} or in a --token-file;
-clients send it as "Authorization: Bearer TOKEN", to all but /healthz and /readyz. --no-token goes without one, for a
-network that is trusted. It speaks plain HTTP: across a network, put TLS in front.
+SIGTERM or Ctrl-C stops it once everything that it accepted is answered; a second signal stops
+it at once.
+Beyond this machine (--host 0.0.0.0) it wants a token, in the variable {TOKEN_VARIABLE} or in a
+--token-file; clients send it as "Authorization: Bearer TOKEN", to all but /healthz and
+/readyz. --no-token goes without one, for a network that is trusted. It speaks plain HTTP:
+across a network, put TLS in front.
 
 Needs the extra serve; --ray needs serve-ray: pip install '.[serve-ray]' in the checkout.
 """

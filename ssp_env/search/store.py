@@ -15,8 +15,10 @@ The SHA-256 of ``texts.bin`` *is* the corpus digest (:meth:`ssp_env.search.corpu
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
 from ssp_env.search.base import Document
-from ssp_env.search.corpus import JsonLines, encode, to_document
+from ssp_env.search.corpus import JsonLines, encode, read_jsonl, to_document
 from ssp_env.search.files import SCRATCH, ArrayWriter, GrowingFile, Progress, Workplace, again, load_array, no_progress
 from ssp_env.search.manifest import MANIFEST, Manifest, read_manifest, sha256, write_manifest
 
@@ -186,10 +188,14 @@ class StoreWriter:
             file.sync()
         return {"passages": self.passages, "bytes": self._end}
 
-    def finish(self, name: str) -> str:
+    def finish(self, name: str, line_of: Callable[[int], int] = lambda position: position + 1) -> str:
         """Completes the store but for its manifest, and returns the corpus digest.
 
         Sorting the ids takes 24 bytes of memory a passage.
+
+        Args:
+            name: what errors call the passages.
+            line_of: the line that a passage came from, for errors.
 
         Raises:
             DataError: no passage at all, or an id that occurs twice.
@@ -204,7 +210,7 @@ class StoreWriter:
         hashes = np.load(self.folder / SCRATCH / HASHES, allow_pickle=False)
         order = np.argsort(hashes, kind="stable")
         hashes = hashes[order]
-        self._refuse_twins(hashes, order, name)
+        self._refuse_twins(hashes, order, name, line_of)
         for path, array in ((HASHES, hashes), (ORDER, order.astype(np.int64))):
             writer = ArrayWriter(self.folder / path, array.dtype)
             writer.append(array)
@@ -221,7 +227,9 @@ class StoreWriter:
         self._hashes.append(np.array(self._pending_hashes, np.uint64))
         self._pending_ends, self._pending_hashes = [], []
 
-    def _refuse_twins(self, hashes: NDArray[np.uint64], order: NDArray[np.int64], name: str) -> None:
+    def _refuse_twins(
+        self, hashes: NDArray[np.uint64], order: NDArray[np.int64], name: str, line_of: Callable[[int], int]
+    ) -> None:
         twins = np.flatnonzero(hashes[1:] == hashes[:-1])
         if not len(twins):
             return
@@ -233,8 +241,8 @@ class StoreWriter:
                 texts.seek(begin)
                 id_ = texts.read(end - begin - 1)
                 if id_ in seen:
-                    where = f"passages {seen[id_] + 1} and {position + 1}, blank lines not counted"
-                    raise DataError(name, f"id {id_.decode('utf-8', 'surrogatepass')!r} occurs twice ({where})")
+                    what = f"id {id_.decode('utf-8', 'surrogatepass')!r} occurs twice, first in line"
+                    raise DataError(name, f"{what} {line_of(seen[id_])}", line_of(position))
                 seen[id_] = position
 
 
@@ -306,13 +314,22 @@ def _read_source(place: Workplace, source: Path, progress: Progress) -> None:
                     progress("reading passages", lines.position, lines.size)
             progress("reading passages", lines.size, lines.size)
             parameters = {"name": source.name, "source_bytes": lines.bytes, "source_digest": lines.digest()}
-            _finish(place, writer, parameters)
+            _finish(place, writer, parameters, partial(_line_of, source))
         finally:
             writer.close()
 
 
-def _finish(place: Workplace, writer: StoreWriter, parameters: dict[str, Any]) -> None:
-    digest = writer.finish(parameters["name"])
+def _line_of(source: Path, position: int) -> int:
+    return next(islice(read_jsonl(source), position, None))[0]
+
+
+def _finish(
+    place: Workplace,
+    writer: StoreWriter,
+    parameters: dict[str, Any],
+    line_of: Callable[[int], int] = lambda position: position + 1,
+) -> None:
+    digest = writer.finish(parameters["name"], line_of)
     write_manifest(place.path, Manifest(KIND, digest, writer.passages, parameters=parameters), digests={TEXTS: digest})
 
 

@@ -154,7 +154,11 @@ QUESTIONS = '{"question": "who is it ?", "answers": ["Sebedor"]}\n'
             CORPUS + "{not json\n",
             ":2: not JSON (Expecting property name enclosed in double quotes at column 2)",
         ),
-        ("corpus", CORPUS + '{"id": "2"}\n', ":2: field 'title' is missing (the line has: id)"),
+        (
+            "corpus",
+            CORPUS + '{"id": "2"}\n',
+            ':2: a passage needs "contents" (a title in double quotes, a newline, the text), or "title" and "text"',
+        ),
         ("corpus", '{"contents": "Page"}\n', ":1: field 'id' is missing (the line has: contents)"),
         ("corpus", "", ": holds no passage"),
         ("corpus", None, ": cannot be read"),

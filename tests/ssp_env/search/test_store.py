@@ -112,8 +112,15 @@ def test_a_store_is_not_overwritten(tmp_path: Path) -> None:
     assert len(PassageStore(tmp_path / "s")) == 50
 
 
+def test_lines_of_a_file_that_repeat_an_id_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"id": "a", "contents": "x"}\n\n{"id": "b", "contents": "y"}\n{"id": "a", "contents": "z"}\n')
+    with pytest.raises(DataError, match=r"c\.jsonl:4: id 'a' occurs twice, first in line 1"):
+        build_store(path, tmp_path / "s")
+
+
 def test_an_id_that_occurs_twice_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"id 'p7' occurs twice \(passages \d+ and \d+"):
+    with pytest.raises(DataError, match=r":\d+: id 'p7' occurs twice, first in line \d+"):
         write_store([*ROWS, Document("p7", "", "again")], tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
