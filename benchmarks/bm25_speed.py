@@ -25,7 +25,7 @@ from experiments.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Index, BM25Retriever, tokenize, words_of
 from ssp_env.search.index import build_index, open_index
-from ssp_env.worlds.wiki_mini import WikiMini, packaged
+from ssp_env.worlds.wiki import WikiMini, packaged
 
 K, BATCH = 3, 64
 Search = Callable[[Sequence[str]], object]

@@ -37,8 +37,9 @@ from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.encoder import DTYPES, SentenceTransformerEncoder
 from ssp_env.search.hybrid import HybridRetriever
 from ssp_env.search.index import build_index, open_index
+from ssp_env.worlds import wiki_mini
 from ssp_env.worlds.base import Question
-from ssp_env.worlds.wiki_mini import packaged, wiki_mini
+from ssp_env.worlds.wiki import packaged
 
 CUTS = (3, 10)
 WHAT = ("answer", "substring", "all_gold")

@@ -38,7 +38,7 @@ from ssp_env.search.files import Progress
 from ssp_env.search.index import KINDS, PASSAGES, build_index, load_kind, open_index
 from ssp_env.search.neighbours import FLAT
 from ssp_env.search.store import PassageStore, build_store
-from ssp_env.worlds.wiki_mini import WikiMini
+from ssp_env.worlds.wiki import WikiMini
 
 TAIL_SHARE, TAIL = 0.01, 1.3
 """Share of words that are from the tail, and the exponent of their Zipf law."""

@@ -55,10 +55,15 @@ def _run(arguments: Namespace) -> int:
         ranking = retriever.search([query], arguments.k)[0]
         _show(Console(), query, ranking, f"of {passages:,} passages in {arguments.index}")
         return 0
-    corpus = read_corpus(arguments.corpus) if arguments.corpus is not None else open_world(arguments.world).corpus
-    ranking = BM25Retriever(corpus).search([query], arguments.k)[0]
+    retriever = BM25Retriever(read_corpus(arguments.corpus)) if arguments.corpus is not None else _of_world(arguments)
+    corpus, ranking = retriever.corpus, retriever.search([query], arguments.k)[0]
     _show(Console(), query, ranking, f"of {len(corpus):,} passages in {corpus.name}")
     return 0
+
+
+def _of_world(arguments: Namespace) -> BM25Retriever:
+    world = open_world(arguments.world)
+    return getattr(world, "retriever", None) or BM25Retriever(world.corpus)
 
 
 def _count(text: str) -> int:

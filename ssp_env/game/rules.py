@@ -111,7 +111,7 @@ class Rules:
             # Imported here: it brings scipy along, which an own retriever can do without.
             from ssp_env.search.bm25 import BM25Retriever
 
-            own_index = BM25Retriever(world.corpus)
+            own_index = getattr(world, "retriever", None) or BM25Retriever(world.corpus)
             _check_answers(world, own_index.knows)
             retriever = own_index
         return cls(

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.worlds.base import World
 
-__all__ = ["WORLDS", "open_world"]
+if TYPE_CHECKING:
+    from ssp_env.worlds.wiki import WikiMini
+
+__all__ = ["WORLDS", "open_world", "wiki_mini"]
 
 WORLDS = {
     "mini": "ssp_env.worlds.mini.world:MiniWorld",
     "small": "ssp_env.worlds.mini.small:SmallWorld",
-    "wiki-mini": "ssp_env.worlds.wiki_mini:WikiMini",
+    "wiki-mini": "ssp_env.worlds.wiki:WikiMini",
     "files": "ssp_env.worlds.files:FileWorld",
 }
 """Name of each world, and where its factory is; the module is imported when the world is opened."""
+
+
+def wiki_mini() -> WikiMini:
+    """Opens wiki-mini. Nothing is read yet; :attr:`~ssp_env.worlds.wiki.WikiMini.retriever` searches it."""
+    from ssp_env.worlds.wiki import WikiMini
+
+    return WikiMini()
 
 
 def open_world(name: str, /, **options: Any) -> World:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.search_scale import FIXED, GROWING, MEASURES, passages
 from ssp_env.search.bm25 import tokenize
-from ssp_env.worlds.wiki_mini import WikiMini
+from ssp_env.worlds.wiki import WikiMini
 
 
 def test_generated_passages_are_as_long_as_real_ones_and_follow_the_seed() -> None:

@@ -9,14 +9,15 @@ import string
 import subprocess
 import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 
 from ssp_env.errors import ConfigError
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.worlds import open_world
+from ssp_env.worlds import open_world, wiki_mini
 from ssp_env.worlds.base import World
-from ssp_env.worlds.wiki_mini import WikiMini, packaged, wiki_mini
+from ssp_env.worlds.wiki import WikiMini, packaged
 
 BENCHMARKS = ["2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"]
 
@@ -124,7 +125,7 @@ def test_opening_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} was read")
 
-    monkeypatch.setattr("ssp_env.worlds.wiki_mini.packaged", refuse)
+    monkeypatch.setattr("ssp_env.worlds.wiki.packaged", refuse)
     assert open_world("wiki-mini").name == "wiki-mini"
 
 
@@ -137,6 +138,22 @@ def test_registry() -> None:
 
 
 def test_importing_worlds_imports_no_heavy_package() -> None:
-    code = "import sys, ssp_env.worlds.wiki_mini; print({'torch', 'ray', 'transformers', 'bm25s'} & set(sys.modules))"
+    code = "import sys, ssp_env.worlds.wiki; print({'torch', 'ray', 'transformers', 'bm25s'} & set(sys.modules))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_its_index_is_kept_and_finds_what_one_in_memory_finds(
+    world: WikiMini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SSP_CACHE", str(tmp_path / "cache"))
+    queries = [question.text for question in world.questions(seed=0, per_group=3)]
+    in_memory = BM25Retriever(world.corpus).search(queries, 5)
+    built = wiki_mini().retriever.search(queries, 5)
+    (folder,) = (tmp_path / "cache").iterdir()
+    before = sorted((file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file())
+    assert built == in_memory == wiki_mini().retriever.search(queries, 5)
+    assert before == sorted((file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file())
+    monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
+    assert wiki_mini().retriever.search(queries, 5) == in_memory
+    assert "made in memory" in caplog.text

@@ -7,17 +7,25 @@ Where every record comes from and under which licence is told in ``data/NOTICE-w
 from __future__ import annotations
 
 import json
+import logging
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ssp_env.errors import DataError
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus, read_corpus
 from ssp_env.worlds.base import Analysis, GroundTruth, Question
 from ssp_env.worlds.files import read_answers, read_questions, sample_questions
+
+if TYPE_CHECKING:
+    from ssp_env.search.bm25 import BM25Retriever
+
+_log = logging.getLogger(__name__)
 
 
 class WikiMini:
@@ -42,6 +50,32 @@ class WikiMini:
         """The passages, at most 180 words each."""
         with packaged("passages.jsonl.gz") as path:
             return Corpus(read_corpus(path), name=self.name)
+
+    @cached_property
+    def retriever(self) -> BM25Retriever:
+        """BM25 over the passages. Its index is built once (seconds) and kept in the user's cache folder, then mapped.
+
+        ``SSP_CACHE`` names another folder than ``~/.cache/ssp-env``. Where no index can be kept, it is built in memory.
+        """
+        # Imported here: reading questions needs no search.
+        from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.index import build_index, open_index
+
+        digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
+        try:
+            folder = (
+                Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env") / f"wiki-mini-{digest[:16]}"
+            )
+            if not (folder / "bm25").exists():
+                with packaged("passages.jsonl.gz") as path:
+                    build_index(path, folder, "bm25")
+            kept = open_index(folder, "bm25")
+            assert isinstance(kept, BM25Retriever)
+            kept.corpus.name = self.name
+            return kept
+        except (DataError, OSError, RuntimeError) as error:  # a RuntimeError: there is no home folder
+            _log.warning("the index of wiki-mini is made in memory, since none can be kept: %s", error)
+            return BM25Retriever(self.corpus)
 
     @cached_property
     def answers(self) -> Sequence[GroundTruth]:
@@ -72,11 +106,6 @@ class WikiMini:
             with packaged(f"questions/{benchmark}.jsonl") as path:
                 questions += read_questions(path, group=benchmark)
         return tuple(questions)
-
-
-def wiki_mini() -> WikiMini:
-    """Opens wiki-mini. Nothing is read yet."""
-    return WikiMini()
 
 
 def packaged(name: str) -> AbstractContextManager[Path]:
