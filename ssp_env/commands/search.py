@@ -14,7 +14,7 @@ from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import UsageError
 from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever, retriever_of
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.worlds import WORLDS, open_world
@@ -55,15 +55,13 @@ def _run(arguments: Namespace) -> int:
         ranking = retriever.search([query], arguments.k)[0]
         _show(Console(), query, ranking, f"of {passages:,} passages in {arguments.index}")
         return 0
-    retriever = BM25Retriever(read_corpus(arguments.corpus)) if arguments.corpus is not None else _of_world(arguments)
+    if arguments.corpus is not None:
+        retriever = BM25Retriever(read_corpus(arguments.corpus))
+    else:
+        retriever = retriever_of(open_world(arguments.world))
     corpus, ranking = retriever.corpus, retriever.search([query], arguments.k)[0]
     _show(Console(), query, ranking, f"of {len(corpus):,} passages in {corpus.name}")
     return 0
-
-
-def _of_world(arguments: Namespace) -> BM25Retriever:
-    world = open_world(arguments.world)
-    return getattr(world, "retriever", None) or BM25Retriever(world.corpus)
 
 
 def _count(text: str) -> int:

@@ -10,7 +10,7 @@ from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever, retriever_of
 from ssp_env.search.corpus import read_corpus
 from ssp_env.search.index import one_kind
 from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
@@ -119,8 +119,8 @@ def _open_corpus(path: str) -> tuple[Retriever, int]:
 
 
 def _open_world(name: str) -> tuple[Retriever, int]:
-    corpus = open_world(name).corpus
-    return BM25Retriever(corpus), len(corpus)
+    retriever = retriever_of(open_world(name))
+    return retriever, len(retriever.corpus)
 
 
 def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:

@@ -109,9 +109,9 @@ class Rules:
         own = _own_filters(filters, config)
         if retriever is None:
             # Imported here: it brings scipy along, which an own retriever can do without.
-            from ssp_env.search.bm25 import BM25Retriever
+            from ssp_env.search.bm25 import retriever_of
 
-            own_index = getattr(world, "retriever", None) or BM25Retriever(world.corpus)
+            own_index = retriever_of(world)
             _check_answers(world, own_index.knows)
             retriever = own_index
         return cls(

@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError, DataError, UsageError
-from ssp_env.search.base import Document
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.search.base import Document, check_request
 from ssp_env.search.corpus import Passages
 from ssp_env.search.files import load_array
 from ssp_env.search.lru import LRU
 from ssp_env.search.manifest import read_manifest
 from ssp_env.search.postings import Arrays, Postings
 from ssp_env.search.store import hash_id
+
+if TYPE_CHECKING:
+    from ssp_env.worlds.base import World
 
 KIND = "bm25"
 K1, B = 1.5, 0.75
@@ -158,10 +162,7 @@ class BM25Retriever:
             ConfigError: ``k`` below 1.
             UsageError: ``queries`` is one string, which would be searched letter by letter.
         """
-        if k < 1:
-            raise ConfigError("k", k, "ask for at least one document")
-        if isinstance(queries, str):
-            raise UsageError("search takes a sequence of queries, not one string")
+        check_request(queries, k)
         rankings: dict[str, tuple[Document, ...]] = {}
         for query in dict.fromkeys(queries):
             ranking = self._cache.get((query, k))
@@ -182,3 +183,9 @@ class BM25Retriever:
             document = self.corpus[position]
             ranking.append(Document(document.id, document.title, document.text, score))
         return tuple(ranking)
+
+
+def retriever_of(world: World) -> BM25Retriever:
+    """The retriever that a world has of its own, such as one with a kept index; else a new one over its corpus."""
+    own: BM25Retriever | None = getattr(world, "retriever", None)
+    return own if own is not None else BM25Retriever(world.corpus)

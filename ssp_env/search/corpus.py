@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol, cast, overload
 
 from ssp_env.errors import DataError
 from ssp_env.search.base import Document
+from ssp_env.search.contents import split_contents
 
 
 class Passages(Protocol):
@@ -247,9 +248,7 @@ def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
     document_id = str(require(path, line, row, "id", (str, int)))
     if "contents" in row:
         contents: str = require(path, line, row, "contents", str)
-        head, newline, text = contents.partition("\n")
-        title = head.strip().removeprefix('"').removesuffix('"') if newline else ""
-        return Document(document_id, title, text if newline else contents)
+        return Document(document_id, *split_contents(contents))
     if "title" not in row:
         formats = '"contents" (a title in double quotes, a newline, the text), or "title" and "text"'
         raise DataError(path, f"a passage needs {formats}; the line has: {', '.join(sorted(row))}", line)
