@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
+from experiments.interrupt import interruptible
 from experiments.provenance import git_commit, machine
 from experiments.quiet import quiet_libraries
 from experiments.run_directory import make_directories
@@ -33,9 +35,11 @@ def run(arguments: Namespace) -> int:
     unfinished = out.with_name(f".{out.name}.unfinished")
     if unfinished.exists():
         shutil.rmtree(unfinished)
-    made = make_directories(unfinished)
+    made: list[Path] = []
     try:
-        model = _train(config)
+        with interruptible(lambda: None) as interrupted:
+            made = make_directories(unfinished)
+            model = _train(config, interrupted)
         save_policy(model, unfinished)
         digest = hashlib.sha256((unfinished / "model.safetensors").read_bytes()).hexdigest()
         text = json.dumps(_origin(config, digest), indent=2) + "\n"
@@ -53,7 +57,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _train(config: BootstrapConfig) -> Any:
+def _train(config: BootstrapConfig, interrupted: Callable[[], bool]) -> Any:
     torch.set_num_threads(1)
     columns = (
         TextColumn("bootstrap"),
@@ -64,7 +68,13 @@ def _train(config: BootstrapConfig) -> Any:
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=config.steps, loss=float("nan"))
-        return bootstrap(config, MINI_GAME, lambda step, loss: bar.update(task, completed=step, loss=loss))
+
+        def report(step: int, loss: float) -> None:
+            bar.update(task, completed=step, loss=loss)
+            if interrupted():
+                raise KeyboardInterrupt
+
+        return bootstrap(config, MINI_GAME, report)
 
 
 def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -22,6 +20,7 @@ from agents.rllib.algorithm import SSP, SSPConfig
 from experiments.checks import check, checkpoint_bytes
 from experiments.config import RunConfig
 from experiments.evaluation import Accuracy, accuracies
+from experiments.interrupt import interruptible
 from experiments.progress import Progress
 from experiments.provenance import git_commit, machine
 from experiments.quiet import filtered_stderr, quiet_libraries
@@ -31,6 +30,8 @@ from ssp_env.errors import ConfigError, RunError, ServiceError
 from ssp_env.game.rules import resolve_verifier
 from ssp_env.worlds import open_world
 from ssp_env.worlds.base import Question
+
+STOPPING = "stopping after this step; Ctrl-C again stops at once"
 
 
 def algorithm_config(config: RunConfig) -> SSPConfig:
@@ -165,7 +166,7 @@ class _Run:
             KeyboardInterrupt: after Ctrl-C, when the step in progress is done and saved.
         """
         steps = self.config.steps
-        with _interruptible(self.progress) as interrupted:
+        with interruptible(lambda: self.progress.note(STOPPING)) as interrupted:
             for step in range(first + 1, steps + 1):
                 self.step(step, last=step == steps)
                 stop = interrupted() and step < steps
@@ -313,24 +314,3 @@ def local_ray(config: RunConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def _interruptible(progress: Progress) -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C is only noted; a second one interrupts at once."""
-    noted = False
-
-    def note(signum: int, frame: Any) -> None:
-        nonlocal noted
-        if noted:
-            raise KeyboardInterrupt
-        noted = True
-        # In a thread of its own, since the signal may have come in the middle of a print.
-        text = "stopping after this step; Ctrl-C again stops at once"
-        threading.Thread(target=progress.note, args=(text,), daemon=True).start()
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: noted
-    finally:
-        signal.signal(signal.SIGINT, before)

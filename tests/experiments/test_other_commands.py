@@ -188,7 +188,10 @@ def test_interrupted_bootstrap_leaves_nothing(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         it.send_signal(signal.SIGINT)
-        _, errors = it.communicate(timeout=200)
+        try:
+            _, errors = it.communicate(timeout=200)
+        finally:
+            it.kill()
     assert it.returncode == 130, errors
     assert errors.splitlines()[-1] == "ssp: interrupted"
     assert "Traceback" not in errors
