@@ -17,7 +17,7 @@ from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import Retriever
 from ssp_env.search.files import Progress
 from ssp_env.search.index import KINDS, PASSAGES, build_index, kinds_in, load_kind, one_kind, open_index
-from ssp_env.search.manifest import read_manifest
+from ssp_env.search.manifest import Manifest, read_manifest
 
 _EPILOG = """\
 CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and
@@ -68,11 +68,20 @@ def _run(arguments: Namespace) -> int:
         folder = build_index(
             arguments.corpus, arguments.out, arguments.kind, encoder=arguments.encoder, progress=progress
         )
-    passages = read_manifest(folder).passages
+    manifest = read_manifest(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    what = f"already complete, {passages:,} passages" if whole else f"{passages:,} passages"
-    console.print(f"{folder}: {what}, {decimal(size)}", highlight=False, soft_wrap=True)
+    what = f"{manifest.passages:,} passages, {decimal(size)}{_recall(manifest)}"
+    console.print(f"{folder}: {'already complete, ' if whole else ''}{what}", highlight=False, soft_wrap=True)
     return 0
+
+
+def _recall(manifest: Manifest) -> str:
+    found = manifest.parameters
+    if "recall_at_3" not in found:
+        return ""
+    where = f", in {found['lists_probed']} of {found['lists']} lists" if "lists" in found else ""
+    asked = f"asked {found['recall_queries']} of its sentences"
+    return f"; {asked}, it finds {found['recall_at_3']:.1%} of the 3 nearest passages{where}"
 
 
 def add_index_options(parser: ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,11 +16,15 @@ from ssp_env.search.corpus import Passages
 from ssp_env.search.encoder import Encoder
 from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace
 from ssp_env.search.manifest import read_manifest
-from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, VectorFile, faiss, in_memory, load, write
+from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, in_memory, load, write
 from ssp_env.search.store import PassageStore
+from ssp_env.search.vectors import VectorFile, Vectors, faiss
 
 BLOCK = 256
 """Passages that are encoded between two entries of a build's journal."""
+_ASKED = 512
+"""Queries that an approximate index is measured with."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 class DenseRetriever:
@@ -27,7 +32,8 @@ class DenseRetriever:
 
     Every query gets ``k`` documents, or all there are; equal scores are ordered by position in the corpus.
     ``dense-flat`` is exact. ``dense-hnsw`` and ``dense-ivf-sq8`` (see :mod:`ssp_env.search.neighbours`) may miss a
-    passage, and the latter's scores are off by up to about .01. May be shared between threads.
+    passage, and the latter's scores are off by up to about .01. They are measured with 512 sentences of their passages
+    when they are built, and look as far as that takes. May be shared between threads.
     """
 
     def __init__(self, passages: Passages, encoder: Encoder, kind: str = FLAT) -> None:
@@ -46,7 +52,8 @@ class DenseRetriever:
             raise ConfigError("kind", kind, nearest(kind, KINDS))
         faiss()
         blocks = [encoder.encode_passages(texts) for texts in _blocks(passages)]
-        self._set(passages, encoder, in_memory(kind, np.concatenate(blocks)))
+        neighbours = in_memory(kind, np.concatenate(blocks), lambda: _likely_queries(passages, encoder))
+        self._set(passages, encoder, neighbours)
 
     @classmethod
     def open(cls, folder: Path, passages: Passages, encoder: Encoder, kind: str) -> DenseRetriever:
@@ -129,8 +136,7 @@ class DenseKind:
         vectors = _vectors_of_sibling(place.target.parent / FLAT, store, encoder)
         if vectors is None:
             vectors = _encode(place, scratch / VECTORS, store, encoder, progress)
-        write(self._kind, vectors, place.path, scratch, progress)
-        return {}
+        return write(self._kind, vectors, _likely_queries(store, encoder), place.path, scratch, progress)
 
     def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
         """See :meth:`ssp_env.search.index.IndexKind.open`."""
@@ -141,6 +147,19 @@ class DenseKind:
 def passage_text(document: Document) -> str:
     """What is encoded of a passage: its title, if it has one, on a line of its own before the text."""
     return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def _likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
+    """Vectors of queries such as may be asked: sentences of some passages (the inverse cloze task of Lee et al. 2019).
+
+    Shape ``(up to 512, dimension)``.
+    """
+    rng = np.random.default_rng(0)
+    queries = []
+    for position in np.sort(rng.permutation(len(passages))[:_ASKED]).tolist():
+        sentences = _SENTENCE_END.split(passages[position].text.strip())
+        queries.append(sentences[rng.integers(len(sentences))] or passages[position].title)
+    return encoder.encode_queries(queries)
 
 
 def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder, progress: Progress) -> VectorFile:

@@ -51,5 +51,7 @@ def test_recall_is_that_of_an_approximate_index_beside_the_exact_one(tmp_path: P
     assert found["queries"] == 300
     # All of the few lists of 300 vectors are searched, so that only the rounding to 8 bits can cost anything.
     assert 0.95 < found["recall_at_3"] <= 1
+    assert found["the_index_says"]["lists_probed"] == found["the_index_says"]["lists"] == 6
+    assert found["cpu_ms_a_query"] > 0
     assert found["encoder"].startswith(f"generated: {600 if encoder == FIXED else 10} clusters")
     assert (tmp_path / ("index" if encoder == FIXED else "growing") / "dense-ivf-sq8").is_dir()
