@@ -49,13 +49,13 @@ class Template:
         """
         Args:
             name: which prompt this is; decides the placeholders.
-            text: the template.
+            text: the template. The line break that closes a text file does not count; other white space does.
             frame: what a chat template puts around a message.
 
         Raises:
             ConfigError: a placeholder is missing or unknown, or stands right behind an angle bracket.
         """
-        parts = _PLACEHOLDER.split(text.strip())
+        parts = _PLACEHOLDER.split(text.removesuffix("\n"))
         self.literals, self.fields = parts[0::2], parts[1::2]
         missing = _REQUIRED[name] - set(self.fields)
         known = _REQUIRED[name] | _OPTIONAL.get(name, frozenset())

@@ -120,6 +120,14 @@ def test_own_sets_keep_their_tags(own: Path) -> None:
     assert text_of(prompts, prompts.solver("Where?", 7)) == "Where? <search>"
 
 
+def test_white_space_of_an_own_set_stays_but_for_the_last_line_break(own: Path) -> None:
+    (own / "information.txt").write_text("\n<information>{documents}</information>\n\n\n", encoding="utf-8")
+    (own / "document.txt").write_text("  {text} ", encoding="utf-8")
+    prompts = Prompts(own, ByteTokenizer(), TAGS)
+    seen = text_of(prompts, prompts.information([Document("1", "", "x")], 9))
+    assert seen == "\n<information>  x </information>\n\n"
+
+
 def test_a_missing_file(own: Path) -> None:
     (own / "nothing.txt").unlink()
     with pytest.raises(ConfigError, match=r"nothing\.txt is missing"):
