@@ -29,6 +29,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.recall import recall
 from experiments.provenance import git_commit, machine
 from ssp_env.judge.text import normalise
 from ssp_env.judge.unicode import fold
@@ -37,6 +38,7 @@ from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.encoder import DTYPES, SentenceTransformerEncoder
 from ssp_env.search.hybrid import HybridRetriever
 from ssp_env.search.index import build_index, open_index
+from ssp_env.search.neighbours import FLAT, HNSW, IVF
 from ssp_env.worlds import wiki_mini
 from ssp_env.worlds.base import Question
 from ssp_env.worlds.wiki import packaged
@@ -102,7 +104,7 @@ def main() -> int:
         "encoder": {"name": encoder.info.name, "digest": encoder.info.digest, "dtype": settings.dtype},
         "collected_bm25": {n: {"answer_top3": COLLECTED[n][0], "answer_top10": COLLECTED[n][1]} for n in benchmarks},
         "benchmarks": results,
-        "recall_at_3_of_flat": _recall(settings.work, encoder, [question.text for question in questions]),
+        "recall": {kind: recall(settings.work, kind, encoder, [q.text for q in questions]) for kind in (HNSW, IVF)},
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     _show(result)
@@ -131,7 +133,7 @@ def _minilm() -> Path:
 
 def _build(work: Path, encoder: SentenceTransformerEncoder) -> None:
     """Builds the three dense indexes, unless they are there."""
-    for kind in ("dense-flat", "dense-hnsw", "dense-ivf-sq8"):
+    for kind in (FLAT, HNSW, IVF):
         with packaged("passages.jsonl.gz") as corpus:
             build_index(corpus, work, kind, encoder=encoder, progress=_progress)
 
@@ -167,16 +169,6 @@ def _share(hits: Sequence[bool]) -> float | None:
     return round(sum(hits) / len(hits), 4) if hits else None
 
 
-def _recall(work: Path, encoder: SentenceTransformerEncoder, queries: list[str]) -> dict[str, float]:
-    exact = open_index(work, "dense-flat", encoder=encoder).search(queries, 3)
-    recall = {}
-    for kind in ("dense-hnsw", "dense-ivf-sq8"):
-        found = open_index(work, kind, encoder=encoder).search(queries, 3)
-        hits = [len({d.id for d in a} & {d.id for d in b}) for a, b in zip(exact, found, strict=True)]
-        recall[kind] = round(sum(hits) / (3 * len(hits)), 4)
-    return recall
-
-
 def _show(result: dict[str, Any]) -> None:
     for what in WHAT:
         table = Table(title=f"{what.replace('_', ' ')}, top 3 / top 10")
@@ -197,7 +189,7 @@ def _show(result: dict[str, Any]) -> None:
                 }
                 table.add_row(*(cells[heading] for heading in headings))
         Console(width=120).print(table)
-    recalls = (f"{kind} {recall:.3f}" for kind, recall in result["recall_at_3_of_flat"].items())
+    recalls = (f"{kind} {found['recall_at_3']:.3f}" for kind, found in result["recall"].items())
     print("recall@3 of dense-flat:", ", ".join(recalls))
 
 

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clustered import ClusteredEncoder
+from benchmarks.recall import recall
 from experiments.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import STARTS, BM25Index, BM25Retriever, tokenize
@@ -36,7 +37,6 @@ from ssp_env.search.dense import passage_text
 from ssp_env.search.encoder import SentenceTransformerEncoder
 from ssp_env.search.files import Progress
 from ssp_env.search.index import KINDS, PASSAGES, build_index, load_kind, open_index
-from ssp_env.search.manifest import read_manifest
 from ssp_env.search.neighbours import FLAT
 from ssp_env.search.store import PassageStore, build_store
 from ssp_env.worlds.wiki import WikiMini
@@ -269,24 +269,12 @@ def rate(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     }
 
 
-def recall(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
-    """How many of dense-flat's first three passages an approximate index finds, for queries near 500 passages."""
-    directory, encoder = directory_of(settings), encoder_of(settings, kind)
+def recall_of(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """Recall for queries near 500 passages."""
+    directory = directory_of(settings)
     corpus = PassageStore(directory / PASSAGES)
     asked = [passage_text(corpus[at]) for at in range(0, len(corpus), max(1, len(corpus) // 500))]
-    exact = open_index(directory, FLAT, encoder=encoder).search(asked, K)
-    approximate = open_index(directory, kind, encoder=encoder)
-    cpu = process_time()
-    found = approximate.search(asked, K)
-    cpu = process_time() - cpu
-    hits = sum(len({d.id for d in a} & {d.id for d in b}) for a, b in zip(exact, found, strict=True))
-    return {
-        "encoder": encoder.info.name,
-        "queries": len(asked),
-        "recall_at_3": round(hits / (K * len(asked)), 4),
-        "cpu_ms_a_query": round(1000 * cpu / len(asked), 3),
-        "the_index_says": dict(read_manifest(directory / kind).parameters),
-    }
+    return recall(directory, kind, encoder_of(settings, kind), asked)
 
 
 def questions(count: int) -> list[str]:
@@ -330,7 +318,7 @@ MEASURES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {
     "cold": cold,
     "warm": warm,
     "rate": rate,
-    "recall": recall,
+    "recall": recall_of,
 }
 
 if __name__ == "__main__":
