@@ -22,6 +22,7 @@ CHAT = (
 )
 GLUED = ["a<sear", "ch>b", "</search>b", "</question>?", "r</answer", "x</information>"]
 """Tokens that hold tags, or parts of them, together with other text."""
+REMEMBERED_WORDS = 10_000
 NAMES = ("bytes", "words", "bpe", "bpe-tags")
 
 
@@ -46,7 +47,12 @@ def tokenizer(name: str) -> Tokenizer:
                 "Москва",
             ]
             return WordTokenizer(words, Tags().all())
-    return HuggingFaceTokenizer(_bpe(tags=name == "bpe-tags"))
+    made = HuggingFaceTokenizer(_bpe(tags=name == "bpe-tags"))
+    # The library remembers the first 10,000 words that it takes apart: all of them now, so that memory can be flat.
+    for number in range(REMEMBERED_WORDS):
+        made.encode(f"{number:05}")
+        made.encode_data(f"{number:05}")
+    return made
 
 
 @cache
