@@ -16,7 +16,10 @@ TOP = 3
 
 
 def recall(directory: Path, kind: str, encoder: Encoder, queries: Sequence[str]) -> dict[str, Any]:
-    """Compares an index with the ``dense-flat`` one beside it; what the build chose and measured stands with it."""
+    """Compares an index with the ``dense-flat`` one beside it; what the build chose and measured stands with it.
+
+    CPU a query contains the encoding.
+    """
     exact = open_index(directory, FLAT, encoder=encoder).search(queries, TOP)
     approximate = open_index(directory, kind, encoder=encoder)
     cpu = process_time()
