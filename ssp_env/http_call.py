@@ -116,7 +116,8 @@ class Caller:
         except TimeoutError as error:
             raise NoAnswer(service, f"{self.url}: {stage} after {timeout:g} s") from error
         except httpx.ConnectError as error:
-            raise NoAnswer(service, f"{self.url}: {type(error).__name__}: {error}") from error
+            hint = " (is it http://?)" if _speaks_no_tls(error) else ""
+            raise NoAnswer(service, f"{self.url}: {type(error).__name__}: {error}{hint}") from error
         except httpx.RequestError as error:
             raise TransientServiceError(service, f"{self.url}: {type(error).__name__}: {error}") from error
 
@@ -176,6 +177,11 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+def _speaks_no_tls(error: httpx.ConnectError) -> bool:
+    """Whether a server answered the TLS handshake with something else. Versions of OpenSSL say so differently."""
+    return bool(re.search("wrong.version.number|record.layer.failure|unexpected.message", str(error), re.IGNORECASE))
+
+
 def retry_after(value: str | None) -> float | None:
     """Seconds that a ``Retry-After`` header asks for, given as a number or as a date; ``None`` if it says neither."""
     if value is None:
@@ -196,13 +202,15 @@ def check_url(name: str, url: str, example: str) -> None:
     """
     if not re.match(r"https?://[^/\s]", url):
         raise ConfigError(name, url, f"give an address such as {example}")
+    shown = "..." if "@" in url else url  # what is before it may be a password
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ConfigError(name, url, f"give a well-formed address ({error})") from error
+        raise ConfigError(name, shown, f"give a well-formed address such as {example} ({error})") from error
     if parsed.userinfo:
-        # The value is not repeated: it holds a password.
-        raise ConfigError(name, "...", "leave user and password out; name an environment variable with a token instead")
+        raise ConfigError(name, shown, "leave user and password out; name an environment variable with a token instead")
+    if parsed.port is not None and not 1 <= parsed.port <= 65535:
+        raise ConfigError(name, shown, f"a port is a number from 1 to 65535, not {parsed.port}")
 
 
 def check_key_name(field_name: str, name: str | None) -> None:
@@ -215,8 +223,13 @@ def check_key_name(field_name: str, name: str | None) -> None:
         raise ConfigError(field_name, "...", "give the name of an environment variable, not the key")
 
 
-def read_key(field_name: str, name: str | None) -> str | None:
+def read_key(field_name: str, name: str | None, what: str = "the API key") -> str | None:
     """The key that an environment variable holds; ``None`` for no name.
+
+    Args:
+        field_name: the setting that names the variable.
+        name: the variable.
+        what: what errors call the key.
 
     Raises:
         ConfigError: the variable is not set, or holds what no header can carry.
@@ -225,5 +238,5 @@ def read_key(field_name: str, name: str | None) -> str | None:
         return None
     key = os.environ.get(name, "").strip()
     if not key or not key.isascii() or not key.isprintable():
-        raise ConfigError(field_name, name, "set this environment variable to the API key")
+        raise ConfigError(field_name, name, f"set this environment variable to {what}")
     return key

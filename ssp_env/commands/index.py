@@ -19,6 +19,7 @@ from ssp_env.search.files import Progress
 from ssp_env.search.index import KINDS, PASSAGES, build_index, kinds_in, load_kind, one_kind, open_index
 from ssp_env.search.manifest import Manifest, read_manifest
 
+_DEFAULT_KIND = "bm25"
 _EPILOG = """\
 CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and
 either "contents" (a title in double quotes, a newline, the text) or "title" and "text".
@@ -31,7 +32,7 @@ same command.
 
 examples:
   ssp index wiki.jsonl.gz --out wiki
-  ssp search --index wiki "who wrote the Radetzky March?"
+  ssp search --index wiki "who made the first telephone call?"
   ssp serve --index wiki
   ssp index --check wiki
 """
@@ -43,8 +44,7 @@ def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the index directory; created if need be")
     parser.add_argument(
         "--kind",
-        default="bm25",
-        help=f"one of {', '.join(KINDS)} (default: %(default)s)",
+        help=f"one of {', '.join(KINDS)} (default: {_DEFAULT_KIND})",
         metavar="KIND",
     )
     parser.add_argument(
@@ -56,18 +56,18 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(arguments: Namespace) -> int:
     console = Console()
     if arguments.check is not None:
-        if arguments.corpus is not None or arguments.out is not None:
-            raise UsageError("ssp index --check takes a directory alone, neither CORPUS nor --out")
+        if any(value is not None for value in (arguments.corpus, arguments.out, arguments.kind, arguments.encoder)):
+            raise UsageError("ssp index --check takes a directory alone: no CORPUS, --out, --kind or --encoder")
         return _check(console, Path(arguments.check))
     if arguments.corpus is None or arguments.out is None:
         raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help tells more)")
-    if load_kind(arguments.kind).needs_encoder and arguments.encoder is None:
-        raise ConfigError("encoder", None, f"give --encoder MODEL: {arguments.kind} needs one")
-    whole = (Path(arguments.out) / arguments.kind).exists()
+    kind = _DEFAULT_KIND if arguments.kind is None else arguments.kind
+    if load_kind(kind).needs_encoder and arguments.encoder is None:
+        raise ConfigError("encoder", None, f"give --encoder MODEL: {kind} needs one")
+    whole = (Path(arguments.out) / kind).exists()
+    _tell_loading(kind)
     with _bars() as progress:
-        folder = build_index(
-            arguments.corpus, arguments.out, arguments.kind, encoder=arguments.encoder, progress=progress
-        )
+        folder = build_index(arguments.corpus, arguments.out, kind, encoder=arguments.encoder, progress=progress)
     manifest = read_manifest(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     what = f"{manifest.passages:,} passages, {decimal(size)}{_recall(manifest)}"
@@ -79,9 +79,12 @@ def _recall(manifest: Manifest) -> str:
     found = manifest.parameters
     if "recall_at_3" not in found:
         return ""
-    where = f", in {found['lists_probed']} of {found['lists']} lists" if "lists" in found else ""
+    if "lists" in found:
+        where = f"in {found['lists_probed']} of {found['lists']} lists"
+    else:
+        where = f"keeping {found['nodes_in_view']} nodes in view"
     asked = f"asked {found['recall_queries']} of its sentences"
-    return f"; {asked}, it finds {found['recall_at_3']:.1%} of the 3 nearest passages{where}"
+    return f"; {asked}, it finds {found['recall_at_3']:.1%} of the 3 nearest passages, {where}"
 
 
 def add_index_options(parser: ArgumentParser) -> None:
@@ -113,6 +116,7 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
     """
     passages = read_manifest(Path(directory) / PASSAGES).passages
     one = one_kind(directory, kind)
+    _tell_loading(one)
     return open_index(directory, one, encoder=encoder), passages
 
 
@@ -127,18 +131,30 @@ def _check(console: Console, directory: Path) -> int:
     return 0
 
 
+def _tell_loading(kind: str) -> None:
+    """Says what the user waits for: with the libraries around it, a model takes seconds to load."""
+    if load_kind(kind).needs_encoder:
+        Console(stderr=True).print("loading the encoder ...")
+
+
 @contextmanager
 def _bars() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
+    bars = Bars(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
 
-        def progress(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done)
+    def progress(stage: str, done: int, total: int) -> None:
+        bars.start()
+        if stage not in tasks:
+            tasks[stage] = bars.add_task(stage, total=total)
+        bars.update(tasks[stage], completed=done)
 
+    try:
         yield progress
+    finally:
+        # Bars without a stage would leave an empty line.
+        if tasks:
+            bars.stop()
 
 
 COMMAND = Command(

@@ -13,6 +13,7 @@ from rich.text import Text
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import UsageError
+from ssp_env.retry import RetryPolicy
 from ssp_env.search.base import Document
 from ssp_env.search.bm25 import BM25Retriever, retriever_of
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
@@ -47,7 +48,9 @@ def _run(arguments: Namespace) -> int:
         raise UsageError("--token-env goes with --url")
     query = " ".join(arguments.query)
     if arguments.url is not None:
-        with HTTPRetriever(HTTPConfig(arguments.url, token_env=arguments.token_env)) as server:
+        # Somebody waits for this one answer: with less patience than a round of games has.
+        config = HTTPConfig(arguments.url, token_env=arguments.token_env, retry=RetryPolicy())
+        with HTTPRetriever(config) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0
     if arguments.index is not None:

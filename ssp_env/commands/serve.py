@@ -20,7 +20,7 @@ _EXAMPLES = f"""
 Answers POST /retrieve as Search-R1's retrieval server does:
 
   curl -H 'Content-Type: application/json' http://127.0.0.1:8000/retrieve \\
-       -d '{{"queries": ["Who painted Guernica?"], "topk": 3, "return_scores": true}}'
+       -d '{{"queries": ["Who wrote the opera Fidelio?"], "topk": 3, "return_scores": true}}'
 
 Also there: /healthz, /readyz, /status, /metrics (Prometheus), /openapi.json.
 

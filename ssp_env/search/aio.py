@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ssp_env.background import LoopThread
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import AsyncRetriever, Document, Retriever
 
 
@@ -58,7 +58,7 @@ class Blocking:
         """As the retriever's own.
 
         Raises:
-            UsageError: called on that very loop, by the async retriever itself.
+            UsageError: called on that very loop, by the async retriever itself; or that one is not async.
         """
         return self._thread.run(self._search(queries, k))
 
@@ -67,7 +67,12 @@ class Blocking:
         self._thread.close()
 
     async def _search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return await self.retriever.search(queries, k)
+        found: object = self.retriever.search(queries, k)
+        if not isinstance(found, Awaitable):
+            name = type(self.retriever).__name__
+            raise UsageError(f"Blocking wraps async retrievers, and {name} is a blocking one: use it as it is")
+        rankings: list[list[Document]] = await found
+        return rankings
 
     def __reduce__(self) -> tuple[type[Blocking], tuple[AsyncRetriever]]:
         return type(self), (self.retriever,)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.parts import came
 
@@ -110,13 +112,21 @@ def whole(results: Sequence[list[Document] | ServiceError]) -> list[list[Documen
 def check_request(queries: Sequence[str], k: int) -> None:
     """
     Raises:
-        ConfigError: ``k`` below 1.
-        UsageError: ``queries`` is one string, which would be searched letter by letter.
+        ConfigError: ``k`` is no whole number, or below 1.
+        UsageError: ``queries`` is one string, which would be searched letter by letter; no sequence; or one of
+            something else than strings.
     """
+    if not isinstance(k, int | np.integer) or isinstance(k, bool):
+        raise ConfigError("k", k, f"give a whole number, not {type(k).__name__}")
     if k < 1:
         raise ConfigError("k", k, "ask for at least one document")
     if isinstance(queries, str):
         raise UsageError("search takes a sequence of queries, not one string")
+    if not hasattr(queries, "__len__"):
+        raise UsageError(f"search takes a sequence of queries, not {type(queries).__name__}")
+    for number, query in enumerate(queries, start=1):
+        if not isinstance(query, str):
+            raise UsageError(f"search takes strings; query {number} of {len(queries)} is {came(query)}")
 
 
 def _search(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document]]:

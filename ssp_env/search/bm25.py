@@ -159,8 +159,8 @@ class BM25Retriever:
             k: how many documents a query, at least 1; more than the corpus holds is fine.
 
         Raises:
-            ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string, which would be searched letter by letter.
+            ConfigError: ``k`` is no whole number from 1 up.
+            UsageError: ``queries`` is no sequence of strings; one string would be searched letter by letter.
         """
         check_request(queries, k)
         rankings: dict[str, tuple[Document, ...]] = {}

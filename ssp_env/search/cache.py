@@ -41,9 +41,12 @@ class CachedRetriever:
             max_bytes: about how large the file may grow; then what was written first goes.
 
         Raises:
-            ConfigError: a setting that cannot work, or a ``path`` without ``identity``.
+            ConfigError: no retriever, a setting that cannot work, or a ``path`` without ``identity``.
             DataError: the file cannot be opened, or is not such a cache.
         """
+        if not isinstance(retriever, Retriever):
+            fix = "give an object with search(queries, k); for a server, HTTPRetriever(its address)"
+            raise ConfigError("cache.retriever", retriever, fix)
         self.retriever, self.size, self.path, self.identity, self.max_bytes = retriever, size, path, identity, max_bytes
         at_least(self, "cache", 0, "size")
         self._memory: LRU[Key, tuple[Document, ...]] = LRU(size)

@@ -148,10 +148,13 @@ class JsonLines:
     def __enter__(self) -> JsonLines:
         """
         Raises:
-            DataError: no such file, or not readable.
+            DataError: no such file, not readable, or a pipe.
         """
         try:
             self._raw = open(self.path, "rb")
+            if not self._raw.seekable():
+                self._raw.close()
+                raise DataError(self.path, "cannot be read: it is a pipe or the like; a regular file is wanted")
             zipped = self._raw.read(2) == b"\x1f\x8b"
             self._raw.seek(0)
             self.size = os.fstat(self._raw.fileno()).st_size
@@ -172,19 +175,22 @@ class JsonLines:
         while line := self._read(lambda: self._file.readline()):
             self.lines += 1
             try:
-                text = line.decode("utf-8")
+                # A byte order mark, which some editors put before the first line, is no part of it.
+                text = line.decode("utf-8-sig" if self.lines == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise DataError(self.path, f"cannot be read: {error}", self.lines) from error
-            if text.isspace():
+            if not text.strip():
                 continue
             try:
                 row = json.loads(text)
             except json.JSONDecodeError as error:
+                if text.lstrip().startswith("["):
+                    raise self._no_object("list") from None
                 raise DataError(self.path, f"not JSON ({error.msg} at column {error.colno})", self.lines) from None
             except RecursionError:
                 raise DataError(self.path, "not a passage: nested too deeply", self.lines) from None
             if not isinstance(row, dict):
-                raise DataError(self.path, f"a JSON object was expected, not {type(row).__name__}", self.lines)
+                raise self._no_object(type(row).__name__)
             yield self.lines, row
 
     @property
@@ -216,6 +222,10 @@ class JsonLines:
         """Whether nothing is left to read (reads on to tell)."""
         return not self._read(lambda: self._file.read(1))
 
+    def _no_object(self, what: str) -> DataError:
+        fix = "JSON Lines is wanted, one object a line"
+        return DataError(self.path, f"a JSON object was expected, not {what}: {fix}", self.lines)
+
     def _read(self, read: Callable[[], bytes]) -> bytes:
         try:
             data = read()
@@ -227,16 +237,17 @@ class JsonLines:
 
 
 def require(path: object, line: int, row: dict[str, Any], field: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
-    """The value of a required field.
+    """The value of a required field. ``true`` and ``false`` are no ``int``.
 
     Raises:
         DataError: the field is missing or of another type.
     """
     if field not in row:
         raise DataError(path, f"field {field!r} is missing (the line has: {', '.join(sorted(row)) or 'nothing'})", line)
-    if not isinstance(row[field], kind):
-        raise DataError(path, f"field {field!r} has the type {type(row[field]).__name__}", line)
-    return row[field]
+    value = row[field]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise DataError(path, f"field {field!r} has the type {type(value).__name__}", line)
+    return value
 
 
 def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:

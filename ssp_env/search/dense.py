@@ -14,7 +14,7 @@ from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Document, Retriever, check_request
 from ssp_env.search.corpus import Passages
 from ssp_env.search.encoder import Encoder
-from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace
+from ssp_env.search.files import SCRATCH, ArrayWriter, Progress, Workplace, no_progress
 from ssp_env.search.manifest import read_manifest
 from ssp_env.search.neighbours import FLAT, KINDS, VECTORS, Neighbours, in_memory, load, write
 from ssp_env.search.store import PassageStore
@@ -24,6 +24,8 @@ BLOCK = 256
 """Passages that are encoded between two entries of a build's journal."""
 _ASKED = 512
 """Queries that an approximate index is measured with."""
+_QUERY_BLOCK = 64
+"""Of these, how many are encoded at once."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -52,7 +54,7 @@ class DenseRetriever:
             raise ConfigError("kind", kind, nearest(kind, KINDS))
         faiss()
         blocks = [encoder.encode_passages(texts) for texts in _blocks(passages)]
-        neighbours = in_memory(kind, np.concatenate(blocks), lambda: _likely_queries(passages, encoder))
+        neighbours = in_memory(kind, np.concatenate(blocks), lambda: _likely_queries(passages, encoder, no_progress))
         self._set(passages, encoder, neighbours)
 
     @classmethod
@@ -76,8 +78,8 @@ class DenseRetriever:
             k: how many documents a query, at least 1; more than the corpus holds is fine.
 
         Raises:
-            ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string.
+            ConfigError: ``k`` is no whole number from 1 up.
+            UsageError: ``queries`` is no sequence of strings.
         """
         check_request(queries, k)
         distinct = list(dict.fromkeys(queries))
@@ -136,7 +138,8 @@ class DenseKind:
         vectors = _vectors_of_sibling(place.target.parent / FLAT, store, encoder)
         if vectors is None:
             vectors = _encode(place, scratch / VECTORS, store, encoder, progress)
-        return write(self._kind, vectors, _likely_queries(store, encoder), place.path, scratch, progress)
+        queries = _likely_queries(store, encoder, progress)
+        return write(self._kind, vectors, queries, place.path, scratch, progress)
 
     def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
         """See :meth:`ssp_env.search.index.IndexKind.open`."""
@@ -149,7 +152,7 @@ def passage_text(document: Document) -> str:
     return f"{document.title}\n{document.text}" if document.title else document.text
 
 
-def _likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
+def _likely_queries(passages: Passages, encoder: Encoder, progress: Progress) -> Vectors:
     """Vectors of queries such as may be asked: sentences of some passages (the inverse cloze task of Lee et al. 2019).
 
     Shape ``(up to 512, dimension)``.
@@ -159,7 +162,12 @@ def _likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
     for position in np.sort(rng.permutation(len(passages))[:_ASKED]).tolist():
         sentences = _SENTENCE_END.split(passages[position].text.strip())
         queries.append(sentences[rng.integers(len(sentences))] or passages[position].title)
-    return encoder.encode_queries(queries)
+    stage, blocks = "encoding queries to measure with", []
+    progress(stage, 0, len(queries))
+    for first in range(0, len(queries), _QUERY_BLOCK):
+        blocks.append(encoder.encode_queries(queries[first : first + _QUERY_BLOCK]))
+        progress(stage, min(first + _QUERY_BLOCK, len(queries)), len(queries))
+    return np.concatenate(blocks)
 
 
 def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder, progress: Progress) -> VectorFile:
@@ -169,6 +177,7 @@ def _encode(place: Workplace, path: Path, store: PassageStore, encoder: Encoder,
     stage = "encoding passages"
     if writer.rows:
         stage += f" (resuming at {writer.rows:,} of {len(store):,})"
+    progress(stage, writer.rows, len(store))
     try:
         for texts in _blocks(store.read_from(writer.rows)):
             writer.append(encoder.encode_passages(texts))

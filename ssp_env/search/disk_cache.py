@@ -59,7 +59,7 @@ class DiskCache:
             with self._lock:
                 self._connect()
         except sqlite3.Error as error:
-            raise DataError(self.path, f"cannot be used as a cache: {error}") from error
+            raise DataError(self.path, f"cannot be used as a cache: {error}; {self._fix(error)}") from error
 
     def get(self, keys: Sequence[Key]) -> dict[Key, tuple[Document, ...]]:
         """The rankings that are there."""
@@ -104,6 +104,13 @@ class DiskCache:
     def __reduce__(self) -> tuple[type[DiskCache], tuple[Path, str, int]]:
         return type(self), (self.path, self.identity, self.max_bytes)
 
+    def _fix(self, error: Exception) -> str:
+        if not self.path.parent.is_dir():
+            return f"there is no folder {self.path.parent}: make it, or name another path"
+        if isinstance(error, sqlite3.OperationalError):  # locked, not ours to read or write, no space left
+            return "see that it can be read and written, or name another path"
+        return "delete the file, or name another path"
+
     def _digest(self, key: Key) -> bytes:
         query, k = key
         return hashlib.sha256(json.dumps([self.identity, k, query]).encode()).digest()
@@ -131,7 +138,8 @@ class DiskCache:
             connection.execute("DELETE FROM rankings WHERE number <= ?", (first + (last - first) // 10,))
 
     def _give_up(self, what: str, error: Exception) -> None:
-        _LOG.warning("the search cache %s cannot be %s and is left alone from now on: %s", self.path, what, error)
+        text = "the search cache %s cannot be %s and is left alone from now on: %s; %s"
+        _LOG.warning(text, self.path, what, error, self._fix(error))
         self._usable = False
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -233,9 +234,25 @@ def _load(directory: Path, device: str | None, dtype: str) -> Any:
         raise ModelError(f"{directory}: no such directory; encoders are read from local directories, never downloaded")
     options = {"use_safetensors": True, "dtype": getattr(torch, dtype)}
     try:
-        return SentenceTransformer(str(directory), device=device, local_files_only=True, model_kwargs=options).eval()
+        with no_bar():
+            model = SentenceTransformer(str(directory), device=device, local_files_only=True, model_kwargs=options)
+        return model.eval()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         raise ModelError(f"{directory}: holds no encoder that can be loaded ({error})") from error
+
+
+@contextmanager
+def no_bar() -> Iterator[None]:
+    """Keeps transformers from drawing a progress bar, which it would for a model that loads at once."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _of_files(directory: Path) -> dict[str, str]:

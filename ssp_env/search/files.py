@@ -27,6 +27,7 @@ SCRATCH = "scratch"
 ASIDE = ".new"
 """How files end that :func:`write_atomically` is about to put in place; a kill may leave one."""
 _SUFFIX = ".building"
+_LOCK = ".lock"
 
 
 class GrowingFile:
@@ -169,23 +170,21 @@ class Workplace:
 
     @contextmanager
     def open(self) -> Iterator[Path]:
-        """The folder, locked against a second builder.
+        """The folder, locked against a second builder. What is empty afterwards goes: it, and a directory made for it.
 
         Raises:
             DataError: another process builds in the same directory; the target exists; the disk is full or not
                 writable. What was journalled stays, and the next build goes on from there.
         """
         try:
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.target.parent / ".lock", "w") as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise DataError(self.target.parent, "is in use by another build; wait for it") from None
+            with _locked(self.target.parent):
                 if self.target.exists():
                     raise DataError(self.target, "exists already")
                 self.path.mkdir(exist_ok=True)
-                yield self.path
+                try:
+                    yield self.path
+                finally:
+                    _remove_empty(self.path)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 fix = "make room and run the same command again: it goes on where it stopped"
@@ -228,6 +227,35 @@ class Workplace:
             (self.path / leftover).unlink(missing_ok=True)
         os.replace(self.path, self.target)
         sync_folder(self.target.parent)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Makes a directory and keeps other builders out of it. If nothing comes to be in it, it is left as it was."""
+    made = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / _LOCK
+    with open(path, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A lock that its last holder has removed keeps nobody out.
+            held = path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat())
+        except BlockingIOError:
+            held = False
+        if not held:
+            raise DataError(directory, "is in use by another build; wait for it")
+        try:
+            yield
+        finally:
+            if os.listdir(directory) == [_LOCK]:
+                path.unlink()
+                for folder in made:
+                    _remove_empty(folder)
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.is_dir() and not os.listdir(folder):
+        folder.rmdir()
 
 
 def again(folder: Path) -> str:

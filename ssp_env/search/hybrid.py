@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from numbers import Real
+from typing import Any
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search.base import Document, Retriever, check_request
@@ -31,17 +33,20 @@ class HybridRetriever:
             rrf_k: the higher, the less the very first ranks stand out.
 
         Raises:
-            ConfigError: no retriever, one that is none, weights of another number or not above 0, a negative ``rrf_k``.
+            ConfigError: no retriever, one that is none, two over different corpora (of those that have a ``corpus``),
+                weights of another number or not above 0, an ``rrf_k`` that is no number from 0 up.
         """
         if not retrievers:
             raise ConfigError("retrievers", retrievers, "give at least one retriever")
         for retriever in retrievers:
             if not isinstance(retriever, Retriever):
                 raise ConfigError("retrievers", retriever, "give objects with search(queries, k)")
+        _check_corpora(retrievers)
         weights = [1.0] * len(retrievers) if weights is None else weights
-        if len(weights) != len(retrievers) or not all(isfinite(weight) and weight > 0 for weight in weights):
+        above_zero = hasattr(weights, "__len__") and all(_is_number(weight) and weight > 0 for weight in weights)
+        if not above_zero or len(weights) != len(retrievers):
             raise ConfigError("weights", weights, f"give {len(retrievers)} numbers above 0, one a retriever")
-        if not (isfinite(rrf_k) and rrf_k >= 0):
+        if not (_is_number(rrf_k) and rrf_k >= 0):
             raise ConfigError("rrf_k", rrf_k, "give a number, 0 or more; 60 is usual")
         self.retrievers, self.weights, self.rrf_k = tuple(retrievers), tuple(weights), rrf_k
 
@@ -51,8 +56,8 @@ class HybridRetriever:
         Each retriever is asked once, for the whole batch and at least 100 documents a query.
 
         Raises:
-            ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string.
+            ConfigError: ``k`` is no whole number from 1 up.
+            UsageError: ``queries`` is no sequence of strings.
             ServiceError: a retriever could not answer, or not for every query.
         """
         check_request(queries, k)
@@ -62,6 +67,19 @@ class HybridRetriever:
                 what = f"{type(retriever).__name__} gave {len(rankings)} rankings for {len(queries)} queries"
                 raise ServiceError("search", what)
         return [fuse(rankings, self.weights, self.rrf_k)[:k] for rankings in zip(*answers, strict=True)]
+
+
+def _check_corpora(retrievers: Sequence[Retriever]) -> None:
+    corpora: dict[int, Any] = {id(part.corpus): part.corpus for part in retrievers if hasattr(part, "corpus")}
+    told = [corpus for corpus in corpora.values() if callable(getattr(corpus, "digest", None))]
+    # A digest reads a corpus in memory from end to end: not where all parts share one object.
+    if len(told) > 1 and len({corpus.digest() for corpus in told}) > 1:
+        names = [str(getattr(corpus, "name", "corpus")) for corpus in told]
+        raise ConfigError("retrievers", names, "these corpora differ, and ids would be mixed; give retrievers over one")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and isfinite(value)
 
 
 def fuse(rankings: Sequence[Sequence[Document]], weights: Sequence[float], rrf_k: float) -> list[Document]:

@@ -90,20 +90,25 @@ def build_index(
 
     Raises:
         ConfigError: an unknown kind, an encoder missing or not wanted.
-        DataError: a corpus that cannot be read, a directory of other passages or made with another encoder, a disk
-            that is full.
+        DataError: a corpus that cannot be read, a directory that is a file, of other passages or made with another
+            encoder, a disk that is full.
     """
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise DataError(directory, "is a file; an index is a directory: give another --out")
     builder = load_kind(kind)
     encoder = _loaded(builder, kind, encoder)
-    directory = Path(directory)
-    store = build_store(source, directory / PASSAGES, progress)
+    beside = {} if (directory / PASSAGES).exists() else _corpora_in(directory)
+    store = build_store(source, directory / PASSAGES, progress, beside=beside)
     place = Workplace(directory / kind)
     info = None if encoder is None else encoder.info
     if place.target.exists():
         read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
         return place.target
     with place.open():
-        if not (place.path / MANIFEST).exists():
+        if (place.path / MANIFEST).exists():
+            read_manifest(place.path, kind, corpus=store.digest(), encoder=info)
+        else:
             _refuse_other_build(place, store.digest(), info)
             parameters = builder.build(place, store, encoder, progress)
             manifest = Manifest(kind, store.digest(), len(store), info, parameters)
@@ -170,19 +175,25 @@ def one_kind(directory: str | Path, kind: str | None) -> str:
 
     Raises:
         ConfigError: it is not in the directory, or several are and none is named.
-        DataError: the directory holds no index.
+        DataError: the directory holds no index, or its passages are not whole.
     """
+    read_manifest(Path(directory) / PASSAGES, PASSAGES)
     there = kinds_in(directory)
     if not there:
         raise DataError(directory, "holds no index; `ssp index CORPUS --out DIR` makes one")
     if kind is None:
         if len(there) == 1:
             return there[0]
-        raise ConfigError("kind", kind, f"{directory} holds several indexes: give --kind, one of {', '.join(there)}")
+        raise ConfigError("kind", kind, f"{directory} holds several: give --kind (or kind=), one of {', '.join(there)}")
     if kind not in there:
         fix = f"`ssp index --kind {kind}` adds it" if kind in KINDS else nearest(kind, there)
         raise ConfigError("kind", kind, f"{directory} has {', '.join(there)}; {fix}")
     return kind
+
+
+def _corpora_in(directory: Path) -> dict[str, str]:
+    """Digests of the passages that the whole indexes of a directory belong to, by kind."""
+    return {kind: read_manifest(directory / kind, kind).corpus for kind in KINDS if (directory / kind).exists()}
 
 
 def _loaded(kind: IndexKind, name: str, encoder: Encoder | str | Path | None) -> Encoder | None:

@@ -131,7 +131,8 @@ def sha256(path: Path) -> str:
 
 def _load(folder: Path) -> dict[str, Any]:
     if is_half_built(folder):
-        raise DataError(folder, "is half built; run the same `ssp index` again, it goes on where it stopped")
+        how = "run `ssp index` again over the same corpus: it goes on where it stopped, or says what stops it"
+        raise DataError(folder, f"is half built; {how}")
     if not folder.is_dir():
         raise DataError(folder, "no such folder; `ssp index CORPUS --out DIR` makes an index")
     path = folder / MANIFEST

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
 from ssp_env.search.base import Document, Retriever, check_request
 from ssp_env.search.dense import passage_text
-from ssp_env.search.encoder import INSTALL
+from ssp_env.search.encoder import INSTALL, no_bar
 
 
 class Reranker(Protocol):
@@ -136,14 +136,15 @@ def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory; rerankers are read from local directories, never downloaded")
     try:
-        model = CrossEncoder(
-            str(directory),
-            device=device,
-            max_length=max_length,
-            local_files_only=True,
-            activation_fn=torch.nn.Identity(),
-            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-        )
+        with no_bar():
+            model = CrossEncoder(
+                str(directory),
+                device=device,
+                max_length=max_length,
+                local_files_only=True,
+                activation_fn=torch.nn.Identity(),
+                model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+            )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         raise ModelError(f"{directory}: holds no cross-encoder that can be loaded ({error})") from error
     if model.num_labels != 1:

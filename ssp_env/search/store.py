@@ -15,11 +15,13 @@ The SHA-256 of ``texts.bin`` *is* the corpus digest (:meth:`ssp_env.search.corpu
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -188,7 +190,7 @@ class StoreWriter:
             file.sync()
         return {"passages": self.passages, "bytes": self._end}
 
-    def finish(self, name: str, line_of: Callable[[int], int] = lambda position: position + 1) -> str:
+    def finish(self, name: object, line_of: Callable[[int], int] = lambda position: position + 1) -> str:
         """Completes the store but for its manifest, and returns the corpus digest.
 
         Sorting the ids takes 24 bytes of memory a passage.
@@ -228,7 +230,7 @@ class StoreWriter:
         self._pending_ends, self._pending_hashes = [], []
 
     def _refuse_twins(
-        self, hashes: NDArray[np.uint64], order: NDArray[np.int64], name: str, line_of: Callable[[int], int]
+        self, hashes: NDArray[np.uint64], order: NDArray[np.int64], name: object, line_of: Callable[[int], int]
     ) -> None:
         twins = np.flatnonzero(hashes[1:] == hashes[:-1])
         if not len(twins):
@@ -260,15 +262,21 @@ def write_store(documents: Iterable[Document], folder: str | Path, name: str = "
     place = Workplace(Path(folder))
     with place.open():
         place.clear()
-        writer = StoreWriter(place.path)
-        for document in documents:
-            writer.append(document)
-        _finish(place, writer, {"name": name})
+        with _writing(place) as writer:
+            for document in documents:
+                writer.append(document)
+            _finish(place, writer, name, {"name": name})
         place.publish()
     return PassageStore(place.target)
 
 
-def build_store(source: str | Path, folder: str | Path, progress: Progress = no_progress) -> PassageStore:
+def build_store(
+    source: str | Path,
+    folder: str | Path,
+    progress: Progress = no_progress,
+    *,
+    beside: Mapping[str, str] = MappingProxyType({}),
+) -> PassageStore:
     """Builds a store from Search-R1's JSONL (see :func:`~ssp_env.search.corpus.read_corpus`), or opens the one there.
 
     Reads line by line and writes in chunks. A build that was killed goes on where its journal ends, after it made sure
@@ -278,45 +286,57 @@ def build_store(source: str | Path, folder: str | Path, progress: Progress = no_
         source: the file, plain or gzip.
         folder: where the store shall appear.
         progress: told how many of the file's bytes are read.
+        beside: digests of the passages that the indexes beside the folder belong to, by the name of the index.
 
     Raises:
-        DataError: the source is not such a file or has changed since a build began; the folder holds other passages;
-            the disk is full or cannot be written (what is done is kept).
+        DataError: the source is not such a file or has changed since a build began; the folder, or an index beside it,
+            is of other passages; the disk is full or cannot be written (what is done is kept).
     """
     target, place = Path(folder), Workplace(Path(folder))
-    if target.exists():
-        store = PassageStore(target)
-        _refuse_other_source(store, source, progress)
-        return store
-    with place.open():
-        if not (place.path / MANIFEST).exists():
-            _read_source(place, Path(source), progress)
-        place.publish()
+    with JsonLines(source) as lines:
+        if target.exists():
+            _refuse_other_source(PassageStore(target), lines)
+        else:
+            with place.open():
+                if (place.path / MANIFEST).exists():
+                    _refuse_other_source(PassageStore(place.path), lines)
+                else:
+                    _read_source(place, lines, progress)
+                _refuse_other_passages(place, lines.path, beside)
+                place.publish()
     return PassageStore(target)
 
 
-def _read_source(place: Workplace, source: Path, progress: Progress) -> None:
-    state = place.state()
-    with JsonLines(source) as lines:
-        if state and not lines.skip(state["source_bytes"], state["source_lines"], state["source_digest"]):
-            fix = f"give the file that it was begun with, or delete {place.path} to start afresh"
-            raise DataError(source, f"is not the file that this build was begun with; {fix}")
-        writer = StoreWriter(place.path, state)
+def _read_source(place: Workplace, lines: JsonLines, progress: Progress) -> None:
+    state, source = place.state(), lines.path
+    if state and not lines.skip(state["source_bytes"], state["source_lines"], state["source_digest"]):
+        fix = f"give the file that it was begun with, or delete {place.path} to start afresh"
+        raise DataError(source, f"is not the file that this build was begun with; {fix}")
+    with _writing(place, state) as writer:
         journalled = writer.bytes
-        try:
-            for line, row in lines:
-                writer.append(to_document(source, line, row))
-                if writer.bytes - journalled >= CHECKPOINT_BYTES:
-                    journalled = writer.bytes
-                    source_state = {"source_bytes": lines.bytes, "source_lines": lines.lines}
-                    place.checkpoint({**writer.sync(), **source_state, "source_digest": lines.digest()})
-                if writer.passages % _BLOCK == 0:
-                    progress("reading passages", lines.position, lines.size)
-            progress("reading passages", lines.size, lines.size)
-            parameters = {"name": source.name, "source_bytes": lines.bytes, "source_digest": lines.digest()}
-            _finish(place, writer, parameters, partial(_line_of, source))
-        finally:
-            writer.close()
+        for line, row in lines:
+            writer.append(to_document(source, line, row))
+            if writer.bytes - journalled >= CHECKPOINT_BYTES:
+                journalled = writer.bytes
+                source_state = {"source_bytes": lines.bytes, "source_lines": lines.lines}
+                place.checkpoint({**writer.sync(), **source_state, "source_digest": lines.digest()})
+            if writer.passages % _BLOCK == 0:
+                progress("reading passages", lines.position, lines.size)
+        progress("reading passages", lines.size, lines.size)
+        parameters = {"name": source.name, "source_bytes": lines.bytes, "source_digest": lines.digest()}
+        _finish(place, writer, source, parameters, partial(_line_of, source))
+
+
+@contextmanager
+def _writing(place: Workplace, state: dict[str, Any] | None = None) -> Iterator[StoreWriter]:
+    """A writer that is closed at the end. If it never took a passage in, its place is empty again."""
+    writer = StoreWriter(place.path, state)
+    try:
+        yield writer
+    finally:
+        writer.close()
+        if not writer.passages:
+            place.clear()
 
 
 def _line_of(source: Path, position: int) -> int:
@@ -326,19 +346,28 @@ def _line_of(source: Path, position: int) -> int:
 def _finish(
     place: Workplace,
     writer: StoreWriter,
+    origin: object,
     parameters: dict[str, Any],
     line_of: Callable[[int], int] = lambda position: position + 1,
 ) -> None:
-    digest = writer.finish(parameters["name"], line_of)
+    digest = writer.finish(origin, line_of)
     write_manifest(place.path, Manifest(KIND, digest, writer.passages, parameters=parameters), digests={TEXTS: digest})
 
 
-def _refuse_other_source(store: PassageStore, source: str | Path, progress: Progress) -> None:
+def _refuse_other_source(store: PassageStore, lines: JsonLines) -> None:
     made_from = store.manifest.parameters
-    with JsonLines(source) as lines:
-        same = "source_digest" in made_from and lines.skip(made_from["source_bytes"], 0, made_from["source_digest"])
-        if not same or not lines.at_end():
-            raise DataError(store.folder, f"holds other passages than {source}; give another --out")
+    same = "source_digest" in made_from and lines.skip(made_from["source_bytes"], 0, made_from["source_digest"])
+    if not same or not lines.at_end():
+        raise DataError(store.folder, f"holds other passages than {lines.path}; give another --out")
+
+
+def _refuse_other_passages(place: Workplace, source: Path, beside: Mapping[str, str]) -> None:
+    digest = read_manifest(place.path, KIND).corpus
+    others = [name for name, corpus in beside.items() if corpus != digest]
+    if others:
+        place.clear()
+        what = f"is not the corpus that the indexes in {place.target.parent} were made of ({', '.join(others)})"
+        raise DataError(source, f"{what}; index that corpus, or give another --out")
 
 
 def hash_id(text: bytes) -> int:

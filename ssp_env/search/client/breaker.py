@@ -5,34 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from enum import Enum
 
 from ssp_env.errors import ServiceError
 
 
-class Outcome(Enum):
-    """What a request says about the server."""
-
-    ALIVE = "alive"
-    """It answered as it should, or refused this very request."""
-    FAILED = "failed"
-    """It was not there, not in time, overloaded, or could not answer a single query."""
-    UNKNOWN = "unknown"
-    """Nothing: the request was given up, or one query of many may be to blame."""
-
-
 class CircuitBreaker:
-    """Closed, everything passes. After ``failures`` in a row it opens, and nothing passes for ``seconds``.
+    """Closed, every request passes. After ``failures`` in a row it opens, and no new one passes for ``seconds``.
 
-    Then one request may try (half-open): if it succeeds the breaker closes, if it fails it opens anew. Any success
-    closes it. Safe between threads; a copy for another process starts closed.
+    A failure is a request that was given up after all its tries; requests under way when it opens go on with theirs.
+    Later one request may try (half-open): if it fails, the breaker opens anew. Any answer, to whichever request, closes
+    it. Safe between threads; a copy for another process starts closed.
     """
 
     def __init__(self, name: str, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """
         Args:
             name: what errors call the server.
-            failures: how many in a row open it.
+            failures: how many requests, given up in a row, open it.
             seconds: how long it stays open.
             clock: monotonic seconds.
         """
@@ -65,24 +54,28 @@ class CircuitBreaker:
                 self._probing = True
                 return True
             when = f"the next one is tried in {left:.1f} s" if left > 0 else "one is being tried now"
-            what = f"{self._name} was not called: its last {self._failures} calls failed, {when}"
+            what = f"{self._name} was not called: its last {self._failures} requests failed, {when}"
             raise ServiceError("search", f"{what}; the last failure: {self._last}")
 
-    def leave(self, outcome: Outcome, what: str = "", trying: bool = False) -> None:
-        """Reports how a request went.
+    def answered(self) -> None:
+        """Reports that the server answered as it should, or refused the very request; as soon as that is known."""
+        with self._lock:
+            self._failures, self._opened = 0, None
+
+    def leave(self, failure: str | None, trying: bool) -> None:
+        """Reports that a request is over.
 
         Args:
-            outcome: what it says about the server.
-            what: the failure, for errors.
+            failure: why it was given up, if that is the server's failure and nothing of the request was answered.
             trying: what :meth:`enter` returned.
         """
         with self._lock:
             if trying:
                 self._probing = False
-            if outcome is Outcome.ALIVE:
-                self._failures, self._opened = 0, None
-            elif outcome is Outcome.FAILED:
-                self._failures, self._last = self._failures + 1, what
-                # A request from before it opened adds nothing to the wait.
-                if trying or (self._opened is None and self._failures >= self._limit):
-                    self._opened = self._clock()
+            if failure is None:
+                return
+            self._failures, self._last = self._failures + 1, failure
+            # A request from before it opened adds nothing to the wait; nor does the one that tried open anew what
+            # another's answer has closed meanwhile.
+            if trying if self._opened is not None else self._failures >= self._limit:
+                self._opened = self._clock()

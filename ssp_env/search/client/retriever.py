@@ -31,7 +31,7 @@ class _Client:
         """
         self.config = HTTPConfig(config) if isinstance(config, str) else config
         config, url = self.config, self.config.endpoint
-        key = read_key("http.token_env", config.token_env)
+        key = read_key("http.token_env", config.token_env, "the server's token")
         self._caller = Caller(url, key, config.connections, config.max_reply_bytes)
         self._breaker = breaker or CircuitBreaker(url, config.breaker_failures, config.breaker_seconds)
 

@@ -32,7 +32,7 @@ def well_formed(text: str) -> str:
 
 def write_request(queries: Sequence[str], k: int) -> bytes:
     """The body of ``POST /retrieve``."""
-    return json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
+    return json.dumps({"queries": queries, "topk": int(k), "return_scores": True}).encode()
 
 
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:

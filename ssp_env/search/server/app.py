@@ -26,8 +26,8 @@ from ssp_env.search.server.wire import Query, Refusal, WrongAnswer, read_query, 
 _JSON = (b"content-type", b"application/json")
 _RETRY = {"Retry-After": "1"}
 _NO_ANSWER = 499
-_OPEN = ("/healthz", "/readyz")
 """Counted for requests whose client left before there was an answer."""
+_OPEN = ("/healthz", "/readyz")
 
 
 class SearchApp:
@@ -77,7 +77,7 @@ class SearchApp:
         path = scope["path"]
         try:
             if self._bearer is not None and path not in _OPEN and not _carries(scope, self._bearer):
-                await _refuse(observed, _unauthorized())
+                await _refuse(observed, _unauthorized(scope))
             elif path == "/retrieve" and scope["method"] == "POST":
                 await self._retrieve(scope, receive, observed)
             else:
@@ -183,8 +183,10 @@ def _carries(scope: Scope, bearer: bytes) -> bool:
     return len(given) == 1 and hmac.compare_digest(given[0], bearer)
 
 
-def _unauthorized() -> Refusal:
-    message = "this server wants its token: Authorization: Bearer ..."
+def _unauthorized(scope: Scope) -> Refusal:
+    came = any(name == b"authorization" for name, _ in scope["headers"])
+    problem = "what came as Authorization is not it" if came else "none came"
+    message = f"this server wants its token, as Authorization: Bearer TOKEN; {problem}"
     return Refusal(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
 
 

@@ -15,6 +15,7 @@ TOKEN_VARIABLE = "SSP_SERVE_TOKEN"
 """Environment variable that may hold the bearer token."""
 MIN_TOKEN = 16
 """Characters that a token has at least."""
+_TOKEN = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,8 @@ class ServerConfig:
                 raise ConfigError("host", self.host, fix)
         elif self.no_token:
             raise ConfigError("no_token", True, "a token is given as well; leave one of them out")
-        elif len(self.token) < MIN_TOKEN or not all("!" <= character <= "~" for character in self.token):
-            fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
-            raise ConfigError("token", "(not shown)", fix)
+        elif not _is_token(self.token):
+            raise ConfigError("token", "(not shown)", _TOKEN)
 
 
 def is_loopback(host: str) -> bool:
@@ -105,11 +105,22 @@ def read_token(file: str | Path | None, environment: Mapping[str, str] = os.envi
     """The token from a file, or else from the environment variable; ``None`` if neither is given.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or what is given is no token; names where it came from.
     """
     if file is None:
-        return environment.get(TOKEN_VARIABLE)
+        token = environment.get(TOKEN_VARIABLE)
+        if token is not None and not _is_token(token):
+            shown = "(not shown)" if token else token
+            raise ConfigError(TOKEN_VARIABLE, shown, f"{_TOKEN}; unset the environment variable if there is to be none")
+        return token
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        token = Path(file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("token-file", str(file), f"cannot be read: {error}") from None
+    if not _is_token(token):
+        raise ConfigError("token-file", str(file), f"it holds no token: {_TOKEN}")
+    return token
+
+
+def _is_token(text: str) -> bool:
+    return len(text) >= MIN_TOKEN and all("!" <= character <= "~" for character in text)

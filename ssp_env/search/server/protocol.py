@@ -13,10 +13,13 @@ from uvicorn.server import ServerState
 class PatientProtocol(HttpToolsProtocol):
     """Closes a connection whose request's head is not complete within :attr:`head_seconds`.
 
-    uvicorn alone waits for ever, so a client that sends a byte a minute would keep its connection.
+    uvicorn alone waits for ever, so a client that sends a byte a minute would keep its connection. When the server
+    stops, uvicorn closes connections that have just been made, whose requests may be on their way; here they are given
+    :attr:`last_seconds`.
     """
 
     head_seconds = 10.0
+    last_seconds = 1.0
 
     def __init__(
         self,
@@ -41,6 +44,14 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._in_head = False
         self._watch()
+
+    def shutdown(self) -> None:
+        if not self._in_head:
+            super().shutdown()
+            return
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        self._head_timer = self.loop.call_later(self.last_seconds, self.transport.close)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -122,11 +122,47 @@ class _Server(uvicorn.Server):
                 signal.signal(sig, handler)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.app.stopping = True
         # Until clients and balancers have seen that it stops, the server still takes connections; each answer ends one.
         if self.server_state.connections:
             await asyncio.sleep(self.settings.drain_seconds)
+        await self._take_the_last(sockets or [])
         await super().shutdown(sockets)
         self.app.close()
+
+    async def _take_the_last(self, listeners: list[socket.socket]) -> None:
+        """Closes the port, and takes what the kernel holds until then: it would reset those connections."""
+        kept = [listener.dup() for listener in listeners]
+        for server in self.servers:
+            server.close()
+        for listener in listeners:
+            listener.close()
+        waiting: list[socket.socket] = []
+        for listener in kept:
+            with listener:
+                waiting += _accept_all(listener)
+        loop = asyncio.get_running_loop()
+        for connection in waiting:
+            await loop.connect_accepted_socket(self._protocol, connection)
+
+    def _protocol(self) -> asyncio.Protocol:
+        config = self.config
+        return config.http_protocol_class(config, self.server_state, self.lifespan.state)  # type: ignore[call-arg]
+
+
+def _accept_all(listener: socket.socket) -> list[socket.socket]:
+    """The connections that wait to be taken."""
+    listener.setblocking(False)
+    connections: list[socket.socket] = []
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except ConnectionAbortedError:  # its client left
+            continue
+        except OSError:  # there is none, or the process can open no more
+            return connections
+        connection.setblocking(False)
+        connections.append(connection)
 
 
 def _bind(config: ServerConfig) -> socket.socket:

@@ -133,11 +133,25 @@ def _queries(row: dict[str, Any], config: ServerConfig) -> list[str]:
         raise _wrong(f'"queries" holds {len(queries)} queries; the limit is {config.max_queries}')
     for position, query in enumerate(queries):
         if not isinstance(query, str):
-            raise _wrong(f'"queries" has to be a list of strings; number {position} is none')
+            raise _wrong(f'"queries" has to be a list of strings; queries[{position}] is {_kind(query)}')
         if len(query) > config.max_query_length:
             limit = f"the limit is {config.max_query_length}"
-            raise _wrong(f"query number {position} has {len(query)} characters; {limit}")
+            raise _wrong(f"queries[{position}] has {len(query)} characters; {limit}")
     return [_SURROGATES.sub("\ufffd", query) if not query.isascii() else query for query in queries]
+
+
+def _kind(value: object) -> str:
+    """What JSON calls a value that is no string."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+    return "a number"
 
 
 def _k(row: dict[str, Any], config: ServerConfig) -> int:

@@ -51,7 +51,9 @@ def test_index_then_search(index: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_building_again_says_the_same(index: str, corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["index", corpus, "--out", index, "--kind", "bm25"]) == 0
-    assert "already complete, 2 passages" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "already complete, 2 passages" in out
+    assert err == ""
 
 
 def test_check(index: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +89,8 @@ def test_a_damaged_folder_is_repaired_by_what_the_message_says(
         (["CORPUS"], "needs CORPUS and --out"),
         (["CORPUS", "--out", "DIR", "--kind", "bm52"], "did you mean 'bm25'"),
         (["CORPUS", "--out", "DIR", "--check", "DIR"], "takes a directory alone"),
+        (["--check", "DIR", "--kind", "bm25"], "takes a directory alone"),
+        (["--check", "DIR", "--encoder", "DIR"], "takes a directory alone"),
         (["absent.jsonl", "--out", "DIR"], "absent.jsonl: cannot be read"),
         (["--check", "absent"], "absent/passages: no such folder"),
     ],
@@ -97,6 +101,39 @@ def test_mistakes(
     places = {"CORPUS": corpus, "DIR": str(tmp_path / "o")}
     assert main(["index", *(places.get(argument, argument) for argument in arguments)]) == 2
     assert what in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_half_built_reads_the_same_in_every_command(
+    index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path(index) / "passages").rename(Path(index) / "passages.building")
+    for kinds_there in (True, False):
+        said = set()
+        for command in (["search", "--index", index, "river"], ["serve", "--index", index]):
+            assert main(command) == 2
+            said.add(capsys.readouterr().err)
+        [message] = said
+        assert f"{index}/passages: is half built; run `ssp index` again" in " ".join(message.split())
+        if kinds_there:
+            shutil.rmtree(Path(index) / "bm25")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"lists_probed": 23, "lists": 64}, "of the 3 nearest passages, in 23 of 64 lists"),
+        ({"nodes_in_view": 64}, "of the 3 nearest passages, keeping 64 nodes in view"),
+    ],
+)
+def test_how_far_an_approximate_index_looks_is_said(
+    index: str, corpus: str, chosen: dict[str, int], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(index) / "bm25" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["parameters"] |= {"recall_at_3": 0.9876, "recall_queries": 512, **chosen}
+    path.write_text(json.dumps(manifest))
+    assert main(["index", corpus, "--out", index]) == 0
+    assert f"asked 512 of its sentences, it finds 98.8% {words}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_search_names_what_is_wrong_with_an_index(

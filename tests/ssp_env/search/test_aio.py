@@ -93,6 +93,13 @@ def test_errors_pass_through() -> None:
         InThreads(Slow(), 0)
 
 
+def test_a_blocking_retriever_is_not_taken_for_an_async_one() -> None:
+    blocking = Blocking(Slow())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="Blocking wraps async retrievers, and Slow is a blocking one"):
+        blocking.search(["a"], 1)
+    blocking.close()
+
+
 def test_threads_search_side_by_side_on_one_loop() -> None:
     awaited = Awaited()
     blocking = Blocking(awaited)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from ssp_env.errors import ServiceError
-from ssp_env.search.client.breaker import CircuitBreaker, Outcome
+from ssp_env.search.client.breaker import CircuitBreaker
 
 
 class Clock:
@@ -30,14 +30,14 @@ def breaker(clock: Clock) -> CircuitBreaker:
 
 def fail(breaker: CircuitBreaker, times: int = 1) -> None:
     for i in range(times):
-        breaker.leave(Outcome.FAILED, f"reason {i}", breaker.enter())
+        breaker.leave(f"reason {i}", breaker.enter())
 
 
 def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
     fail(breaker, 2)
-    breaker.leave(Outcome.ALIVE, trying=breaker.enter())
+    breaker.answered()
     fail(breaker, 2)
-    breaker.leave(Outcome.UNKNOWN, trying=breaker.enter())
+    breaker.leave(None, breaker.enter())
     assert not breaker.open
     fail(breaker)
     assert breaker.open
@@ -46,9 +46,8 @@ def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
 def test_open_it_says_what_happened_and_when_it_ends(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, 3)
     clock.now += 2
-    text = (
-        "http://h was not called: its last 3 calls failed, the next one is tried in 3.0 s; the last failure: reason 2"
-    )
+    text = "http://h was not called: its last 3 requests failed, the next one is tried in 3.0 s; "
+    text += "the last failure: reason 2"
     with pytest.raises(ServiceError, match=re.escape(text)):
         breaker.enter()
 
@@ -60,7 +59,8 @@ def test_one_request_tries_and_its_success_closes(breaker: CircuitBreaker, clock
     assert trying
     with pytest.raises(ServiceError, match="one is being tried now"):
         breaker.enter()
-    breaker.leave(Outcome.ALIVE, trying=trying)
+    breaker.answered()
+    breaker.leave(None, trying)
     assert breaker.enter() is False
     fail(breaker, 2)
     assert not breaker.open
@@ -69,7 +69,7 @@ def test_one_request_tries_and_its_success_closes(breaker: CircuitBreaker, clock
 def test_its_failure_opens_anew(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, 3)
     clock.now += 5
-    breaker.leave(Outcome.FAILED, "still", breaker.enter())
+    breaker.leave("still", breaker.enter())
     clock.now += 4.9
     with pytest.raises(ServiceError, match="still"):
         breaker.enter()
@@ -80,7 +80,7 @@ def test_its_failure_opens_anew(breaker: CircuitBreaker, clock: Clock) -> None:
 def test_a_try_that_tells_nothing_lets_the_next_one_try(breaker: CircuitBreaker, clock: Clock) -> None:
     fail(breaker, 3)
     clock.now += 5
-    breaker.leave(Outcome.UNKNOWN, trying=breaker.enter())
+    breaker.leave(None, breaker.enter())
     assert breaker.open
     assert breaker.enter() is True
 
@@ -89,11 +89,17 @@ def test_requests_from_before_it_opened(breaker: CircuitBreaker, clock: Clock) -
     before = [breaker.enter() for _ in range(2)]
     fail(breaker, 3)
     clock.now += 4
-    breaker.leave(Outcome.FAILED, "late", before[0])  # adds nothing to the wait
+    breaker.leave("late", before[0])  # adds nothing to the wait
     clock.now += 1
-    assert breaker.enter() is True
-    breaker.leave(Outcome.ALIVE, trying=before[1])
+    trying = breaker.enter()
+    assert trying
+    breaker.answered()
+    breaker.leave(None, before[1])
     assert not breaker.open
+    breaker.leave("the server was gone again", trying)
+    assert not breaker.open, "one failure after an answer is one failure"
+    fail(breaker, 2)
+    assert breaker.open
 
 
 def test_many_threads_and_one_try(breaker: CircuitBreaker, clock: Clock) -> None:

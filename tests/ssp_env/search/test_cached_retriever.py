@@ -264,7 +264,7 @@ def test_it_survives_a_fork(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="cannot be used as a cache"):
+    with pytest.raises(DataError, match=r"cannot be used as a cache: .*; delete the file, or name another path"):
         on_disk(path)
     assert path.read_bytes() == content
 
@@ -274,8 +274,16 @@ def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
         other.execute("CREATE TABLE rankings (key, ranking)")
     with pytest.raises(DataError, match="not a cache of searches"):
         on_disk(tmp_path / "c")
-    with pytest.raises(DataError):
-        on_disk(tmp_path / "no" / "such" / "folder")
+    with pytest.raises(DataError, match=r"there is no folder .*/no/such: make it"):
+        on_disk(tmp_path / "no" / "such" / "file")
+    with pytest.raises(DataError, match="see that it can be read and written"):
+        on_disk(tmp_path)
+
+
+@pytest.mark.parametrize("given", ["http://127.0.0.1:8000", None])
+def test_what_is_no_retriever_is_refused_at_once(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"cache\.retriever = .*HTTPRetriever"):
+        CachedRetriever(given)
 
 
 @pytest.mark.parametrize(

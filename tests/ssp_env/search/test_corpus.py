@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,23 @@ def test_not_json_names_the_line(tmp_path: Path) -> None:
     assert caught.value.line == 3
 
 
-def test_a_line_that_is_no_object(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r":1: a JSON object was expected, not list"):
-        list(read_jsonl(write(tmp_path / "c.jsonl", "[1]")))
+@pytest.mark.parametrize("lines", [["[1]"], ["[", '{"id": "1"}', "]"], [' [{"id": "1"},']])
+def test_a_line_that_is_no_object(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(DataError, match=r":1: a JSON object was expected, not list: JSON Lines is wanted, one object"):
+        list(read_jsonl(write(tmp_path / "c.jsonl", *lines)))
+
+
+@pytest.mark.parametrize("encoded", [bytes, gzip.compress])
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path, encoded: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "c.jsonl"
+    text = "\n".join(lines_of(ROWS))  # type: ignore[arg-type]
+    path.write_bytes(encoded(text.encode("utf-8-sig")))
+    assert [row for _, row in read_jsonl(path)] == ROWS
+    path.write_bytes(encoded("\ufeff".encode()))
+    assert list(read_jsonl(path)) == []
+    path.write_bytes(encoded(f"{text}\n\ufeff{text}".encode()))
+    with pytest.raises(DataError, match=":4: not JSON"):
+        list(read_jsonl(path))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +95,8 @@ def test_a_line_that_is_no_object(tmp_path: Path) -> None:
         ({"contents": "x"}, "field 'id' is missing"),
         ({"id": "1", "title": "x"}, "field 'text' is missing"),
         ({"id": "1", "text": "x"}, 'or "title" and "text"; the line has: id, text'),
+        ({"id": True, "contents": "x"}, "field 'id' has the type bool"),
+        ({"id": 1.5, "contents": "x"}, "field 'id' has the type float"),
         ({"id": None, "contents": "x"}, "field 'id' has the type NoneType"),
         ({"id": "1", "contents": ["x"]}, "field 'contents' has the type list"),
         ({"id": "1", "title": "x", "text": 3}, "field 'text' has the type int"),

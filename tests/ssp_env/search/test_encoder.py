@@ -14,6 +14,7 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
 
 from sentence_transformers import SentenceTransformer
 from small_models import bert_encoder
+from transformers.utils import logging
 
 from ssp_env.errors import ConfigError, ModelError
 from ssp_env.search.encoder import (
@@ -37,6 +38,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(folder, device="cpu")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_transformers_draws_no_bar_and_is_left_as_it_was(
+    folder: Path, shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "_tqdm_active", shown)
+    SentenceTransformerEncoder(folder, device="cpu")
+    assert capsys.readouterr().err == ""
+    assert logging.is_progress_bar_enabled() is shown
 
 
 def test_an_e5_gets_its_prefixes_and_others_get_none(folder: Path, plain: SentenceTransformerEncoder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import hashlib
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +124,10 @@ def test_the_breaker_closes_when_the_server_is_back(server: Hostile) -> None:
     breaker = CircuitBreaker("the server", 3, 5.0, clock=lambda: now[0])
     with HTTPRetriever(HTTPConfig(server.url, retry=RETRY), breaker=breaker) as retriever:
         server.usual = busy
-        assert failed(["a", "b"], retriever.search_each(["a", "b"], 2)) == ["a", "b"]
+        for _ in range(3):
+            assert failed(["a", "b"], retriever.search_each(["a", "b"], 2)) == ["a", "b"]
         asked = len(server.calls)
+        assert asked == 3 * 3, "it counts requests, each after all its tries"
         for now[0] in (0.0, 4.9):
             assert failed(["a", "b"], retriever.search_each(["a", "b"], 2)) == ["a", "b"]
         assert len(server.calls) == asked
@@ -132,6 +136,62 @@ def test_the_breaker_closes_when_the_server_is_back(server: Hostile) -> None:
         assert len(server.calls) == asked + 1, "one request tries, and is not repeated"
         now[0], server.usual = 10.0, hostile.Call.well
         assert failed(["a", "b"], retriever.search_each(["a", "b"], 2)) == []
+
+
+def test_queries_that_a_server_fails_at_are_no_outage(server: Hostile) -> None:
+    """However many of them, beside queries that it answers; and a refusal is an answer."""
+    queries = ["fine", *(f"hostile:down {i}" for i in range(5))]
+    with client(server.url, breaker_failures=1, breaker_seconds=60) as retriever:
+        for _ in range(3):
+            assert failed(queries, retriever.search_each(queries, 2)) == queries[1:]
+            assert failed(["hostile:refused"], retriever.search_each(["hostile:refused"], 2)) == ["hostile:refused"]
+        assert failed(["fine"], retriever.search_each(["fine"], 2)) == []
+        assert failed(queries[1:], retriever.search_each(queries[1:], 2)) == queries[1:]
+        with pytest.raises(ServiceError, match="was not called: its last 1 requests failed"):
+            retriever.search(["fine"], 2)
+
+
+def test_the_request_that_tries_opens_for_all_at_its_first_answer(server: Hostile) -> None:
+    """It is divided; and what it fails at does not hold up those that wait for it."""
+    now = [0.0]
+    breaker = CircuitBreaker("the server", 1, 5.0, clock=lambda: now[0])
+    slow = RetryPolicy(attempts=3, first_delay=0.1, max_delay=0.1)
+    with HTTPRetriever(HTTPConfig(server.url, retry=slow), breaker=breaker) as retriever:
+        assert failed(["hostile:down"], retriever.search_each(["hostile:down"], 2)) == ["hostile:down"]
+        assert breaker.open
+        now[0], asked = 5.0, len(server.calls)
+        assert failed(["hostile:down", "fine"], retriever.search_each(["hostile:down", "fine"], 2)) == ["hostile:down"]
+        assert not breaker.open
+        assert len(server.calls) == asked + 3, "each part once"
+
+
+def test_an_open_breaker_does_not_cut_short_what_is_under_way(server: Hostile) -> None:
+    """Requests from before it opened have all their tries, and the answer that one of them gets closes it."""
+    opened, is_open = threading.Event(), threading.Event()
+
+    async def down(call: hostile.Call) -> None:
+        if call.queries == ["patient"]:
+            opened.set()
+            while not is_open.is_set():
+                await asyncio.sleep(0.005)
+            await (hostile.Call.well(call) if call.repeats == 3 else call.answer(b"", 503))
+        else:
+            await call.answer(b"", 503)
+
+    server.usual = down
+    with client(server.url, breaker_failures=2, breaker_seconds=60) as retriever, ThreadPoolExecutor(1) as pool:
+        patient = pool.submit(retriever.search_each, ["patient"], 2)
+        assert opened.wait(10)
+        try:
+            for _ in range(2):
+                assert failed(["a"], retriever.search_each(["a"], 2)) == ["a"]
+            with pytest.raises(ServiceError, match="was not called"):
+                retriever.search(["a"], 2)
+        finally:
+            is_open.set()
+        assert failed(["patient"], patient.result(10)) == []
+        server.usual = hostile.Call.well
+        assert failed(["a"], retriever.search_each(["a"], 2)) == []
 
 
 def test_a_server_that_dies_while_a_batch_is_divided(server: Hostile) -> None:
@@ -187,6 +247,10 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Waits for the searches that are under way."""
         self._stop.set()
         for thread in self._threads:
             thread.join(30)
@@ -232,6 +296,39 @@ def test_a_server_that_is_killed_and_restarted_under_load() -> None:
                 load.wait_for_more()
         assert load.longest < 6.0
         assert load.good > 60
+
+
+def test_a_client_left_at_its_defaults_outlives_a_restart_of_seconds_under_load() -> None:
+    with process() as (first, port), HTTPRetriever(f"http://127.0.0.1:{port}") as retriever:
+        with Load(retriever, threads=16) as load:
+            load.wait_for_more()
+            first.kill()
+            first.wait()
+            time.sleep(2.5)  # longer than four tries take
+            with process(port):
+                load.wait_for_more()
+                load.stop()
+        assert load.bad == 0
+
+
+def test_a_server_that_stays_dead_is_left_alone_until_it_is_back() -> None:
+    with contextlib.ExitStack() as stack:
+        first, port = stack.enter_context(process())
+        retriever = stack.enter_context(client(f"http://127.0.0.1:{port}", breaker_failures=4, breaker_seconds=0.5))
+        assert failed(["q"], retriever.search_each(["q"], 2)) == []
+        first.kill()
+        first.wait()
+        for _ in range(4):
+            with pytest.raises(ServiceError, match=r"\(after 3 calls\)$"):
+                retriever.search(["q"], 2)
+        with pytest.raises(ServiceError, match=r"was not called: its last 4 requests failed.*after 3 calls"):
+            retriever.search(["q"], 2)
+        time.sleep(0.6)
+        with pytest.raises(ServiceError, match=r"Error.*\(after 1 call\)$"):
+            retriever.search(["q"], 2)
+        stack.enter_context(process(port))
+        time.sleep(0.6)
+        assert failed(["q"], retriever.search_each(["q"], 2)) == []
 
 
 def test_a_server_that_stops_and_goes_on() -> None:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from hostile import Hostile, lazy, serving
 from hypothesis import given
@@ -32,7 +33,7 @@ from ssp_env.http_call import retry_after
 from ssp_env.retry import RetryPolicy
 from ssp_env.search.base import AsyncRetriever, Document, PartialRetriever, Retriever
 from ssp_env.search.client import AsyncHTTPRetriever, HTTPConfig, HTTPRetriever
-from ssp_env.search.client.wire import WrongReply, read_reply
+from ssp_env.search.client.wire import WrongReply, read_reply, write_request
 from ssp_env.testing import RetrieverTests
 
 RETRY = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
@@ -322,8 +323,25 @@ def test_the_token_comes_from_the_environment_and_stays_out_of_errors(
     assert server.calls[0].headers["authorization"] == "Bearer sesame-42"
     assert "sesame" not in str(raised.value)
     monkeypatch.delenv("SEARCH_TOKEN")
-    with pytest.raises(ConfigError, match="SEARCH_TOKEN"):
+    with pytest.raises(ConfigError, match=r"SEARCH_TOKEN.*set this environment variable to the server's token"):
         client(server, token_env="SEARCH_TOKEN")
+
+
+def test_https_is_not_what_every_server_speaks() -> None:
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        retriever = HTTPRetriever(HTTPConfig(url, retry=RetryPolicy(attempts=1)))
+        with retriever, pytest.raises(ServiceError, match=r"SSL.*\(is it http://\?\)"):
+            retriever.search(["q"], 1)
+        thread.join()
 
 
 def test_copies_work_on_their_own(server: Hostile) -> None:
@@ -427,6 +445,10 @@ DOCUMENTS = st.fixed_dictionaries({"contents": st.text(max_size=5)}, optional={"
 HITS = st.fixed_dictionaries({"document": DOCUMENTS | JSON, "score": st.floats() | JSON})
 
 
+def test_a_k_of_numpy_is_sent_as_a_number() -> None:
+    assert json.loads(write_request(["a"], np.int64(2)))["topk"] == 2  # type: ignore[arg-type]
+
+
 @given(st.lists(st.lists(HITS, max_size=3) | JSON, max_size=3) | JSON, st.integers(0, 3), st.integers(1, 3))
 def test_a_reply_is_rankings_or_wrong(result: Any, count: int, k: int) -> None:
     try:
@@ -485,6 +507,11 @@ def test_retry_after_may_be_a_date_to_come() -> None:
         ({"url": "ftp://host"}, "http.url"),
         ({"url": "http://[::1"}, "http.url"),
         ({"url": "http://me:secret@host"}, "http.url"),
+        ({"url": "http://me:secret@host:port"}, "http.url"),
+        ({"url": "http://host:99999"}, "http.url"),
+        ({"url": "http://host:0"}, "http.url"),
+        ({"url": "http://host:-1"}, "http.url"),
+        ({"url": "http://host:port"}, "http.url"),
         ({"token_env": "sk-secret"}, "http.token_env"),
         ({"timeout": 0.0}, "http.timeout"),
         ({"deadline": float("inf")}, "http.deadline"),

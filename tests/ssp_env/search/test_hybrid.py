@@ -88,7 +88,9 @@ def test_an_outage_of_a_part_is_an_outage() -> None:
         HybridRetriever([good, Short()]).search(["q", "p"], 3)
 
 
-@pytest.mark.parametrize("weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, float("inf")], [1, 1, 1]])
+@pytest.mark.parametrize(
+    "weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, float("inf")], [1, 1, 1], ["1", "2"], [1, None], 2]
+)
 def test_weights_that_cannot_work_are_refused(weights: list[float]) -> None:
     with pytest.raises(ConfigError, match="weights"):
         HybridRetriever([Fixed({}), Fixed({})], weights)
@@ -99,9 +101,9 @@ def test_other_settings_that_cannot_work_are_refused() -> None:
         HybridRetriever([])
     with pytest.raises(ConfigError, match=r"give objects with search"):
         HybridRetriever([Fixed({}), "bm25"])  # type: ignore[list-item]
-    for rrf_k in (-1, float("nan"), float("inf")):
+    for rrf_k in (-1, float("nan"), float("inf"), "60", None):
         with pytest.raises(ConfigError, match="rrf_k"):
-            HybridRetriever([Fixed({})], rrf_k=rrf_k)
+            HybridRetriever([Fixed({})], rrf_k=rrf_k)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="k"):
         HybridRetriever([Fixed({})]).search(["q"], 0)
     with pytest.raises(UsageError, match="sequence"):
@@ -112,6 +114,22 @@ def test_real_retrievers_fuse() -> None:
     corpus = Corpus([Document("a", "Vienna", "capital"), Document("b", "Danube", "river"), Document("c", "", "sea")])
     hybrid = HybridRetriever([BM25Retriever(corpus), Fixed({"river": "ba", "sky": "c"})])
     assert [ids(ranking) for ranking in hybrid.search(["river", "sky"], 2)] == ["ba", "c"]
+
+
+def test_parts_over_different_corpora_are_refused() -> None:
+    passages = [Document("a", "Vienna", "capital"), Document("b", "Danube", "river")]
+    one, same = Corpus(passages, "one"), Corpus(passages, "same")
+    other = BM25Retriever(Corpus(passages[::-1], "other"))
+    HybridRetriever([BM25Retriever(one), BM25Retriever(same), BM25Retriever(one), Fixed({})])
+    for parts in ([BM25Retriever(one), other], [Fixed({}), BM25Retriever(one), BM25Retriever(same), other]):
+        with pytest.raises(ConfigError, match=r"retrievers = \['one', .*'other'\]: these corpora differ"):
+            HybridRetriever(parts)
+
+
+def test_the_corpus_that_all_parts_share_is_not_read_for_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = Corpus([Document("a", "Vienna", "capital")])
+    monkeypatch.setattr(Corpus, "digest", lambda self: pytest.fail("the corpus was read"))
+    HybridRetriever([BM25Retriever(corpus), BM25Retriever(corpus)])
 
 
 rankings = st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=12).map("".join), min_size=1, max_size=4)

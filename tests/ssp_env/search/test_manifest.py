@@ -103,7 +103,7 @@ def test_a_manifest_cannot_name_files_elsewhere(index: Path) -> None:
 def test_half_built_says_how_to_go_on(index: Path) -> None:
     for name in ("bm25", "passages"):
         (index / name).rename(index / f"{name}.building")
-        with pytest.raises(DataError, match="is half built; run the same `ssp index` again"):
+        with pytest.raises(DataError, match="is half built; run `ssp index` again over the same corpus"):
             open_index(index)
         (index / f"{name}.building").rename(index / name)
     assert open_index(index).search(["hill"], 1)[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.client import HTTPRetriever
+from ssp_env.retry import RetryPolicy
+from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.setup import set_up
 
 
@@ -17,6 +18,13 @@ def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch)
     config = retriever.config
     assert (config.url, config.token_env, config.deadline) == ("http://127.0.0.1:9", "OUR_TOKEN", 5.0)
     assert config.retry.attempts == 2
+
+
+def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> None:
+    retriever = set_up({"world": "small", "retriever": {"url": "http://127.0.0.1:9", "retry": {"max_delay": 2}}})
+    assert isinstance(retriever.rules.retriever, HTTPRetriever)
+    assert retriever.rules.retriever.config.retry == RetryPolicy(attempts=8, max_delay=2.0)
+    assert HTTPConfig("http://127.0.0.1:9").retry == RetryPolicy(attempts=8)
 
 
 @pytest.mark.parametrize(

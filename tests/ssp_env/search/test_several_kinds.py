@@ -27,9 +27,11 @@ def test_with_several_kinds_the_one_that_is_meant_has_to_be_named(
     capsys.readouterr()
     for command in (["search", "--index", index, "river"], ["serve", "--index", index]):
         assert main([*command, "--encoder", str(tmp_path / "absent")]) == 2
-        assert "give --kind, one of bm25, dense-flat" in " ".join(capsys.readouterr().err.split())
-    for kind in ("bm25", "dense-flat"):
+        assert "give --kind (or kind=), one of bm25, dense-flat" in " ".join(capsys.readouterr().err.split())
+    for kind, waits_for in (("bm25", ""), ("dense-flat", "loading the encoder ...\n")):
         assert main(["search", "--index", index, "--kind", kind, "river"]) == 0
-        assert "Danube" in capsys.readouterr().out
+        out, err = capsys.readouterr()
+        assert "Danube" in out
+        assert err == waits_for  # no bar of transformers either
     assert [len(ranking) for ranking in open_index(index, "dense-flat").search(["river"], 2)] == [2]
     assert open_index(index, "dense-flat", encoder=model).search(["river"], 1)

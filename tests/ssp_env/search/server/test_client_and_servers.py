@@ -129,5 +129,9 @@ def test_a_token_opens_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with stub(tmp_path / "log", token="open-sesame-123456789") as served:
         with HTTPRetriever(HTTPConfig(served.url, token_env="SEARCH_TOKEN")) as retriever:
             assert shown(retriever.search(["q"], 1)[0]) == passages("q", 1)
-        with client(served) as retriever, pytest.raises(ServiceError, match="HTTP 401"):
+        with client(served) as retriever, pytest.raises(ServiceError, match=r"HTTP 401.*none came.*--token-env"):
             retriever.search(["q"], 1)
+        monkeypatch.setenv("SEARCH_TOKEN", "open-sesame-987654321")
+        wrong = HTTPRetriever(HTTPConfig(served.url, token_env="SEARCH_TOKEN"))
+        with wrong, pytest.raises(ServiceError, match=r"401.*came as Authorization is not it.*in SEARCH_TOKEN was"):
+            wrong.search(["q"], 1)

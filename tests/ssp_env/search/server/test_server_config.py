@@ -71,9 +71,23 @@ def test_others_may_ask_without_a_token_only_where_that_is_said() -> None:
 def test_the_token_comes_from_the_file_or_else_from_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    environment = {"SSP_SERVE_TOKEN": "from the environment"}
+    environment = {"SSP_SERVE_TOKEN": "from-the-environment"}
     assert read_token(file, environment) == TOKEN
-    assert read_token(None, environment) == "from the environment"
+    assert read_token(None, environment) == "from-the-environment"
     assert read_token(None, {}) is None
     with pytest.raises(ConfigError):
         read_token(tmp_path / "none", environment)
+
+
+@pytest.mark.parametrize("token", ["", "geheim", "with spaces in between"])
+def test_what_is_no_token_is_said_of_where_it_came_from(tmp_path: Path, token: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"SSP_SERVE_TOKEN = .* 16 or more .*unset the environment variable"
+    ) as caught:
+        read_token(None, {"SSP_SERVE_TOKEN": token})
+    assert not token or token not in str(caught.value)
+    file = tmp_path / "token"
+    file.write_text(token)
+    with pytest.raises(ConfigError, match=r"token-file = .*/token': it holds no token: .* 16 or more") as caught:
+        read_token(file, {})
+    assert not token or token not in str(caught.value)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import httpx
@@ -28,6 +30,7 @@ def test_it_is_alive_before_it_is_ready(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
             assert "retry-after" in answer.headers
         assert served.retrieve("q").json()["error"]["code"] == "not_ready"
+        assert [httpx.get(served.url + path).status_code for path in ("/metrics", "/openapi.json")] == [200, 200]
         served.wait_ready()
         assert served.retrieve("q").status_code == 200
     finally:
@@ -97,6 +100,71 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted(tmp_path: Path) -> N
         searched = [query for event in served.events("done") for query in event["queries"]]
         assert len(searched) > 200
         assert {query: answers[query] for query in searched if answers[query] != "right"} == {}
+
+
+async def _press_plainly(port: int, outcomes: Counter[str], stop: asyncio.Event, *, keep: bool) -> None:
+    """Asks one question after another, as a client does that knows no retries; counts what each came to."""
+    body = b'{"queries": ["q"], "topk": 1}'
+    head = "" if keep else "Connection: close\r\n"
+    head = f"POST /retrieve HTTP/1.1\r\nHost: x\r\n{head}Content-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    writer = None
+    try:
+        while not stop.is_set():
+            try:
+                if writer is None:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request)
+                top = await reader.readuntil(b"\r\n\r\n")
+                length = int(top.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                answer = await reader.readexactly(length)
+            except ConnectionRefusedError:
+                outcomes["refused"] += 1
+                await asyncio.sleep(0.01)
+            except (OSError, EOFError) as error:
+                outcomes[f"{type(error).__name__}: {error}"] += 1
+                writer = None
+            else:
+                outcomes["right" if top.startswith(b"HTTP/1.1 200 ") and b'"id":"q/0"' in answer else str(top)] += 1
+                if b"connection: close" in top.lower():
+                    writer.close()
+                    writer = None
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+async def _stop_under_plain_load(served: Served) -> Counter[str]:
+    outcomes: Counter[str] = Counter()
+    over = asyncio.Event()
+    tasks = [asyncio.create_task(_press_plainly(served.port, outcomes, over, keep=i % 2 == 0)) for i in range(32)]
+    await asyncio.sleep(0.4)
+    served.process.send_signal(signal.SIGTERM)
+    await asyncio.to_thread(served.process.wait, 20)
+    over.set()
+    await asyncio.gather(*tasks)
+    return outcomes
+
+
+def test_whoever_connects_before_the_port_closes_is_answered(tmp_path: Path) -> None:
+    """Connections that the kernel holds, and requests that are on their way, are none that come later."""
+    for _ in range(3):
+        with stub(tmp_path / "log", seconds=0.002, drain_seconds=0.1) as served:
+            outcomes = asyncio.run(_stop_under_plain_load(served))
+        assert served.process.returncode == 0
+        assert set(outcomes) == {"right", "refused"}, outcomes
+        assert outcomes["right"] > 100
+
+
+def test_a_connection_that_says_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with stub(tmp_path / "log", drain_seconds=0.1) as served, socket.socket() as silent, socket.socket() as slow:
+        for connection in (silent, slow):
+            connection.connect(("127.0.0.1", served.port))
+        slow.sendall(b"POST /retr")
+        assert httpx.get(f"{served.url}/healthz").text == "ok"  # both have been taken
+        begin = time.monotonic()
+        assert stop(served) == 0
+        assert time.monotonic() - begin < 8  # the limit for a head is 10
 
 
 def test_killed_and_started_again_it_answers_on_the_same_port(tmp_path: Path) -> None:
