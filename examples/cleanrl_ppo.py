@@ -16,10 +16,10 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import torch
+from curves import curve_file, write_curve
 from torch import nn
 from torch.distributions import Categorical
 
@@ -29,7 +29,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", type=int, default=80_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=4000, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--out", type=Path, help="write the curve here, as JSON lines")
+parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 GAMMA, GAE_LAMBDA, CLIP, ENTROPY, EPOCHS, MINIBATCH, LEARNING_RATE = 1.0, 0.95, 0.2, 0.003, 4, 500, 5e-4
 
@@ -124,8 +124,7 @@ def main() -> None:
         total = sum(paid.values()) / len(played["proposer"])
         curve.append({"steps": steps, "cpu_seconds": time.process_time() - began, "return": total, **means})
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
-    if arguments.out is not None:
-        arguments.out.write_text("".join(json.dumps(point) + "\n" for point in curve))
+    write_curve(arguments.out, curve)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ language model in its place.
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 from functools import partial
 from typing import Any
@@ -55,6 +56,8 @@ def act(transcript: str) -> str:
 def main() -> None:
     """Plays four games side by side."""
     arguments = parser.parse_args()
+    # GEM has every logger's records printed, down to this search library's DEBUG.
+    logging.getLogger("bm25s").addFilter(lambda record: record.levelno > logging.DEBUG)
     gem.register("ssp:Solver-v0", SolverDoor)
     # The wrapper shows the whole transcript of an episode in place of what is new.
     transcripts = [partial(ObservationWrapper, include_action=True, include_chat_template=False)]

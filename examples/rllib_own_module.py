@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import ray
 import torch
+from curves import curve_file, write_curve
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
@@ -29,7 +29,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", type=int, default=80_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=4000, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--out", type=Path, help="write the curve here, as JSON lines")
+parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 
 class Reader(TorchRLModule, ValueFunctionAPI):
@@ -97,8 +97,7 @@ def main() -> None:
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
     algorithm.stop()
     ray.shutdown()
-    if arguments.out is not None:
-        arguments.out.write_text("".join(json.dumps(point) + "\n" for point in curve))
+    write_curve(arguments.out, curve)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 
 import ray
 import torch
+from curves import curve_file, write_curve
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -31,7 +31,7 @@ parser.add_argument("--policies", choices=("independent", "shared"), default="in
 parser.add_argument("--steps", type=int, default=80_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=4000, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--out", type=Path, help="write the curve here, as JSON lines")
+parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 
 def make_config(policies: str, steps: int, batch: int, seed: int) -> PPOConfig:
@@ -81,8 +81,7 @@ def main() -> None:
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
     algorithm.stop()
     ray.shutdown()
-    if arguments.out is not None:
-        arguments.out.write_text("".join(json.dumps(point) + "\n" for point in curve))
+    write_curve(arguments.out, curve)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
+from curves import curve_file, write_curve
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -27,7 +27,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", type=int, default=30_000, help="tokens to play")
 parser.add_argument("--batch", type=int, default=1024, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--out", type=Path, help="write the curve here, as JSON lines")
+parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 
 class Curve(BaseCallback):
@@ -69,8 +69,7 @@ def main() -> None:
     )
     curve = Curve()
     model.learn(arguments.steps, callback=curve)
-    if arguments.out is not None:
-        arguments.out.write_text("".join(json.dumps(point) + "\n" for point in curve.points))
+    write_curve(arguments.out, curve.points)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import argparse
 import json
 import logging
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
+from curves import curve_file, write_curve
 from tianshou.algorithm import DQN
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.algorithm.multiagent.marl import MultiAgentOffPolicyAlgorithm
@@ -34,7 +34,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", type=int, default=12_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=2000, help="tokens between two lines")
 parser.add_argument("--seed", type=int, default=0)
-parser.add_argument("--out", type=Path, help="write the curve here, as JSON lines")
+parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 LONGEST_GAME = 24
 """Tokens of the longest legal game of the small world: two searches, a question and an answer are 18."""
@@ -92,8 +92,7 @@ def main() -> None:
             verbose=False,
         )
     )
-    if arguments.out is not None:
-        arguments.out.write_text("".join(json.dumps(point) + "\n" for point in curve))
+    write_curve(arguments.out, curve)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import asdict
@@ -16,10 +17,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
+from experiments.files import make_directories
 from experiments.interrupt import interruptible
 from experiments.provenance import git_commit, machine
 from experiments.quiet import quiet_libraries
-from experiments.run_directory import make_directories
 from ssp_env.config import MINI_GAME
 from ssp_env.errors import RunError
 
@@ -47,6 +48,9 @@ def run(arguments: Namespace) -> int:
         unfinished.rename(out)
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error}") from error
+    except KeyboardInterrupt:
+        print("nothing was written; ssp bootstrap cannot be gone on with, only begun anew", file=sys.stderr)
+        raise
     finally:
         if unfinished.exists():
             shutil.rmtree(unfinished)

@@ -1,4 +1,7 @@
-"""Everything that can be known to fail before a run starts, so that nothing is begun that cannot be finished."""
+"""Everything that can be known to fail before a run starts, so that nothing is begun that cannot be finished.
+
+What needs neither PyTorch nor Ray is looked at earlier still, in ``early_checks.py``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from agents.engines.transformers_engine import check_architecture
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
+from experiments.early_checks import check_model_directory
 from experiments.rules import MakeRules, chat_client
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
@@ -84,10 +88,7 @@ def check_model(directory: Path) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    if not directory.is_dir():
-        raise ModelError(f"there is no model directory {directory}")
-    if not (directory / "config.json").is_file():
-        raise ModelError(f"{directory} is no model directory (config.json is missing)")
+    check_model_directory(directory)
     try:
         config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
         if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:

@@ -21,8 +21,8 @@ from agents.rollout import play
 from experiments.checks import check
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation import accuracies
+from experiments.files import finished_in_full
 from experiments.quiet import quiet_libraries
-from experiments.run_directory import finished_in_full
 from experiments.train_command import DEFAULT_PRESET, settings
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -33,3 +34,26 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
         yield lambda: noted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C is ignored: for what ends in a second or two, and leaves a mess if it is stopped in its midst."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ignore_at_exit() -> None:
+    """Ctrl-C is ignored by what other libraries do when the process ends, if they were imported before.
+
+    Else it takes the place of the exit status.
+    """
+    atexit.unregister(_ignore)
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

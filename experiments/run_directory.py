@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -21,17 +20,19 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
 from experiments.config import RunConfig, to_plain
+from experiments.files import check_free, locked, make_directories, remove_empty, write_atomically
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
 """A run does not start with less free disk than this and its checkpoints."""
 KEPT_CHECKPOINTS = 2
+NO_CHECKPOINT = "a run that ended before its first checkpoint and cannot go on; delete it, or choose another --out"
 CHANGEABLE = (
     "steps",
     "checkpoint_every",
@@ -79,7 +80,7 @@ class RunDirectory:
         begun = False
         try:
             with locked(self.path):
-                step = self._check_resumable(config) if resume else self._check_empty()
+                step = self._first_step(config, resume)
                 room = KEPT_CHECKPOINTS + 1 - len(self._checkpoints())
                 check_free(self.path, MIN_FREE_BYTES + checkpoint_bytes * max(1, room))
                 begun = not resume
@@ -90,10 +91,21 @@ class RunDirectory:
         except BaseException:
             if begun and not self.metrics.exists():
                 self._empty()
-            for folder in made:
-                if folder.is_dir() and not any(folder.iterdir()):
-                    folder.rmdir()
+            remove_empty(made)
             raise
+
+    def check(self, config: RunConfig, resume: bool) -> None:
+        """Finds out whether :meth:`claimed` would take the directory, and leaves it as it is.
+
+        Raises:
+            RunError: as :meth:`claimed`, but for a disk that is too full.
+        """
+        made = make_directories(self.path)
+        try:
+            with locked(self.path):
+                self._first_step(config, resume)
+        finally:
+            remove_empty(made)
 
     def read_config(self) -> dict[str, Any]:
         """The settings that the directory's run was started with.
@@ -209,13 +221,20 @@ class RunDirectory:
         found = [(re.fullmatch(r"step_(\d+)", child.name), child) for child in self.checkpoints.iterdir()]
         return sorted((int(match[1]), child) for match, child in found if match)
 
+    def _first_step(self, config: RunConfig, resume: bool) -> int:
+        return self._check_resumable(config) if resume else self._check_empty()
+
     def _check_empty(self) -> int:
         try:
             taken = self.path.exists() and any(self.path.iterdir())
         except OSError as error:
             raise RunError(f"{self.path} cannot be used: {error}") from error
-        if taken:
+        if taken and self.latest_checkpoint() is not None:
             raise RunError(f"{self.path} is not empty; go on with it by --resume, or choose another --out")
+        if taken and self.config.exists() and self.metrics.exists():
+            raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")
+        if taken:
+            raise RunError(f"{self.path} is not empty; choose another --out")
         return 0
 
     def _check_resumable(self, config: RunConfig) -> int:
@@ -229,7 +248,7 @@ class RunDirectory:
             )
         latest = self.latest_checkpoint()
         if latest is None:
-            raise RunError(f"{self.path} holds no checkpoint to resume from; start anew in another --out")
+            raise RunError(f"{self.path} holds {NO_CHECKPOINT}")
         if latest[0] > config.steps:
             raise RunError(f"{self.path} is at step {latest[0]} already; ask for more than {config.steps} --steps")
         return latest[0]
@@ -289,89 +308,6 @@ def newest(base: str | Path) -> Path:
     if not runs:
         raise RunError(f"there is no run {base} to resume; name its directory by --out")
     return runs[-1][1]
-
-
-def check_free(path: Path, needed: int) -> None:
-    """Makes sure that there is room where a directory is.
-
-    Raises:
-        RunError: less than ``needed`` bytes are free, or nobody can tell.
-    """
-    try:
-        free = shutil.disk_usage(path).free
-    except OSError as error:
-        raise RunError(f"{path} cannot be used: {error}") from error
-    if free < needed:
-        raise RunError(f"{path}: only {free >> 20} MiB of disk are free; at least {needed >> 20} MiB are needed")
-
-
-def make_directories(path: Path) -> list[Path]:
-    """Makes a directory and the missing ones above it; returns those made, deepest first.
-
-    Raises:
-        RunError: they cannot be made.
-    """
-    missing, there = [], path
-    try:
-        while not there.exists() and there != there.parent:
-            missing.append(there)
-            there = there.parent
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{path} cannot be made: {error}") from error
-    return missing
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keeps other processes out of a directory. The lock goes with the process, however that ends.
-
-    Raises:
-        RunError: another process holds it.
-    """
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        busy = isinstance(error, BlockingIOError)
-        why = "it is in use by a run that is still going on" if busy else f"it cannot be locked: {error}"
-        raise RunError(f"{path}: {why}") from error
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file in full or not at all.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    with finished_in_full(path) as file:
-        file.write(text)
-
-
-@contextmanager
-def finished_in_full(path: Path) -> Iterator[TextIO]:
-    """A file to write to, under another name until all of it is there. A lone surrogate becomes its JSON escape.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error}") from error
-    finally:
-        if unfinished.is_file():
-            unfinished.unlink()
 
 
 def _finite(value: Any) -> Any:

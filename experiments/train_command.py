@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.config import RunConfig, load_preset, make_config, override
-from experiments.run_directory import RunDirectory, fresh, newest
+from experiments.early_checks import check_early
+from experiments.run_directory import NO_CHECKPOINT, RunDirectory, fresh, newest
 
 DEFAULT_PRESET = "tiny"
 
@@ -21,6 +22,7 @@ DEFAULT_PRESET = "tiny"
 def run(arguments: Namespace) -> int:
     """Trains and prints base and final accuracy."""
     config, out = plan(arguments)
+    check_early(config, out, arguments.resume)
     if not arguments.quiet:
         print(f"loading PyTorch and Ray ({config.preset}, {config.steps} steps)", file=sys.stderr)
     try:
@@ -85,9 +87,12 @@ def default_directory(config: RunConfig) -> Path:
 
 def after_interrupt(out: Path) -> str:
     """What is left of an interrupted run, and how to go on with it."""
-    latest = RunDirectory(out).latest_checkpoint()
+    directory = RunDirectory(out)
+    latest = directory.latest_checkpoint()
+    if latest is None and directory.config.exists():
+        return f"interrupted; {out} holds {NO_CHECKPOINT}"
     if latest is None:
-        return "interrupted before the first checkpoint; nothing to resume"
+        return "interrupted before the first step; nothing was written"
     return f"stopped; saved up to step {latest[0]}. Go on with: ssp train --resume --out {shlex.quote(str(out))}"
 
 

@@ -20,7 +20,7 @@ from agents.rllib.algorithm import SSP, SSPConfig
 from experiments.checks import check, checkpoint_bytes
 from experiments.config import RunConfig
 from experiments.evaluation import Accuracy, accuracies
-from experiments.interrupt import interruptible
+from experiments.interrupt import ignore_at_exit, interruptible, uninterrupted
 from experiments.progress import Progress
 from experiments.provenance import git_commit, machine
 from experiments.quiet import filtered_stderr, quiet_libraries
@@ -110,7 +110,8 @@ def _play(
                 run.start(first)
                 run.go_on(first)
         finally:
-            algorithm.stop()  # type: ignore[no-untyped-call]
+            with uninterrupted():
+                algorithm.stop()  # type: ignore[no-untyped-call]
 
 
 def build(config: RunConfig) -> SSP:
@@ -310,7 +311,9 @@ def local_ray(config: RunConfig) -> Iterator[None]:
             # Nothing is shared between processes then.
             local["object_store_memory"] = 100 * 1024 * 1024
     ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, **local)
+    ignore_at_exit()  # Ray goes on with its shutdown then
     try:
         yield
     finally:
-        ray.shutdown()
+        with uninterrupted():
+            ray.shutdown()

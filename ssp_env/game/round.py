@@ -6,22 +6,22 @@ asks it which trajectories wait for tokens, hands those tokens over, and reads t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
 import numpy as np
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.noise import checked_noise
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Outcome
 from ssp_env.game.protocol import Role
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, DummyPadding, PooledQuestion, check_strategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.parts import came
+from ssp_env.parts import came, check_call
 from ssp_env.search.base import Document, search_each
 from ssp_env.worlds.base import GroundTruth, Question
 
@@ -57,14 +57,19 @@ class Round:
         Args:
             rules: what is played by.
             answers: where ground truths come from.
-            slots: how many questions the step is to have.
-            seed: decides, with the tokens that are fed, everything that happens.
+            slots: how many questions the step is to have; 0 plays nothing.
+            seed: non-negative numbers that decide, with the tokens that are fed, everything that happens.
             strategy: what to do with failed slots; they stay empty when not given. ``begin_step`` is called here.
 
         Raises:
+            ConfigError: an argument of another kind; names it.
             UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, in case of another wave, and
-                where a part of the rules (retriever, judge, noise, ...) gives something else than it has to.
+                where a part of the rules (retriever, judge, noise, ...) gives something else than it has to, or the
+                strategy asks for waves without end or fills in more than is empty.
         """
+        _check_arguments(answers, slots, seed)
+        if strategy is not None:
+            check_strategy(strategy)
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
         self.waves = 0
@@ -79,7 +84,7 @@ class Round:
     @classmethod
     def of_questions(cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]) -> Round:
         """A round in which given questions are solved; nothing is proposed or verified."""
-        played = cls(rules, lambda rng, count: (), 0, seed)
+        played = cls(rules, _none, 0, seed)
         for slot, question in enumerate(questions):
             played._add(slot, question.truth, Origin.GIVEN).question = question.text
         played._start_solving()
@@ -89,7 +94,7 @@ class Round:
     @classmethod
     def of_start(cls, rules: Rules, start: Start) -> Round:
         """A round of one game that begins as another one did, whatever round that was played in."""
-        played = cls(rules, lambda rng, count: (), 0, start.seed)
+        played = cls(rules, _none, 0, start.seed)
         game = played._add(start.slot, start.truth, start.origin, start.group)
         if start.question is None:
             played.phase, played.slots = Phase.PROPOSE, 1
@@ -229,13 +234,36 @@ class Round:
 
     def _after_gates(self) -> None:
         fresh = [game for game in self.games if game.accepted]
+        empty = max(0, self.slots - len(fresh))
         if self._strategy.wants_more(len(fresh), self.slots, self.waves):
-            self._propose(self.slots - len(fresh))
+            self._check_wave(empty)
+            self._propose(empty)
             return
         pool = [PooledQuestion(game.question, game.truth) for game in fresh if game.question is not None]
-        for item in self._strategy.fill(self._rng, pool, max(0, self.slots - len(fresh))):
+        for item in self._filled(pool, empty):
             self._add(len(self.games), item.truth, Origin.REUSED).question = item.question
         self._start_solving()
+
+    def _check_wave(self, empty: int) -> None:
+        """Refuses waves without end."""
+        asks = f"wants_more of the strategy {type(self._strategy).__name__} asks for another wave"
+        if not empty:
+            raise UsageError(f"{asks} though all {self.slots} slots hold a valid question: let it return False then")
+        if self.waves >= MOST_WAVES:
+            fix = "bound the waves, or a policy that only fails keeps the step from ending"
+            raise UsageError(f"{asks} after {self.waves} waves, and {empty} of {self.slots} slots are empty: {fix}")
+
+    def _filled(self, pool: list[PooledQuestion], empty: int) -> Sequence[PooledQuestion]:
+        items = self._strategy.fill(self._rng, pool, empty)
+        gave = f"fill of the strategy {type(self._strategy).__name__} gave"
+        if not isinstance(items, list | tuple):
+            raise UsageError(f"{gave} {came(items)}: a list of PooledQuestions is wanted")
+        if len(items) > empty:
+            raise UsageError(f"{gave} {len(items)} questions for {empty} empty slots: at most that many are wanted")
+        for item in items:
+            if not isinstance(item, PooledQuestion):
+                raise UsageError(f"{gave} {came(item)}: a list of PooledQuestions is wanted")
+        return items
 
     # -- solve -----------------------------------------------------------------------------------------
 
@@ -300,6 +328,25 @@ class Round:
 
     def _due(self) -> list[tuple[Game, Trajectory]]:
         return [(g, t) for g in self.games for t in g.trajectories() if t.waiting is Waiting.SEARCH]
+
+
+def _none(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:
+    """The answers of a round in which nothing is proposed; a function with a name, so that it can be pickled."""
+    return ()
+
+
+def _check_arguments(answers: object, slots: object, seed: object) -> None:
+    """
+    Raises:
+        ConfigError: one of them is of another kind.
+    """
+    if not callable(answers):
+        raise ConfigError("answers", answers, "give a function of (rng, count) that draws that many GroundTruths")
+    check_call("answers", answers, ("rng", "count"))
+    if isinstance(slots, bool) or not isinstance(slots, int | np.integer) or slots < 0:
+        raise ConfigError("slots", slots, "give a whole number, at least 0")
+    if not isinstance(seed, Iterable):
+        raise ConfigError("seed", seed, "give a sequence of numbers, such as [0]")
 
 
 def advance_all(rounds: Sequence[Round]) -> None:

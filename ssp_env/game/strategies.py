@@ -12,7 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ssp_env.errors import ConfigError, nearest
+from ssp_env.parts import check_call
 from ssp_env.worlds.base import GroundTruth
+
+MOST_WAVES = 1000
+"""Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,9 @@ class BatchStrategy(Protocol):
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """Whether another wave of proposals is to be played.
 
+        Has to be ``False`` once all slots are full, and after so many waves at the latest: a policy that only fails
+        would keep the step from ending. A round raises a ``UsageError`` after :data:`MOST_WAVES`.
+
         Args:
             valid: verified questions of this step so far.
             slots: how many the step is to have.
@@ -41,7 +48,7 @@ class BatchStrategy(Protocol):
         ...
 
     def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
-        """Questions for the empty slots; may be fewer. ``fresh`` holds this step's verified questions."""
+        """Questions for the empty slots; may be fewer, never more. ``fresh`` holds this step's verified questions."""
         ...
 
     def get_state(self) -> dict[str, Any]:
@@ -74,8 +81,9 @@ class DynamicResampling(DummyPadding):
     """Proposes again, with new answers, until the batch is full or ``max_waves`` were played."""
 
     def __init__(self, max_waves: int = 8) -> None:
-        if max_waves < 1:
-            raise ConfigError("strategy.max_waves", max_waves, "at least one wave has to be played")
+        if not 1 <= max_waves <= MOST_WAVES:
+            fix = f"at least one wave has to be played, and at most {MOST_WAVES}"
+            raise ConfigError("strategy.max_waves", max_waves, fix)
         self.max_waves = max_waves
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
@@ -128,6 +136,26 @@ class ReplayBuffer(DummyPadding):
             )
             for item in state["pool"]
         ]
+
+
+def check_strategy(strategy: object) -> None:
+    """Makes sure that a round can call a strategy.
+
+    Raises:
+        ConfigError: a class or a name instead of a strategy, or a method that is missing or takes something else.
+    """
+    if isinstance(strategy, type):
+        raise ConfigError("strategy", strategy, f"this is a class; pass one that was made: {strategy.__name__}(...)")
+    for name, arguments in (
+        ("begin_step", ()),
+        ("wants_more", ("valid", "slots", "waves")),
+        ("fill", ("rng", "fresh", "empty")),
+    ):
+        method = getattr(strategy, name, None)
+        if not callable(method):
+            fix = f"it has no method {name}(); pass a BatchStrategy, such as make_strategy('resample')"
+            raise ConfigError("strategy", strategy, fix)
+        check_call(f"strategy.{name}", method, arguments)
 
 
 STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset")

@@ -8,7 +8,7 @@ from typing import Any
 from ssp_env.config import ViewConfig
 from ssp_env.env import SearchSelfPlayEnv
 from ssp_env.errors import ConfigError
-from ssp_env.replay.recorded import OwnCode, Recorded, recorded_rules
+from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
 from ssp_env.replay.saved import SavedGame
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.worlds.base import World
@@ -51,7 +51,9 @@ def replay_env(
 
     Raises:
         ConfigError: as ``replay`` does, or legal moves without the world that they follow from.
+        UsageError: as ``replay`` does.
     """
+    check_saved(saved)
     view = view or ViewConfig()
     if view.legal_moves and saved.parts.grammar and world is None:
         fix = f"legal moves follow the grammar of the world {saved.parts.world!r}: pass world=... as well"

@@ -13,7 +13,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.replay.compare import Difference, differences
-from ssp_env.replay.recorded import OwnCode, Recorded, recorded_rules
+from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
 from ssp_env.replay.saved import SavedGame, SavedTrajectory, results_of, trajectories_of
 from ssp_env.tokenizers import Tokenizer
 
@@ -49,7 +49,9 @@ def replay(saved: SavedGame, tokenizer: Tokenizer | str | Path | None = None, ow
 
     Raises:
         ConfigError: the tokenizer is missing or another one, or the saved settings cannot work.
+        UsageError: ``saved`` is no saved game, but the name of a file, say.
     """
+    check_saved(saved)
     recorded, own = Recorded(saved, strict=False), own or OwnCode()
     rules = recorded_rules(saved, recorded, saved.tokenizer.open(tokenizer), own)
     game = _play(saved, rules, recorded)

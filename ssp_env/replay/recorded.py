@@ -20,6 +20,7 @@ from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.parts import came
 from ssp_env.replay.saved import SavedGame, trajectories_of
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
@@ -195,6 +196,15 @@ class RecordedWorld:
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """Unknown."""
         return None
+
+
+def check_saved(value: object) -> None:
+    """
+    Raises:
+        UsageError: something else than a saved game, such as the name of its file.
+    """
+    if not isinstance(value, SavedGame):
+        raise UsageError(f"a SavedGame is wanted, not {came(value)}: read_games(path) gives the games of a file")
 
 
 def recorded_rules(

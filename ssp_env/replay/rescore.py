@@ -14,7 +14,8 @@ from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask
-from ssp_env.replay.recorded import OwnCode, Recorded, recorded_rules
+from ssp_env.parts import came
+from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
 from ssp_env.replay.saved import SavedGame, SavedParts, SavedTrajectory, results_of
 from ssp_env.search.base import Document
 from ssp_env.tokenizers import Tokenizer
@@ -53,10 +54,15 @@ def rescore(
     Raises:
         ConfigError: a new judge over games that code of the user's own paid, and that code is not given; or the
             tokenizer is missing.
-        UsageError: the judge does not give one result a task, or a reward is no finite number.
+        UsageError: the judge does not give one result a task, a reward is no finite number, or something else than
+            saved games is given.
         ServiceError: the judge failed altogether. One that fails for a task makes that game void.
     """
+    if isinstance(saved_games, str | Path | SavedGame):
+        raise UsageError(f"several saved games are wanted, not {came(saved_games)}: pass read_games(path) or a list")
     saved_games = list(saved_games)
+    for saved in saved_games:
+        check_saved(saved)
     own = OwnCode(None, proposer_reward, solver_reward)
     valid = [saved for saved in saved_games if saved.outcome is Outcome.VALID]
     if judge is not None:

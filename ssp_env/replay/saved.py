@@ -206,7 +206,11 @@ class SavedGame:
         return _of_row(row, Reader(str(path)))
 
     def write(self, path: str | Path) -> None:
-        """Writes it to a file of its own; gzip if the name ends in ``.gz``."""
+        """Writes it to a file of its own; gzip if the name ends in ``.gz``.
+
+        Raises:
+            DataError: the file cannot be written.
+        """
         write_games([self], path)
 
     @classmethod
@@ -246,16 +250,24 @@ def save_games(games: Iterable[Game], rules: Rules, path: str | Path) -> None:
 
     Raises:
         UsageError: a game that goes on. Nothing is written then.
+        DataError: the file cannot be written.
     """
     write_games(_save(games, rules), path)
 
 
 def write_games(games: Iterable[SavedGame], path: str | Path) -> None:
-    """Writes saved games to a file, one a line; gzip if the name ends in ``.gz``."""
+    """Writes saved games to a file, one a line; gzip if the name ends in ``.gz``.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
     data = "".join(f"{game.to_json()}\n" for game in games).encode("ascii")
     if str(path).endswith(".gz"):
         data = gzip.compress(data, mtime=0)
-    Path(path).write_bytes(data)
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise DataError(path, f"cannot be written ({error.strerror or error})") from error
 
 
 def read_games(path: str | Path) -> Iterator[SavedGame]:
@@ -353,21 +365,25 @@ def _of_row(row: Any, reader: Reader) -> SavedGame:
         raise reader.wrong("start", f"has a negative seed or slot: {list(game.start.seed)}, {game.start.slot}")
     if game.outcome is Outcome.VALID and not game.attempts:
         raise reader.wrong("attempts", "is empty in a valid game")
-    for name, trajectory in game.trajectories().items():
-        _check(reader, name, trajectory, game.tokenizer.vocab_size)
+    if (fault := game.tokenizer.fault()) is not None:
+        raise reader.wrong(f"tokenizer.{fault[0]}", fault[1])
+    alone = [name for name in ("proposer", "verifier", "closed_book") if getattr(game, name) is not None]
+    fields = [*alone, *(f"attempts[{i}].trajectory" for i in range(len(game.attempts)))]
+    for field, trajectory in zip(fields, game.trajectories().values(), strict=True):
+        _check(reader, field, trajectory, game.tokenizer.vocab_size)
     return game
 
 
-def _check(reader: Reader, name: str, trajectory: SavedTrajectory, vocab_size: int) -> None:
+def _check(reader: Reader, field: str, trajectory: SavedTrajectory, vocab_size: int) -> None:
     ids, runs = trajectory.ids, trajectory.runs
     outside = next((i for i, token in enumerate(ids) if not 0 <= token < vocab_size), None)
     if outside is not None:
-        raise reader.wrong(f"{name}: ids[{outside}]", f"is {ids[outside]}, outside the vocabulary of {vocab_size}")
+        raise reader.wrong(f"{field}.ids[{outside}]", f"is {ids[outside]}, outside the vocabulary of {vocab_size}")
     if sum(runs) != len(ids) or any(run < (i > 0) for i, run in enumerate(runs)):
-        raise reader.wrong(f"{name}: runs", f"does not divide {len(ids)} tokens into runs: {_shown(runs)}")
+        raise reader.wrong(f"{field}.runs", f"does not divide {len(ids)} tokens into runs: {_shown(runs)}")
     if len(trajectory.logprobs) != sum(runs[1::2]):
         what = f"has {len(trajectory.logprobs)} entries for {sum(runs[1::2])} tokens of the policy"
-        raise reader.wrong(f"{name}: logprobs", what)
+        raise reader.wrong(f"{field}.logprobs", what)
 
 
 def _shown(runs: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, DataError, TokenizerError
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 
 
@@ -60,6 +60,7 @@ class SavedTokenizer:
 
         Raises:
             ConfigError: ``given`` is another one, or it is needed and missing.
+            DataError: the vocabulary in the document is not the one that it was saved with.
         """
         if given is None:
             return self._found()
@@ -69,9 +70,15 @@ class SavedTokenizer:
             raise ConfigError("tokenizer", shown, f"the game was played with another one: {self._description()}")
         return tokenizer
 
+    def fault(self) -> tuple[str, str] | None:
+        """A field and what is wrong with it, where the vocabulary in the document does not give its own digest."""
+        return _fault(self) if self.kind in ("bytes", "words") else None
+
     def _found(self) -> Tokenizer:
         match self.kind:
             case "bytes" | "words":
+                if (fault := self.fault()) is not None:
+                    raise DataError("saved game", f"field 'tokenizer.{fault[0]}' {fault[1]}")
                 return _made(self)
             case "transformers" if self.directory is not None:
                 file = Path(self.directory) / "tokenizer.json"
@@ -99,7 +106,22 @@ class SavedTokenizer:
 @lru_cache(maxsize=4)
 def _made(saved: SavedTokenizer) -> Tokenizer:
     """Kept, since the games of a batch share one."""
-    return saved.open(ByteTokenizer() if saved.kind == "bytes" else WordTokenizer(saved.words, saved.tags))
+    return ByteTokenizer() if saved.kind == "bytes" else WordTokenizer(saved.words, saved.tags)
+
+
+@lru_cache(maxsize=4)
+def _fault(saved: SavedTokenizer) -> tuple[str, str] | None:
+    try:
+        made = SavedTokenizer.of(_made(saved))
+    except TokenizerError as error:
+        return "words", f"is no vocabulary: {error}"
+    if made.vocab_size != saved.vocab_size:
+        return "vocab_size", f"is {saved.vocab_size}, but the tokenizer {saved.kind!r} has {made.vocab_size} tokens"
+    if made.pieces_sha256 == saved.pieces_sha256:
+        return None
+    if saved.kind == "bytes":
+        return "pieces_sha256", "is not the digest of bytes: the document was altered"
+    return "words", "(or 'tokenizer.tags') does not give the digest 'tokenizer.pieces_sha256': the document was altered"
 
 
 @lru_cache(maxsize=4)

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ssp_env.errors import UsageError
 from ssp_env.game.round import Round
-from ssp_env.game.strategies import BatchStrategy, PooledQuestion
+from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, PooledQuestion
 from ssp_env.players import MiniPlayer
 from ssp_env.testing.material import missing, small_rules
 from ssp_env.worlds.base import GroundTruth
-
-MOST_WAVES = 1000
-"""Waves that nobody waits for."""
 
 
 class BatchStrategyTests:
@@ -77,23 +76,27 @@ class BatchStrategyTests:
         """Rounds of the small world, with a proposer that fails every other time."""
         rules = small_rules(attempts=1)
         strategy, player = self.make_strategy(), MiniPlayer(rules.config.tags)
-        answers = rules.world.answers
         for step in range(3):
-            played = Round(
-                rules,
-                lambda rng, count: [answers[int(rng.integers(len(answers)))] for _ in range(count)],
-                4,
-                [step],
-                strategy,
-            )
-            while pending := played.pending():
-                for turn, trajectory in enumerate(pending):
-                    if trajectory in [g.proposer for g in played.games] and turn % 2:
-                        trajectory.feed_turn([])
-                    else:
-                        player.play([trajectory])
-                played.advance()
+            try:
+                played = _play_round(rules, strategy, player, step)
+            except UsageError as error:
+                raise AssertionError(f"a round refuses this strategy: {error}") from error
             assert played.done, "a round with this strategy does not end"
+
+
+def _play_round(rules: Rules, strategy: BatchStrategy, player: MiniPlayer, seed: int) -> Round:
+    answers = rules.world.answers
+    played = Round(
+        rules, lambda rng, count: [answers[int(rng.integers(len(answers)))] for _ in range(count)], 4, [seed], strategy
+    )
+    while pending := played.pending():
+        for turn, trajectory in enumerate(pending):
+            if trajectory in [g.proposer for g in played.games] and turn % 2:
+                trajectory.feed_turn([])
+            else:
+                player.play([trajectory])
+        played.advance()
+    return played
 
 
 def _questions(step: int) -> list[PooledQuestion]:

@@ -35,24 +35,29 @@ LEARNERS = {
 BUDGET = ["--steps", "200", "--batch", "100", "--seed", "3"]
 
 
-def run(name: str, *arguments: str) -> str:
-    """What an example prints."""
+def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs an example in a process of its own."""
     if importlib.util.find_spec(NEEDS[name]) is None:
         pytest.skip(f"{NEEDS[name]} is not installed: pip install 'ssp-env[train,clients]'")
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def run(name: str, *arguments: str) -> str:
+    """What an example prints."""
+    done = start(name, *arguments)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
 
 def test_every_example_is_tried_here() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(NEEDS)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*NEEDS, "curves"}
 
 
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_learners_run_and_write_their_curve(name: str, tmp_path: Path) -> None:
-    out = tmp_path / "curve.jsonl"
+    out = tmp_path / "a" / "new folder" / "curve.jsonl"
     printed = run(name, *BUDGET, *LEARNERS[name], "--out", str(out))
     curve = [json.loads(line) for line in out.read_text().splitlines()]
     assert len(printed.splitlines()) >= len(curve) >= 2
@@ -61,6 +66,14 @@ def test_learners_run_and_write_their_curve(name: str, tmp_path: Path) -> None:
     assert steps[-1] >= 200
     assert all(0 <= point["return"] <= 1 for point in curve)
     assert all(point["cpu_seconds"] > 0 for point in curve)
+
+
+@pytest.mark.parametrize("name", sorted(LEARNERS))
+def test_a_curve_that_cannot_be_written_is_refused_at_once(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = start(name, "--out", str(tmp_path / "file" / "curve.jsonl"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"argument --out: {tmp_path}/file/curve.jsonl cannot be written" in done.stderr
 
 
 def test_rllib_takes_one_policy_for_both_roles(tmp_path: Path) -> None:
@@ -75,8 +88,9 @@ def test_trl_learns_from_rewards_of_the_game() -> None:
 
 
 def test_the_text_agent_of_gem_answers_right() -> None:
-    printed = run("gem_text_agent", "--steps", "20")
-    assert "40 games, 1.00 of them answered right" in printed
+    done = start("gem_text_agent", "--steps", "20")
+    assert "40 games, 1.00 of them answered right" in done.stdout, done.stderr
+    assert "DEBUG" not in done.stderr
 
 
 @pytest.mark.parametrize("world", ["small", "wiki-mini"])

@@ -60,6 +60,22 @@ def test_missing_model_directory(refused: Refused, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "mistake", [["--world", "nimi"], ["--model", "nowhere"], ["--out", "file/run"], ["--out", "taken"], ["--resume"]]
+)
+def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
+    mistake: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    for name in ("file", "taken/file"):
+        (tmp_path / name).write_text("mine")
+    assert main(["train", *mistake]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ssp: "), "no greeting comes first"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "file", "taken"]
+
+
+@pytest.mark.parametrize(
     ("file", "says"),
     [
         ("config.json", "is no model directory (config.json is missing)"),
@@ -193,7 +209,7 @@ def test_world_without_questions(refused: Refused, tmp_path: Path) -> None:
 def test_unknown_world_and_option(refused: Refused) -> None:
     assert "did you mean 'wiki-mini'" in refused("--world", "wiki")
     assert "did you mean 'seed'" in refused("--set", "world_options.sede=1")
-    assert refused("--set", "world_options.entities=3").startswith("world.entities = 3: choose 16 to")
+    assert refused("--set", "world_options.entities=3").startswith("world_options.entities = 3: choose 16 to")
 
 
 def test_more_questions_than_there_are(refused: Refused) -> None:

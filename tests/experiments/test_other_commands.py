@@ -18,6 +18,7 @@ import pytest
 from runs import SSP, environment, metrics
 
 from agents.models import load_model
+from agents.tiny.bootstrap import BootstrapConfig
 from experiments.checks import check, check_model
 from experiments.config import load_preset, make_config
 from experiments.eval_command import answer
@@ -193,9 +194,20 @@ def test_interrupted_bootstrap_leaves_nothing(tmp_path: Path) -> None:
         finally:
             it.kill()
     assert it.returncode == 130, errors
-    assert errors.splitlines()[-1] == "ssp: interrupted"
+    assert errors.splitlines()[-2:] == [
+        "nothing was written; ssp bootstrap cannot be gone on with, only begun anew",
+        "ssp: interrupted",
+    ]
     assert "Traceback" not in errors
     assert not list(tmp_path.iterdir())
+
+
+def test_help_of_bootstrap_says_that_it_cannot_be_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bootstrap", "--help"])
+    shown = capsys.readouterr().out
+    assert "There are no checkpoints" in shown
+    assert f"{BootstrapConfig().steps:,} steps" in shown
 
 
 # -- silence -----------------------------------------------------------------------------------------------

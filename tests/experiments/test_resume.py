@@ -15,8 +15,15 @@ from runs import SSP, arguments, environment, games, metrics, ssp, timeless
 Run = tuple[Path, str]
 
 
-def interrupt(run: Path, command: list[str], after: int) -> tuple[int, str]:
-    """Starts a run, sends it Ctrl-C once it has done so many steps; exit status and standard error."""
+def interrupt(run: Path, command: list[str], after: int, again: bool = False) -> tuple[int, str]:
+    """Starts a run, sends it Ctrl-C once it has done so many steps; exit status and standard error.
+
+    Args:
+        run: its directory.
+        command: what starts it.
+        after: how many steps.
+        again: whether Ctrl-C comes again and again, to the very end.
+    """
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
     )
@@ -26,6 +33,9 @@ def interrupt(run: Path, command: list[str], after: int) -> tuple[int, str]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
+    while again and process.poll() is None:
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=200)
     return process.returncode, errors
 
@@ -49,6 +59,21 @@ def test_first_ctrl_c_ends_the_run_after_its_step(stopped: tuple[Path, int, str]
     assert not (run / "summary.json").exists()
     # The run lives on in a pool of questions, which the checkpoint has to hold.
     assert done < 6, "the machine was so slow to send the signal that nothing is left to compare"
+
+
+def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(policy: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = arguments(policy, run, "--steps", "500")
+    status, errors = interrupt(run, [SSP, *command], after=1, again=True)
+    assert status == 130, errors
+    assert "Traceback" not in errors
+    fate = f"{run} holds a run that ended before its first checkpoint and cannot go on; delete it, or choose another"
+    assert errors.splitlines()[-1].startswith(f"ssp: interrupted; {fate}")
+    for more in ([], ["--resume"]):
+        result = ssp(*command, *more)
+        assert result.returncode == 2
+        assert "cannot go on; delete it, or choose another --out" in result.stderr
+    assert metrics(run)[0]["step"] == 0, "what it had done is left alone"
 
 
 def test_libraries_stay_silent(stopped: tuple[Path, int, str]) -> None:

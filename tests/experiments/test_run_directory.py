@@ -16,9 +16,10 @@ import pytest
 import yaml
 from safetensors import SafetensorError
 
-from experiments import run_directory
+from experiments import files, run_directory
 from experiments.config import RunConfig, load_preset, make_config, override
-from experiments.run_directory import RunDirectory, fresh, newest, write_atomically
+from experiments.files import write_atomically
+from experiments.run_directory import RunDirectory, fresh, newest
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 
@@ -160,7 +161,7 @@ def test_checkpoints_of_a_large_model_need_room(tmp_path: Path, monkeypatch: pyt
 def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
     directory = begun(tmp_path / "run")
     code = (
-        "import sys; from experiments.run_directory import locked\n"
+        "import sys; from experiments.files import locked\n"
         "with locked(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(directory.path)]
@@ -230,7 +231,8 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         handle = real(file, mode, *args, **kwargs)
         return HalfWritten(handle, 5) if set(mode) & set("wa") else handle
 
-    monkeypatch.setattr(run_directory, "open", opened, raising=False)
+    for module in (files, run_directory):
+        monkeypatch.setattr(module, "open", opened, raising=False)
 
 
 @pytest.mark.usefixtures("full_disk")
@@ -384,9 +386,25 @@ def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     directory = begun(tmp_path / "run")
     shutil.rmtree(directory.checkpoints)
-    with pytest.raises(RunError, match="holds no checkpoint"):
+    with pytest.raises(RunError, match="ended before its first checkpoint and cannot go on; delete it, or choose"):
         resume(directory)
     assert len(directory.read_metrics()) == 4
+
+
+def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
+    """A directory names --resume only where that can go on."""
+
+    def refused(path: Path) -> str:
+        with pytest.raises(RunError, match="is not empty") as caught, RunDirectory(path).claimed(CONFIG, resume=False):
+            pass
+        return str(caught.value)
+
+    directory = begun(tmp_path / "run")
+    assert "go on with it by --resume" in refused(directory.path)
+    shutil.rmtree(directory.checkpoints)
+    assert refused(directory.path).endswith("cannot go on; delete it, or choose another --out")
+    directory.metrics.unlink()
+    assert refused(directory.path).endswith("is not empty; choose another --out"), "config.yaml is a name that many use"
 
 
 def test_fewer_steps_than_are_done_are_refused(tmp_path: Path) -> None:

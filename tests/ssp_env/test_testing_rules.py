@@ -286,6 +286,11 @@ class Endless(DummyPadding):
         return valid < slots
 
 
+class Always(DummyPadding):
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return True
+
+
 class Greedy(DummyPadding):
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         return waves < 3
@@ -330,6 +335,9 @@ class KeepsAlias(ReplayBuffer):
     ("kind", "test", "message"),
     [
         (Endless, "waves_come_to_an_end", "bound the waves"),
+        (Always, "waves_come_to_an_end", "bound the waves"),
+        (Always, "rounds_end", "a round refuses this strategy: wants_more of the strategy Always asks for another"),
+        (Generous, "rounds_end", "fill of the strategy Generous gave 4 questions for 3 empty slots"),
         (Greedy, "a_full_batch_wants_no_more", "though all slots hold a valid question"),
         (Generous, "at_most_as_many_as_are_empty", "fill gave 4 questions for 3 empty slots"),
         (OwnDice, "all_randomness_comes_from_rng", "use no other source of randomness"),

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from scripted import begin, by_role, draw_from, play, prompt_of, propose, records, rules_of, say, solve
 
-from ssp_env.errors import UsageError
+from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
+from ssp_env.game.strategies import DummyPadding, DynamicResampling, PooledQuestion, ReplayBuffer
 from ssp_env.tokenizers import WordTokenizer
+from ssp_env.worlds.base import GroundTruth
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -141,6 +142,86 @@ def test_resampling_gives_up(mini: MiniWorld, words: WordTokenizer) -> None:
     strategy = DynamicResampling(max_waves=3)
     played = play(begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>")))
     assert (played.waves, len(played.games), played.phase) == (3, 12, Phase.DONE)
+
+
+class Endless(DummyPadding):
+    """Asks for ever, and fills in whatever it was given."""
+
+    def __init__(self, only_empty: bool = True, fills: Any = ()) -> None:
+        self.only_empty, self.fills = only_empty, fills
+
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return self.fills == () and (valid < slots or not self.only_empty)
+
+    def fill(self, rng: Any, fresh: Any, empty: int) -> list[PooledQuestion]:
+        return self.fills  # type: ignore[no-any-return]
+
+
+def test_waves_without_end_are_refused(mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 5)
+    played = begin(rules_of(mini, words), strategy=Endless())
+    message = "wants_more of the strategy Endless asks for another wave after 5 waves, and 4 of 4 slots are empty"
+    with pytest.raises(UsageError, match=message):
+        play(played, by_role(say("<question> ? </question>")))
+    assert (played.waves, len(played.games)) == (5, 20)
+
+
+def test_the_last_wave_may_be_played(mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 3)
+    strategy = DynamicResampling(max_waves=3)
+    played = play(begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>")))
+    assert (played.waves, played.done) == (3, True)
+
+
+def test_a_wave_of_nothing_is_refused(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words), strategy=Endless(only_empty=False))
+    with pytest.raises(UsageError, match="Endless asks for another wave though all 4 slots hold a valid question"):
+        play(played, by_role(propose()))
+
+
+QUESTION = PooledQuestion("what is it ?", GroundTruth("t", "it"))
+
+
+@pytest.mark.parametrize(
+    ("fills", "message"),
+    [
+        ([QUESTION] * 5, "fill of the strategy Endless gave 5 questions for 4 empty slots"),
+        (None, "gave None: a list of PooledQuestions is wanted"),
+        (["what is it ?"], r"gave str 'what is it \?': a list of PooledQuestions is wanted"),
+    ],
+)
+def test_what_a_strategy_fills_in_is_checked(mini: MiniWorld, words: WordTokenizer, fills: Any, message: str) -> None:
+    played = begin(rules_of(mini, words), strategy=Endless(fills=fills))
+    with pytest.raises(UsageError, match=message):
+        play(played, by_role(say("<question> ? </question>")))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strategy": object()}, r"strategy = <object .*>: it has no method begin_step\(\)"),
+        ({"strategy": "resample"}, r"strategy = 'resample': it has no method begin_step\(\); .*make_strategy"),
+        ({"strategy": DummyPadding}, r"this is a class; pass one that was made: DummyPadding\(...\)"),
+        ({"answers": None}, "answers = None: give a function of"),
+        ({"answers": lambda count: []}, r"answers = .*: it is called with \(rng, count\)"),
+        ({"slots": -1}, "slots = -1: give a whole number"),
+        ({"slots": 2.0}, "slots = 2.0: give a whole number"),
+        ({"seed": 0}, "seed = 0: give a sequence of numbers"),
+    ],
+)
+def test_arguments_of_another_kind(mini: MiniWorld, words: WordTokenizer, change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"answers": draw_from(mini.answers), "slots": 2, "seed": [0], **change}
+    with pytest.raises(ConfigError, match=message):
+        Round(rules_of(mini, words), **arguments)
+
+
+def test_a_strategy_whose_method_takes_something_else(mini: MiniWorld, words: WordTokenizer) -> None:
+    class Narrow(DummyPadding):
+        def wants_more(self, valid: int) -> bool:  # type: ignore[override]
+            return False
+
+    with pytest.raises(ConfigError, match=r"strategy.wants_more = .*called with \(valid, slots, waves\)"):
+        begin(rules_of(mini, words), strategy=Narrow())
 
 
 def test_later_waves_may_use_earlier_noise(mini: MiniWorld, words: WordTokenizer) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.strategies import (
+    MOST_WAVES,
     STRATEGIES,
     BatchStrategy,
     DummyPadding,
@@ -169,3 +170,5 @@ def test_settings_that_cannot_work() -> None:
         make_strategy("periodic_reset", reset_every=0)
     with pytest.raises(ConfigError, match="max_waves = 0"):
         DynamicResampling(0)
+    with pytest.raises(ConfigError, match=f"max_waves = {MOST_WAVES + 1}: .* at most {MOST_WAVES}"):
+        DynamicResampling(MOST_WAVES + 1)

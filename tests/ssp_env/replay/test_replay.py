@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -481,3 +482,14 @@ def test_a_void_game_that_claims_to_be_invalid(mini: MiniWorld, words: WordToken
     (game,) = play(begin(rules, slots=1), by_role(say("<search> mentor </search>"))).games
     forged = replace(save_game(game, rules), outcome=Outcome.INVALID)
     assert ("game", "outcome", None) in told(forged)
+
+
+def test_what_nothing_follows_from_may_differ(mini: MiniWorld, words: WordTokenizer) -> None:
+    """As docs/replay.md says of scores, log-probabilities and details."""
+    rules = rules_of(mini, words)
+    row = json.loads(save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules).to_json())
+    solver = row["attempts"][0]["trajectory"]
+    solver["searches"][0]["documents"][0]["score"] = 0.123
+    solver["logprobs"][0] = -3.3
+    row["verification"]["detail"] = "another one"
+    assert replay(SavedGame.from_json(json.dumps(row))).identical

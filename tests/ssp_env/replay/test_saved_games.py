@@ -21,7 +21,8 @@ from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import SearchRecord
 from ssp_env.judge.base import Verdict
-from ssp_env.replay import SavedGame, read_games, replay, save_game, write_games
+from ssp_env.replay import SavedGame, read_games, replay, replay_env, rescore, save_game, write_games
+from ssp_env.replay.tokenizer import SavedTokenizer
 from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.worlds.base import GroundTruth
@@ -83,6 +84,25 @@ def test_files(saved: SavedGame, tmp_path: Path) -> None:
     assert list(read_games(tmp_path / "two.jsonl")) == [saved, saved]
     with pytest.raises(DataError, match="holds 2 games, not one"):
         SavedGame.read(tmp_path / "two.jsonl")
+
+
+@pytest.mark.parametrize("name", ["nowhere/x.jsonl", "nowhere/x.jsonl.gz", "."])
+def test_a_file_that_cannot_be_written(saved: SavedGame, tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match="cannot be written") as caught:
+        write_games([saved], tmp_path / name)
+    assert caught.value.path == str(tmp_path / name)
+
+
+def test_what_is_no_saved_game(saved: SavedGame) -> None:
+    name: Any = "games.jsonl"
+    for call in (replay, replay_env):
+        with pytest.raises(UsageError, match=r"not str 'games.jsonl': read_games\(path\) gives the games of a file"):
+            call(name)
+    for one in (name, Path(name), saved):
+        with pytest.raises(UsageError, match=r"several saved games are wanted, .*: pass read_games\(path\) or a list"):
+            rescore(one)
+    with pytest.raises(UsageError, match="a SavedGame is wanted, not int 5"):
+        rescore([saved, 5])  # type: ignore[list-item]
 
 
 def test_a_retriever_that_gives_ids_that_are_no_strings(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -153,16 +173,28 @@ REFUSED = [
         put("x", "attempts", 0, "trajectory", "ids", 7),
         "'attempts[0].trajectory.ids[7]' has the type str, not int",
     ),
-    (put(10**6, "attempts", 0, "trajectory", "ids", 7), "field 'solver 1: ids[7]' is 1000000, outside the vocabulary"),
-    (put(-1, "attempts", 0, "trajectory", "ids", 7), "field 'solver 1: ids[7]' is -1, outside the vocabulary"),
-    (put(99, "proposer", "runs", 0), "field 'proposer: runs' does not divide"),
-    (put([], "proposer", "runs"), "field 'proposer: runs' does not divide"),
-    (put([], "proposer", "logprobs"), "field 'proposer: logprobs' has 0 entries for"),
+    (
+        put(10**6, "attempts", 0, "trajectory", "ids", 7),
+        "field 'attempts[0].trajectory.ids[7]' is 1000000, outside the vocabulary",
+    ),
+    (
+        put(-1, "attempts", 0, "trajectory", "ids", 7),
+        "field 'attempts[0].trajectory.ids[7]' is -1, outside the vocabulary",
+    ),
+    (put(99, "proposer", "runs", 0), "field 'proposer.runs' does not divide"),
+    (put([], "proposer", "runs"), "field 'proposer.runs' does not divide"),
+    (put([], "proposer", "logprobs"), "field 'proposer.logprobs' has 0 entries for"),
     (
         put(5, "proposer", "searches", 0, "documents", 0, "text"),
         "documents[0].text' has the type int, not str",
     ),
     (put(5, "prompts", "texts", "solver"), "field 'prompts.texts.solver' has the type int, not str"),
+    (put("whale", "tokenizer", "words", 7), "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest"),
+    (put("<thin>", "tokenizer", "tags", 0), "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest"),
+    (put("0" * 64, "tokenizer", "pieces_sha256"), "does not give the digest 'tokenizer.pieces_sha256'"),
+    (put(["a", "a"], "tokenizer", "words"), "field 'tokenizer.words' is no vocabulary: a word or tag occurs twice"),
+    (put(99999, "tokenizer", "vocab_size"), "field 'tokenizer.vocab_size' is 99999, but the tokenizer 'words' has "),
+    (put("bytes", "tokenizer", "kind"), "field 'tokenizer.vocab_size' is 1461, but the tokenizer 'bytes' has 258"),
 ]
 
 
@@ -273,3 +305,12 @@ def test_another_vocabulary_is_refused(saved: SavedGame, words: WordTokenizer) -
     assert replay(saved, words).identical
     with pytest.raises(ConfigError, match="another one: words"):
         replay(saved, WordTokenizer(words.words[::-1], words.tags))
+
+
+def test_a_vocabulary_that_was_altered_is_not_called_another_tokenizer(saved: SavedGame) -> None:
+    altered = replace(saved.tokenizer, words=("whale", *saved.tokenizer.words[1:]))
+    with pytest.raises(DataError, match=r"field 'tokenizer.words' .* the document was altered"):
+        replay(replace(saved, tokenizer=altered))
+    wrong = replace(SavedTokenizer.of(ByteTokenizer()), pieces_sha256="0" * 64)
+    with pytest.raises(DataError, match=r"field 'tokenizer.pieces_sha256' is not the digest of bytes"):
+        replay(replace(saved, tokenizer=wrong))
