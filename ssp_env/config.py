@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ssp_env.errors import ConfigError, nearest
@@ -61,7 +62,7 @@ class GameConfig:
     tags: Tags = field(default_factory=Tags)
     """Names of the protocol's tags."""
     prompts: str = "plain"
-    """Prompt set: ``plain``, ``mini``, or a directory of your own."""
+    """Prompt set: ``plain``, ``mini``, or a directory of your own (a ``Path`` is taken as well, and kept as text)."""
 
     def __post_init__(self) -> None:
         from ssp_env.game.filters import FILTERS
@@ -114,7 +115,7 @@ def typed(config: Any, prefix: str) -> None:
     """
     for field_ in fields(config):
         name = field_.name
-        object.__setattr__(config, name, _coerce(field_.type, getattr(config, name), f"{prefix}.{name}"))
+        object.__setattr__(config, name, of_type(field_.type, getattr(config, name), f"{prefix}.{name}"))
 
 
 def at_least(config: Any, prefix: str, minimum: float, *names: str) -> None:
@@ -156,11 +157,16 @@ def from_mapping(kind: type[C], values: Mapping[str, Any], prefix: str, default:
     for name, value in values.items():
         if name not in known:
             raise ConfigError(f"{prefix}.{name}", value, nearest(name, known))
-        ready[name] = _coerce(known[name].type, value, f"{prefix}.{name}")
+        ready[name] = of_type(known[name].type, value, f"{prefix}.{name}")
     return kind(**ready) if default is None else replace(default, **ready)  # type: ignore[type-var]
 
 
-def _coerce(annotation: Any, value: Any, name: str) -> Any:
+def of_type(annotation: Any, value: Any, name: str) -> Any:
+    """The value in the very type of an annotation, given as text (``from __future__ import annotations``).
+
+    Raises:
+        ConfigError: a value of another type. Annotations other than those of the configs are not looked at.
+    """
     text = str(annotation)
     kind = text.removesuffix(" | None")
     if value is None and kind != text:
@@ -169,7 +175,9 @@ def _coerce(annotation: Any, value: Any, name: str) -> Any:
         return from_mapping(Tags, value, name)
     if kind.startswith("tuple[") and isinstance(value, list | tuple):
         item = kind.removeprefix("tuple[").removesuffix("]").split(",")[0]
-        return tuple(_coerce(item, inner, name) for inner in value)
+        return tuple(of_type(item, inner, name) for inner in value)
+    if kind == "str" and isinstance(value, Path):
+        return str(value)
     # YAML 1.1, which PyYAML reads, takes 1e-6 for text; everybody means a number.
     if kind == "float" and isinstance(value, str) and re.fullmatch(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+", value):
         return float(value)
@@ -186,6 +194,7 @@ _TYPES: dict[str, Any] = {
     "float": (Real,),
     "bool": (bool,),
     "str": (str,),
+    "str | Path": (str, Path),
     "tuple": (tuple,),
     "Tags": (Tags,),
 }

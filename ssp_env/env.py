@@ -22,6 +22,7 @@ from ssp_env.game.trajectory import Trajectory
 from ssp_env.infos import final_info, turn_info
 from ssp_env.observation import Observation, Observer, Watcher
 from ssp_env.setup import Setup, set_up
+from ssp_env.worlds import WORLDS
 
 PROPOSER, SOLVER = "proposer", "solver"
 
@@ -75,7 +76,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         """
         super().__init__()
         check_render_mode(render_mode, self.metadata)
-        table = set_up(setup)
+        table = set_up(setup, "render_mode")
         self.rules: Rules = table.rules
         self.render_mode = render_mode
         self._live = LiveView(self.rules)
@@ -113,7 +114,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             options: what the game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: an option of another type.
+            UsageError: an unknown option, or one that does not fit.
         """
         self._dealer.seed(seed)
         self._started = self._dealer.deal(options)
@@ -250,7 +251,8 @@ def check_render_mode(render_mode: str | None, metadata: dict[str, Any]) -> None
         RenderModeError: not one of the modes that the metadata list.
     """
     if render_mode is not None and render_mode not in metadata["render_modes"]:
-        raise RenderModeError("render_mode", render_mode, "choose 'ansi', 'human' or None")
+        hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
+        raise RenderModeError("render_mode", render_mode, f"choose 'ansi', 'human' or None{hint}")
 
 
 def as_token(agent: str, action: int | np.integer[Any] | None) -> int:

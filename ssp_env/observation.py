@@ -10,9 +10,11 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from ssp_env.errors import ConfigError
 from ssp_env.game.legal import LegalMoves
+from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.setup import Table
+from ssp_env.setup import UNMASKED, Table, suited
 
 Observation = dict[str, NDArray[Any]]
 
@@ -42,7 +44,7 @@ class Observer:
         self._mask = np.ones(self._size, dtype=np.int8)
         if tokenizer.pad_id != tokenizer.eos_id:
             self._mask[tokenizer.pad_id] = 0
-        self._legal = LegalMoves(table.rules) if self._view.legal_moves else None
+        self._legal = _legal_moves(table.rules) if self._view.legal_moves else None
 
     def observation_space(self) -> gym.spaces.Dict:
         """A new space object."""
@@ -112,6 +114,17 @@ class Watcher:
             self._tokens = grown
         self._tokens[self._filled : len(ids)] = ids[self._filled :]
         self._filled = len(ids)
+
+
+def _legal_moves(rules: Rules) -> LegalMoves:
+    try:
+        return LegalMoves(rules)
+    except ConfigError as error:
+        world = rules.world.name
+        if not suited(world)[1].legal_moves:
+            raise
+        fix = f"{error.fix}, or switch off what is the own view of the world {world!r}: {UNMASKED}"
+        raise ConfigError(error.field, error.value, fix) from None
 
 
 @lru_cache

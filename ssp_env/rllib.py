@@ -69,7 +69,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
             options: what the game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: an option of another type; a hundred games in a row ended before the first turn.
+            UsageError: an option that is unknown or does not fit; a hundred games in a row ended before the first turn.
         """
         for _ in range(MOST_REDEALS):
             self._env.reset(seed=seed, options=options)

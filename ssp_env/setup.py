@@ -61,6 +61,8 @@ class Setup(TypedDict, total=False):
     """Ready rules, in place of all of the above but ``view``."""
 
 
+UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
+"""The view of a world that is made for its own words, for any other tokenizer."""
 _SUITED = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
 
 
@@ -72,8 +74,12 @@ class Table:
     view: ViewConfig
 
 
-def set_up(setup: Setup) -> Table:
+def set_up(setup: Setup, *own: str) -> Table:
     """Builds and checks everything, before any play.
+
+    Args:
+        setup: what the door was given.
+        own: keywords that the door takes itself, to be offered for an unknown one.
 
     Raises:
         ConfigError: a setting that cannot work, by name and value.
@@ -81,10 +87,13 @@ def set_up(setup: Setup) -> Table:
     """
     for name in setup:
         if name not in Setup.__annotations__:
-            raise ConfigError(name, setup[name], f"no such setting; {nearest(name, Setup.__annotations__)}")  # type: ignore[literal-required]
+            hint = nearest(name, [*Setup.__annotations__, *own])
+            raise ConfigError(name, setup[name], f"no such setting; {hint}")  # type: ignore[literal-required]
     if "rules" in setup:
         for name in setup.keys() - {"rules", "view"}:
             raise ConfigError(name, setup[name], "the rules are ready already; leave this out")  # type: ignore[literal-required]
+        if not isinstance(setup["rules"], Rules):
+            raise ConfigError("rules", setup["rules"], "give ready rules, such as env.unwrapped.rules")
         return Table(setup["rules"], _config(ViewConfig, setup.get("view"), ViewConfig(), "view"))
     world = setup.get("world", "mini")
     if isinstance(world, str):
@@ -113,11 +122,11 @@ def set_up(setup: Setup) -> Table:
         solver_reward=setup.get("solver_reward"),
     )
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
-        _check_prompts(rules, tokenizer)
+        _check_prompts(rules, tokenizer, view)
     return Table(rules, view)
 
 
-def _check_prompts(rules: Rules, tokenizer: WordTokenizer) -> None:
+def _check_prompts(rules: Rules, tokenizer: WordTokenizer, view: ViewConfig) -> None:
     """
     Raises:
         ConfigError: a prompt with words that the world's vocabulary does not hold.
@@ -125,6 +134,7 @@ def _check_prompts(rules: Rules, tokenizer: WordTokenizer) -> None:
     strange = rules.prompts.strange_to(tokenizer.unknown_id)
     if strange is not None:
         fix = f"the world {rules.world.name!r} has no words for its {strange}.txt; choose 'mini', or tokenizer='bytes'"
+        fix += f" with {UNMASKED}" if view.legal_moves else ""
         note = "a GameConfig is taken whole, while a mapping is laid over the world's own settings"
         raise ConfigError("game.prompts", rules.config.prompts, f"{fix} ({note})")
 
@@ -151,11 +161,14 @@ def _retriever(given: Retriever | str | Mapping[str, Any] | None) -> Retriever |
         # Imported here: it brings httpx along, which a search in process can do without.
         from ssp_env.search.client import HTTPConfig, HTTPRetriever
 
+        for name in given:
+            if name not in HTTPConfig.__dataclass_fields__:
+                raise ConfigError(f"retriever.{name}", given[name], nearest(name, HTTPConfig.__dataclass_fields__))
         if "url" not in given:
             raise ConfigError("retriever", dict(given), "a mapping needs the server's address: url")
         fields = dict(given)
         if isinstance(fields.get("retry"), Mapping):
-            fields["retry"] = from_mapping(RetryPolicy, fields["retry"], "retriever.retry")
+            fields["retry"] = from_mapping(RetryPolicy, fields["retry"], "retriever.retry", HTTPConfig.retry)
         return HTTPRetriever(from_mapping(HTTPConfig, fields, "retriever"))
     if given is not None and not isinstance(given, Retriever):
         raise ConfigError("retriever", given, "give a Retriever, or a server's address such as http://127.0.0.1:8000")

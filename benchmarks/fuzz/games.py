@@ -133,10 +133,10 @@ def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: 
     options: dict[str, Any] | None = None
     if rng.random() < 0.2:
         question = Question("q", hostile.text(rng), ("mentor",), "all")
+        answer = hostile.ANSWERS[int(rng.integers(len(hostile.ANSWERS)))]
+        # One that the tokenizer cannot spell is refused as an option; drawn from the world it is played.
         options = (
-            {"question": question}
-            if rng.random() < 0.5
-            else {"answer": hostile.ANSWERS[int(rng.integers(len(hostile.ANSWERS)))]}
+            {"answer": answer} if rng.random() < 0.5 and env.rules.prompts.can_spell(answer) else {"question": question}
         )
     env.reset(seed=seed, options=options)
     watch = Watch(env.rules, table.name)

@@ -93,6 +93,9 @@ class Rules:
         ):
             _check_part(name, part, method)
         for name, function, arguments in (
+            ("retriever", getattr(retriever, "search", None), ("queries", "k")),
+            ("judge", getattr(judge, "judge", None), ("tasks",)),
+            ("verifier", getattr(verifier, "verify", None), ("tasks",)),
             ("noise", noise, ("rng", "count", "own", "others", "corpus")),
             ("proposer_reward", proposer_reward, ("game",)),
             ("solver_reward", solver_reward, ("game", "attempt")),
@@ -131,6 +134,14 @@ class Rules:
         )
 
 
+_SHORT_FORMS = {
+    "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for exact match",
+    "verifier": '; one that ships is named in the rules: game={"verifier": "world"}',
+    "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": "4p(1-p)"}',
+}
+"""What to do who gave a name for a part."""
+
+
 def _check_part(name: str, part: object, method: str) -> None:
     """
     Raises:
@@ -139,7 +150,7 @@ def _check_part(name: str, part: object, method: str) -> None:
     if part is None or (callable(getattr(part, method, None)) and not isinstance(part, type)):
         return
     what = "a function" if method == "__call__" else f"an object with a method {method}(), not its class or its name"
-    raise ConfigError(name, part, f"give {what}")
+    raise ConfigError(name, part, f"give {what}{_SHORT_FORMS.get(name, '')}")
 
 
 def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> dict[str, Filter]:
@@ -147,6 +158,8 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
         raise ConfigError("filters", filters, "give a mapping from reason code to function")
     own = dict(filters or {})
     for name, rule in own.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigError("filters", name, "a reason code is a string that is not empty")
         _check_part(f"filters[{name!r}]", rule, "__call__")
         check_call(f"filters[{name!r}]", rule, ("proposal",))
         if name in RESERVED or name in config.filters:
@@ -195,4 +208,5 @@ def _verifier(name: str, world: World) -> Verifier | None:
             return WorldVerifier(world)
         case "none":
             return NoVerifier()
-    raise ConfigError("game.verifier", name, "this one has to be made first; pass it as verifier=...")
+    fix = "make it first, an ssp_env.judge.openai.OpenAIVerifier(client, judge), and pass it as verifier=..."
+    raise ConfigError("game.verifier", name, fix)

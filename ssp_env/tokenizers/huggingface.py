@@ -41,14 +41,16 @@ class HuggingFaceTokenizer:
         self.eos_id: int | None = tokenizer.eos_token_id
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         if pad is None:
-            raise TokenizerError("the tokenizer has neither a pad nor an end-of-sequence token; set one in its config")
+            fix = "name one in its tokenizer_config.json, as pad_token or eos_token"
+            raise TokenizerError(f"the tokenizer has neither a pad nor an end-of-sequence token; {fix}")
         self.pad_id: int = pad
         self._data_backend = _for_data(tokenizer.backend_tokenizer)
         added = tokenizer.added_tokens_decoder.items()
         reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
         self._reserved = reserved - {tokenizer.unk_token_id} | {self.eos_id, self.pad_id}
+        self.unknown_id: int | None = tokenizer.unk_token_id
         question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
-        self._in_place = [tokenizer.unk_token_id] if tokenizer.unk_token_id is not None else question_mark
+        self._in_place = [self.unknown_id] if self.unknown_id is not None else question_mark
         self.pieces: Sequence[bytes] = self._read_pieces()
         self._frame = self._read_frame()
 
@@ -61,13 +63,14 @@ class HuggingFaceTokenizer:
             TokenizerError: a tokenizer that cannot serve here.
             MissingExtra: `transformers` is not installed.
         """
-        try:
-            from transformers import AutoTokenizer
-        except ImportError as error:
-            raise MissingExtra("a tokenizer of a model directory", "pip install '.[train]' in the checkout") from error
         path = Path(directory)
         if not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
+        try:
+            # Imported here, and after a look at the files: it takes seconds.
+            from transformers import AutoTokenizer
+        except ImportError as error:
+            raise MissingExtra("a tokenizer of a model directory", "pip install '.[train]' in the checkout") from error
         try:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # the Rust library raises bare ones

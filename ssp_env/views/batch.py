@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Unpack
 
-from ssp_env.dealer import Dealer
+from ssp_env.dealer import Dealer, check_seed
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.infos import Info, info_of
-from ssp_env.parts import check_number_of_games
+from ssp_env.parts import came, check_number_of_games
 from ssp_env.setup import Setup, set_up
 
 
@@ -56,12 +56,17 @@ class GameBatch:
             ConfigError: a setting that cannot work.
         """
         check_number_of_games("num_games", num_games)
-        self.rules = set_up(setup).rules
+        self.rules = set_up(setup, "num_games").rules
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]
         self._started: list[Round] = []
 
     def reset(self, seed: int | None = None) -> list[Turn]:
-        """Begins all games anew and returns the open turns."""
+        """Begins all games anew and returns the open turns.
+
+        Raises:
+            UsageError: a seed that is no whole number, or a negative one.
+        """
+        check_seed(seed)
         for i, dealer in enumerate(self._dealers):
             dealer.seed(None if seed is None else seed + i)
         self._started = [dealer.deal() for dealer in self._dealers]
@@ -92,6 +97,8 @@ class GameBatch:
             if isinstance(ids, str):
                 fix = "token ids are wanted; encode it with rules.tokenizer, or play a TextGame"
                 raise UsageError(f"turn {i} is text: {fix}")
+            if not isinstance(ids, Sized):
+                raise UsageError(f"turn {i} is {ids!r}: a list of token ids is wanted for each open turn")
             if not _within(ids, self.rules.tokenizer.vocab_size):
                 raise UsageError(f"turn {i} has a token outside the action space: {reprlib.repr(ids)}")
             if logprobs is not None and len(logprobs[i]) != len(ids):
@@ -102,7 +109,18 @@ class GameBatch:
         return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
-        """Voids the games of these turns, whose player failed for good."""
+        """Voids the games of these turns, whose player failed for good.
+
+        Args:
+            turns: of :attr:`turns`.
+            error: what happened; its ``service`` becomes the reason of the games.
+
+        Raises:
+            UsageError: another kind of error (nothing is voided then), or before the first reset.
+        """
+        if not isinstance(error, ServiceError):
+            what = f"a game is void for a ServiceError, not for {came(error)}"
+            raise UsageError(f'{what}; wrap it: ServiceError("engine", str(error))')
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
         advance_all(self._rounds)

@@ -58,7 +58,8 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
             options: what the game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: an option that does not fit; a hundred games in a row ended before the role's turn.
+            UsageError: an option that is unknown or does not fit; a hundred games in a row ended before the role's
+                turn.
             ServiceError: the hundredth of them was void.
         """
         super().reset(seed=seed)
@@ -100,7 +101,11 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return observation, self.seat.info | {"action_mask": observation["action_mask"]}
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The action mask as booleans, where sb3-contrib looks for it."""
+        """The action mask as booleans, where sb3-contrib looks for it.
+
+        Raises:
+            UsageError: before the first reset.
+        """
         return self._observer.mask(self._watch().trajectory).astype(bool)
 
     def render(self) -> str | None:  # type: ignore[override]
@@ -120,7 +125,8 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
 
     def _watch(self) -> Watcher:
         trajectory = self.seat.trajectory
-        assert trajectory is not None, "reset() goes on to the role's turn"
+        if trajectory is None:  # a reset goes on to the role's turn
+            raise UsageError("call reset() first")
         if self._watcher is None or self._watcher.trajectory is not trajectory:
             self._watcher = self._observer.watch(trajectory)
         return self._watcher
@@ -146,7 +152,8 @@ class SolverEnv(OneRoleEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(Role.SOLVER, solver_table(setup), other, questions, render_mode)
+        table = solver_table(setup, "other", "questions", "render_mode")
+        super().__init__(Role.SOLVER, table, other, questions, render_mode)
 
 
 class ProposerEnv(OneRoleEnv):
@@ -162,10 +169,10 @@ class ProposerEnv(OneRoleEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(Role.PROPOSER, set_up(setup), other, None, render_mode)
+        super().__init__(Role.PROPOSER, set_up(setup, "other", "render_mode"), other, None, render_mode)
 
 
-def solver_table(setup: Setup) -> Table:
-    """The table of a solver's view: one attempt a question."""
-    table = set_up(setup)
+def solver_table(setup: Setup, *own: str) -> Table:
+    """The table of a solver's view: one attempt a question. ``own``: see :func:`~ssp_env.setup.set_up`."""
+    table = set_up(setup, *own)
     return Table(single_attempt(table.rules), table.view)

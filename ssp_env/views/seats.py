@@ -73,7 +73,7 @@ class Seat:
         """Begins the next game; :func:`settle` brings it to your turn.
 
         Raises:
-            UsageError: an option of another type, or a question where you are the proposer.
+            UsageError: an option that is unknown or does not fit, or a question where you are the proposer.
         """
         dealt = self.dealer.deal(options)
         if self.role is Role.PROPOSER and dealt.games[0].origin is not Origin.PROPOSED:

@@ -14,6 +14,7 @@ from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.infos import Info, info_of
+from ssp_env.parts import came
 from ssp_env.players import Player, player_for
 from ssp_env.setup import Setup, set_up
 from ssp_env.views.one_role import solver_table
@@ -105,9 +106,10 @@ class TextRole:
             ConfigError: a setting that cannot work.
         """
         one_of("role", role, ("proposer", "solver"))
-        table = solver_table(setup) if role == "solver" else set_up(setup)
+        own = ("role", "other", "questions")
+        table = solver_table(setup, *own) if role == "solver" else set_up(setup, *own)
         if questions is not None and role != "solver":
-            raise ConfigError("questions", f"{len(questions)} of them", "only a solver is given questions")
+            raise ConfigError("questions", came(questions), "only a solver is given questions")
         self.rules = table.rules
         self._other = player_for(table.rules, other)
         self._seat = Seat(Dealer(table.rules, questions), Role(role))

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from ssp_env.dealer import check_seed
 from ssp_env.errors import UsageError
 from ssp_env.game.protocol import Role
 from ssp_env.observation import Observation
@@ -56,15 +57,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             options: what each game is about; see :meth:`~ssp_env.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: as many seeds as envs are needed; a ``reset_mask``, since envs begin anew by themselves.
+            UsageError: a seed that is none; as many seeds as envs are needed; an option that is unknown or does not
+                fit, such as a ``reset_mask``, since envs begin anew by themselves.
         """
-        seeds: list[int | None]
-        if isinstance(seed, int | np.integer):
-            seeds = [int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = [None] * self.num_envs if seed is None else seed
-        if len(seeds) != self.num_envs:
-            raise UsageError(f"{len(seeds)} seeds were given for {self.num_envs} envs")
+        seeds = self._seeds(seed)
         if options is not None and "reset_mask" in options:
             raise UsageError("options['reset_mask']: an env begins anew by itself; reset all of them, or none")
         for env, own in zip(self._envs, seeds, strict=True):
@@ -96,6 +92,16 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         flags = np.array([env.seat.flags for env in self._envs], dtype=np.bool_)
         self._ended = flags[:, 0] | flags[:, 1]
         return observations, rewards, flags[:, 0].copy(), flags[:, 1].copy(), infos
+
+    def _seeds(self, seed: int | list[int | None] | None) -> Sequence[int | None]:
+        if not isinstance(seed, list | tuple | np.ndarray):
+            check_seed(seed)
+            return [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise UsageError(f"{len(seed)} seeds were given for {self.num_envs} envs")
+        for own in seed:
+            check_seed(own)
+        return seed
 
     def _check(self, actions: NDArray[Any]) -> None:
         if actions.shape != (self.num_envs,):
@@ -134,7 +140,7 @@ class SolverVectorEnv(OneRoleVectorEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(num_envs, Role.SOLVER, solver_table(setup), other, questions)
+        super().__init__(num_envs, Role.SOLVER, solver_table(setup, "num_envs", "other", "questions"), other, questions)
 
 
 class ProposerVectorEnv(OneRoleVectorEnv):
@@ -150,4 +156,4 @@ class ProposerVectorEnv(OneRoleVectorEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(num_envs, Role.PROPOSER, set_up(setup), other, None)
+        super().__init__(num_envs, Role.PROPOSER, set_up(setup, "num_envs", "other"), other, None)

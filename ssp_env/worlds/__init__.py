@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
+from ssp_env.config import of_type
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.worlds.base import World
 
@@ -38,7 +40,8 @@ def open_world(name: str, /, **options: Any) -> World:
         options: settings of that world's factory.
 
     Raises:
-        ConfigError: no such world, a setting that it does not have, or one that it cannot do without.
+        ConfigError: no such world, a setting that it does not have or that is of another type or out of range, or one
+            that it cannot do without.
     """
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
@@ -50,8 +53,12 @@ def open_world(name: str, /, **options: Any) -> World:
             hint = nearest(option, known) if known else "it has none at all"
             fix = f"the world {name!r} has no such setting; {hint}"
             raise ConfigError(f"world_options.{option}", value, fix)
+        options[option] = of_type(known[option].annotation, value, f"world_options.{option}")
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise ConfigError("world_options", options, f"the world {name!r} needs more: {error}") from None
-    return cast(World, factory(**options))
+    try:
+        return cast(World, factory(**options))
+    except ConfigError as error:  # a world speaks of itself, its user of world_options
+        raise ConfigError(re.sub(r"\Aworld\.", "world_options.", error.field), error.value, error.fix) from None

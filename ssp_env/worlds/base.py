@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ssp_env.errors import ConfigError
 from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.store import PassageStore
@@ -21,6 +22,10 @@ class GroundTruth:
     """The canonical wording."""
     aliases: tuple[str, ...] = ()
     """Other wordings that mean the same."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.aliases, str):
+            raise ConfigError("GroundTruth.aliases", self.aliases, f"give a tuple of strings: ({self.aliases!r},)")
 
     @property
     def wordings(self) -> tuple[str, ...]:
@@ -38,6 +43,16 @@ class Question:
     """Every accepted wording; the first is the canonical one."""
     group: str
     """What accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
+
+    def __post_init__(self) -> None:
+        answers = self.answers
+        if isinstance(answers, str):
+            raise ConfigError("Question.answers", answers, f"give a tuple of strings: ({answers!r},)")
+        if not isinstance(answers, tuple | list) or not all(isinstance(answer, str) for answer in answers):
+            raise ConfigError("Question.answers", answers, "give a tuple of strings, the canonical wording first")
+        if not answers:
+            raise ConfigError("Question.answers", answers, "give at least one accepted wording")
+        object.__setattr__(self, "answers", tuple(answers))
 
     @property
     def truth(self) -> GroundTruth:

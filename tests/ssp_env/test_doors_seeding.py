@@ -94,7 +94,7 @@ def test_seeds_that_are_none(mini: MiniWorld, seed: Any) -> None:
 def test_options(mini: MiniWorld, door: Door) -> None:
     env = door(world=mini)
     truth = mini.answers[4]
-    env.reset(seed=1, options={"answer": truth, "else": object()})
+    env.reset(seed=1, options={"answer": truth})
     assert game_of(env).truth is truth
     env.reset(seed=1, options={"answer": truth.answer})
     assert game_of(env).truth == GroundTruth("given", truth.answer)

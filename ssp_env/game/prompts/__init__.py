@@ -138,6 +138,11 @@ class Prompts:
                 return name
         return None
 
+    def can_spell(self, text: str) -> bool:
+        """Whether nothing of this text becomes the tokenizer's unknown token, if it names one as ``unknown_id``."""
+        unknown = getattr(self._tokenizer, "unknown_id", None)
+        return unknown is None or unknown not in self._data(text)
+
     def proposer(self, answer: str, searches: int) -> list[int]:
         """Prompt of the proposer: the ground truth and a number of searches to aim at."""
         return self._fill("proposer", answer=answer, searches=str(searches))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,7 +125,7 @@ def test_padding_falls_back_on_the_end_token() -> None:
 
 
 def test_nothing_to_pad_with() -> None:
-    with pytest.raises(TokenizerError, match="neither a pad nor an end"):
+    with pytest.raises(TokenizerError, match=r"neither a pad nor an end.*tokenizer_config\.json, as pad_token or eos"):
         HuggingFaceTokenizer(hf.metaspace(eos_token=None))
 
 
@@ -146,6 +148,22 @@ def test_nothing_to_load(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{ broken")
     with pytest.raises(ModelError, match="cannot be loaded"):
         HuggingFaceTokenizer.load(tmp_path)
+
+
+def test_a_directory_is_looked_into_before_transformers_is_imported(tmp_path: Path) -> None:
+    """The import takes seconds, too long for a path with a slip in it."""
+    code = f"""
+import sys
+import ssp_env
+try:
+    ssp_env.env(tokenizer={str(tmp_path)!r})
+except ssp_env.errors.ModelError as error:
+    assert "tokenizer.json is missing" in str(error)
+    assert "transformers" not in sys.modules
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_loading_names_what_is_wrong_with_a_tokenizer(tmp_path: Path) -> None:

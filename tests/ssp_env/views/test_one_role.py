@@ -100,7 +100,7 @@ def test_options(mini: MiniWorld) -> None:
     env.reset(options={"question": question})
     assert (env.game.question, env.game.truth) == (question.text, question.truth)
     start = Start.of(env.game)
-    env.reset(options={"start": start, "unknown": 1})
+    env.reset(options={"start": start})
     assert Start.of(env.game) == start
     with pytest.raises(UsageError, match="one of answer, question, start, not about answer and question"):
         env.reset(options={"answer": "x", "question": question})
