@@ -7,13 +7,18 @@ import platform
 import subprocess
 from pathlib import Path
 
+RESULTS = "benchmarks/results"
+
 
 def git_commit() -> str | None:
-    """The checkout's commit, with ``+changes`` if files differ from it; ``None`` outside a checkout."""
+    """The checkout's commit, with ``+changes`` if files differ from it; ``None`` outside a checkout.
+
+    Results of benchmarks do not count: one benchmark does not read what another wrote.
+    """
     root = Path(__file__).resolve().parent.parent
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", f":!{RESULTS}")
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit + ("+changes" if changed else "")
