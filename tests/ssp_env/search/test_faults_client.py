@@ -314,7 +314,7 @@ def test_a_client_left_at_its_defaults_outlives_a_restart_of_seconds_under_load(
 def test_a_server_that_stays_dead_is_left_alone_until_it_is_back() -> None:
     with contextlib.ExitStack() as stack:
         first, port = stack.enter_context(process())
-        retriever = stack.enter_context(client(f"http://127.0.0.1:{port}", breaker_failures=4, breaker_seconds=0.5))
+        retriever = stack.enter_context(client(f"http://127.0.0.1:{port}", breaker_failures=4, breaker_seconds=1.5))
         assert failed(["q"], retriever.search_each(["q"], 2)) == []
         first.kill()
         first.wait()
@@ -323,11 +323,11 @@ def test_a_server_that_stays_dead_is_left_alone_until_it_is_back() -> None:
                 retriever.search(["q"], 2)
         with pytest.raises(ServiceError, match=r"was not called: its last 4 requests failed.*after 3 calls"):
             retriever.search(["q"], 2)
-        time.sleep(0.6)
+        time.sleep(1.6)
         with pytest.raises(ServiceError, match=r"Error.*\(after 1 call\)$"):
             retriever.search(["q"], 2)
         stack.enter_context(process(port))
-        time.sleep(0.6)
+        time.sleep(1.6)
         assert failed(["q"], retriever.search_each(["q"], 2)) == []
 
 
