@@ -26,7 +26,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Speed and size: half an hour on two cores.
+# Speed and size: a quarter of an hour on two cores.
 bench: install
 	$(BIN)/python -m benchmarks.step_speed --out benchmarks/results/step_speed.json
 	$(BIN)/python -m benchmarks.env_speed --out benchmarks/results/env_speed.json

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from experiments.config import RunConfig, load_preset, make_config, override
 from experiments.early_checks import check_early
+from experiments.interrupt import uninterrupted
 from experiments.run_directory import NO_CHECKPOINT, RunDirectory, fresh, newest
 
 DEFAULT_PRESET = "tiny"
@@ -30,8 +31,9 @@ def run(arguments: Namespace) -> int:
 
         summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
     except KeyboardInterrupt:
-        print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
-        return 130
+        with uninterrupted():
+            print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
+            return 130
     show(summary, out)
     return 0
 
