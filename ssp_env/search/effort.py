@@ -73,12 +73,15 @@ def tune(
         hits = [len(set(a.tolist()) & set(b.tolist())) for (_, a), (_, b) in zip(exact, found, strict=True)]
         return sum(hits) / sum(len(positions) for _, positions in exact)
 
-    wanted = SHARE * recall(ladder[-1])
-    for step, effort in enumerate(ladder):
-        reached = recall(effort)
+    effort = ladder[-1]
+    most = reached = recall(effort)
+    for step, tried in enumerate(ladder[:-1]):
+        found = recall(tried)
         progress("choosing how far to look", step + 1, len(ladder))
-        if reached >= wanted:
+        if found >= SHARE * most:
+            effort, reached = tried, found
             break
+    set_effort(index, effort)
     progress("choosing how far to look", len(ladder), len(ladder))
     chosen = {"nodes_in_view": effort} if _is_graph(index) else {"lists_probed": effort, "lists": index.nlist}
     return {**chosen, "recall_at_3": round(reached, 4), "recall_queries": len(queries)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from safetensors import SafetensorError
 
 from experiments import files, run_directory
 from experiments.config import RunConfig, load_preset, make_config, override
-from experiments.files import write_atomically
 from experiments.run_directory import RunDirectory, fresh, newest
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
@@ -267,18 +265,6 @@ def test_file_that_did_not_fit_leaves_the_old_one(tmp_path: Path) -> None:
         RunDirectory(tmp_path).write_summary({"steps": 3})
     assert [file.name for file in tmp_path.iterdir()] == ["summary.json"]
     assert (tmp_path / "summary.json").read_text() == "old"
-
-
-def test_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("old")
-
-    def interrupted(handle: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(tmp_path / "file", "new")
-    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("file", "old")]
 
 
 @pytest.mark.parametrize("failure", [FULL, SafetensorError("I/O error: No space left on device")])

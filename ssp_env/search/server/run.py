@@ -159,7 +159,10 @@ def _accept_all(listener: socket.socket) -> list[socket.socket]:
             connection, _ = listener.accept()
         except ConnectionAbortedError:  # its client left
             continue
-        except OSError:  # there is none, or the process can open no more
+        except BlockingIOError:  # there is none
+            return connections
+        except OSError as error:
+            _logger.warning("connections that waited for the server to take them are lost: %s", error)
             return connections
         connection.setblocking(False)
         connections.append(connection)

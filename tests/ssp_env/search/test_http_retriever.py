@@ -6,8 +6,6 @@ import asyncio
 import copy
 import gc
 import hashlib
-import json
-import math
 import multiprocessing
 import pickle
 import signal
@@ -16,24 +14,17 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
-import numpy as np
 import pytest
 from hostile import Hostile, lazy, serving
-from hypothesis import given
-from hypothesis import strategies as st
 
 import ssp_env
 from ssp_env.commands.search import COMMAND
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.http_call import retry_after
 from ssp_env.retry import RetryPolicy
 from ssp_env.search.base import AsyncRetriever, Document, PartialRetriever, Retriever
 from ssp_env.search.client import AsyncHTTPRetriever, HTTPConfig, HTTPRetriever
-from ssp_env.search.client.wire import WrongReply, read_reply, write_request
 from ssp_env.testing import RetrieverTests
 
 RETRY = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
@@ -433,114 +424,12 @@ def test_an_interrupt_ends_a_search_and_frees_its_connection(server: Hostile) ->
         signal.signal(signal.SIGALRM, before)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["document", "score", "id", "contents", "text", "x"]), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-DOCUMENTS = st.fixed_dictionaries({"contents": st.text(max_size=5)}, optional={"id": JSON, "extra": JSON})
-HITS = st.fixed_dictionaries({"document": DOCUMENTS | JSON, "score": st.floats() | JSON})
-
-
-def test_a_k_of_numpy_is_sent_as_a_number() -> None:
-    assert json.loads(write_request(["a"], np.int64(2)))["topk"] == 2  # type: ignore[arg-type]
-
-
-@given(st.lists(st.lists(HITS, max_size=3) | JSON, max_size=3) | JSON, st.integers(0, 3), st.integers(1, 3))
-def test_a_reply_is_rankings_or_wrong(result: Any, count: int, k: int) -> None:
-    try:
-        rankings = read_reply(json.dumps({"result": result}).encode(), count, k)
-    except WrongReply:
-        return
-    assert len(rankings) == count == len(result)
-    for ranking, hits in zip(rankings, result, strict=True):
-        assert len(ranking) == len(hits) <= k
-        assert len({document.id for document in ranking}) == len(ranking)
-        for document, hit in zip(ranking, hits, strict=True):
-            assert document.score == hit["score"]
-            assert math.isfinite(document.score)
-            (document.id + document.title + document.text).encode()
-
-
-@given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
-def test_any_bytes_are_wrong(raw: bytes) -> None:
-    with pytest.raises(WrongReply):
-        read_reply(raw, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("value", "low", "high"),
-    [
-        (None, None, None),
-        ("12", 12, 12),
-        (" 0 ", 0, 0),
-        ("-3", None, None),
-        ("soon", None, None),
-        ("1e9", None, None),
-        ("9" * 400, None, None),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
-        ("Wed, 21 Oct 2015 07:28:00", None, None),
-    ],
-)
-def test_what_retry_after_asks_for(value: str | None, low: float | None, high: float | None) -> None:
-    seconds = retry_after(value)
-    if low is None or high is None:
-        assert seconds is None
-    else:
-        assert seconds is not None
-        assert low <= seconds <= high
-
-
-def test_retry_after_may_be_a_date_to_come() -> None:
-    seconds = retry_after(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True))
-    assert seconds is not None
-    assert 3500 <= seconds <= 3601
-
-
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
-        ({"url": "127.0.0.1:8000"}, "http.url"),
-        ({"url": "ftp://host"}, "http.url"),
-        ({"url": "http://[::1"}, "http.url"),
-        ({"url": "http://me:secret@host"}, "http.url"),
-        ({"url": "http://me:secret@host:port"}, "http.url"),
-        ({"url": "http://host:99999"}, "http.url"),
-        ({"url": "http://host:0"}, "http.url"),
-        ({"url": "http://host:-1"}, "http.url"),
-        ({"url": "http://host:port"}, "http.url"),
-        ({"token_env": "sk-secret"}, "http.token_env"),
-        ({"timeout": 0.0}, "http.timeout"),
-        ({"deadline": float("inf")}, "http.deadline"),
-        ({"breaker_seconds": float("nan")}, "http.breaker_seconds"),
-        ({"connections": 0}, "http.connections"),
-        ({"max_batch": 0}, "http.max_batch"),
-        ({"max_query_chars": 0}, "http.max_query_chars"),
-        ({"max_reply_bytes": 0}, "http.max_reply_bytes"),
-        ({"breaker_failures": 0}, "http.breaker_failures"),
-    ],
-)
-def test_settings_that_cannot_work_are_named(settings: dict[str, Any], field: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        HTTPConfig(**({"url": "http://127.0.0.1:8000"} | settings))
-    assert raised.value.field == field
-    assert "secret" not in str(raised.value)
-
-
 def test_wrong_calls(server: Hostile) -> None:
     retriever = client(server)
     with pytest.raises(UsageError):
         retriever.search("one string", 3)
     with pytest.raises(ConfigError):
         retriever.search_each(["q"], 0)
-
-
-@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"])
-def test_the_path_is_appended_where_it_is_missing(url: str) -> None:
-    assert HTTPConfig(url).endpoint == "http://h:1/retrieve"
 
 
 def test_an_environment_takes_an_address(server: Hostile) -> None:

@@ -1,6 +1,8 @@
-"""A server as a setting of the environment: an address, or a mapping of plain values."""
+"""The settings of a server: an address, or a mapping of plain values, and what cannot work."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -39,3 +41,38 @@ def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> No
 def test_what_cannot_work_is_refused_at_once(given: dict[str, object], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
         set_up({"world": "small", "retriever": given})
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"url": "127.0.0.1:8000"}, "http.url"),
+        ({"url": "ftp://host"}, "http.url"),
+        ({"url": "http://[::1"}, "http.url"),
+        ({"url": "http://me:secret@host"}, "http.url"),
+        ({"url": "http://me:secret@host:port"}, "http.url"),
+        ({"url": "http://host:99999"}, "http.url"),
+        ({"url": "http://host:0"}, "http.url"),
+        ({"url": "http://host:-1"}, "http.url"),
+        ({"url": "http://host:port"}, "http.url"),
+        ({"token_env": "sk-secret"}, "http.token_env"),
+        ({"timeout": 0.0}, "http.timeout"),
+        ({"deadline": float("inf")}, "http.deadline"),
+        ({"breaker_seconds": float("nan")}, "http.breaker_seconds"),
+        ({"connections": 0}, "http.connections"),
+        ({"max_batch": 0}, "http.max_batch"),
+        ({"max_query_chars": 0}, "http.max_query_chars"),
+        ({"max_reply_bytes": 0}, "http.max_reply_bytes"),
+        ({"breaker_failures": 0}, "http.breaker_failures"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        HTTPConfig(**({"url": "http://127.0.0.1:8000"} | settings))
+    assert raised.value.field == field
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"])
+def test_the_path_is_appended_where_it_is_missing(url: str) -> None:
+    assert HTTPConfig(url).endpoint == "http://h:1/retrieve"
