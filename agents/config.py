@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ssp_env.config import at_least, one_of
+from ssp_env.checks import at_least, one_of
 from ssp_env.errors import ConfigError
 from ssp_env.game.strategies import STRATEGIES
 
@@ -22,7 +22,8 @@ class LearningConfig:
     minibatches: int = 2
     """Optimizer updates a step; the games are dealt into this many parts."""
     learning_roles: tuple[str, ...] = ROLES
-    """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its Proposer-Only."""
+    """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
+    Proposer-Only."""
     proposer_algorithm: str = "reinforce"
     """``reinforce`` or ``grpo`` (which needs ``game.proposals`` above 1)."""
     solver_algorithm: str = "grpo"
@@ -46,7 +47,8 @@ class LearningConfig:
     std_normalise: bool = False
     """Divide GRPO advantages by the standard deviation of their group."""
     aggregation: str = "sequence"
-    """How GRPO averages tokens: within each trajectory first (``sequence``, the paper's), or over all (``token``)."""
+    """How GRPO averages tokens: within each trajectory first (``sequence``, the paper's), or over
+    all (``token``)."""
     drop_uniform_groups: bool = False
     """Leave out groups whose rewards are all equal; GRPO learns nothing from them but the KL."""
     temperature: float = 1.0
@@ -58,23 +60,43 @@ class LearningConfig:
     microbatch_tokens: int = 16_384
     """Padded tokens of one forward pass of the learner; memory, not results, depends on it."""
     precision: str = "auto"
-    """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or ``auto``: bfloat16
-    where the machine multiplies in it."""
+    """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or
+    ``auto``: bfloat16 where the machine multiplies in it."""
 
     def __post_init__(self) -> None:
-        at_least(self, "learning", 1, "batch_size", "minibatches", "reset_every", "microbatch_tokens")
-        at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight", "clip_low", "clip_high")
+        at_least(
+            self, "learning", 1, "batch_size", "minibatches", "reset_every", "microbatch_tokens"
+        )
+        at_least(
+            self,
+            "learning",
+            0,
+            "warmup_steps",
+            "lr",
+            "kl_coeff",
+            "proposer_weight",
+            "clip_low",
+            "clip_high",
+        )
         if self.minibatches > self.batch_size:
-            raise ConfigError("learning.minibatches", self.minibatches, "must not exceed batch_size")
+            raise ConfigError(
+                "learning.minibatches", self.minibatches, "must not exceed batch_size"
+            )
         for name in ("lr", "kl_coeff", "proposer_weight"):
             if not math.isfinite(getattr(self, name)):
                 raise ConfigError(f"learning.{name}", getattr(self, name), "give a finite number")
         if not self.max_grad_norm > 0:
             raise ConfigError("learning.max_grad_norm", self.max_grad_norm, "must be above 0")
         if not 0 < self.temperature < math.inf:
-            raise ConfigError("learning.temperature", self.temperature, "self-play has to sample: give more than 0")
+            raise ConfigError(
+                "learning.temperature",
+                self.temperature,
+                "self-play has to sample: give more than 0",
+            )
         if not 0 <= self.beta2 < 1:
-            raise ConfigError("learning.beta2", self.beta2, "give a value from 0 up to, not including, 1")
+            raise ConfigError(
+                "learning.beta2", self.beta2, "give a value from 0 up to, not including, 1"
+            )
         one_of("learning.proposer_algorithm", self.proposer_algorithm, ALGORITHMS)
         one_of("learning.solver_algorithm", self.solver_algorithm, ALGORITHMS)
         one_of("learning.aggregation", self.aggregation, ("sequence", "token"))
@@ -83,7 +105,9 @@ class LearningConfig:
         for role in self.learning_roles:
             one_of("learning.learning_roles", role, ROLES)
         if not self.learning_roles:
-            raise ConfigError("learning.learning_roles", self.learning_roles, "name at least one role to train")
+            raise ConfigError(
+                "learning.learning_roles", self.learning_roles, "name at least one role to train"
+            )
 
     def algorithm(self, role: str) -> str:
         """The algorithm that trains a role."""

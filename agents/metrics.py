@@ -1,4 +1,5 @@
-"""The figures of a step, made from its game records. One home for every name in ``metrics.jsonl``."""
+"""The figures of a step, made from its game records. One home for every name in
+``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ from statistics import fmean
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 
 
-def step_metrics(games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]) -> dict[str, float]:
+def step_metrics(
+    games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
+) -> dict[str, float]:
     """Figures of one training step.
 
     Shares and means over an empty set are left out rather than made up.
@@ -48,7 +51,9 @@ def step_metrics(games: Sequence[GameRecord], slots: int, updates: Sequence[dict
         _mean(figures, f"{role}_tokens", [t.policy_tokens for t in plays])
     figures.update(_reasons(proposed))
     figures["policy_tokens"] = float(sum(t.policy_tokens for t in _trajectories(games)))
-    figures["all_tokens"] = float(sum(segment.tokens for t in _trajectories(games) for segment in t.segments))
+    figures["all_tokens"] = float(
+        sum(segment.tokens for t in _trajectories(games) for segment in t.segments)
+    )
     for name in sorted({name for update in updates for name in update}):
         figures[f"learner_{name}"] = fmean(update[name] for update in updates)
     return figures

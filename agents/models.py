@@ -1,4 +1,5 @@
-"""Model directories: loading a causal LM and its tokenizer, offline, with errors that say what is missing."""
+"""Model directories: loading a causal LM and its tokenizer, offline, with errors that say what is
+missing."""
 
 from __future__ import annotations
 
@@ -18,14 +19,16 @@ def tiny_directory() -> Path:
     return Path(str(resources.files("agents.tiny") / "checkpoint"))
 
 
-def load_model(directory: str | Path, device: torch.device | str = "cpu", attention: str | None = None) -> Any:
+def load_model(
+    directory: str | Path, device: torch.device | str = "cpu", attention: str | None = None
+) -> Any:
     """A causal LM in float32 and evaluation mode.
 
     Args:
         directory: config and weights, as `transformers` writes them.
         device: where the model is put.
-        attention: implementation by its `transformers` name; when not given, what suits the device: eager on CPUs,
-            where its backward pass is faster at small sizes, else the fused one.
+        attention: implementation by its `transformers` name; when not given, what suits the device:
+            eager on CPUs, where its backward pass is faster at small sizes, else the fused one.
 
     Raises:
         ModelError: no such directory, or not a causal LM that `transformers` can load whole.
@@ -51,7 +54,14 @@ def load_model(directory: str | Path, device: torch.device | str = "cpu", attent
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError, StrictDataclassError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        RuntimeError,
+        SafetensorError,
+        StrictDataclassError,
+    ) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
     _check_complete(path, info)
     return model.to(device).eval()
@@ -61,11 +71,18 @@ def _check_complete(path: Path, info: dict[str, Any]) -> None:
     """Weights that are missing, or do not fit the config, would be random numbers."""
     lacking = sorted(info["missing_keys"])
     if lacking:
-        raise ModelError(f"the model in {path} cannot be loaded: its weights lack {', '.join(lacking[:3])}")
-    misfits = [f"{name} is {list(has)}, not {list(wanted)}" for name, has, wanted in sorted(info["mismatched_keys"])]
+        raise ModelError(
+            f"the model in {path} cannot be loaded: its weights lack {', '.join(lacking[:3])}"
+        )
+    misfits = [
+        f"{name} is {list(has)}, not {list(wanted)}"
+        for name, has, wanted in sorted(info["mismatched_keys"])
+    ]
     if misfits:
         what = "; ".join(misfits[:3])
-        raise ModelError(f"the model in {path} cannot be loaded: its weights do not fit its config: {what}")
+        raise ModelError(
+            f"the model in {path} cannot be loaded: its weights do not fit its config: {what}"
+        )
 
 
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
@@ -80,7 +97,8 @@ def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
 
 
 def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Path) -> None:
-    """Writes trained weights as a model directory, with config and tokenizer of where they started from.
+    """Writes trained weights as a model directory, with config and tokenizer of where they started
+    from.
 
     Args:
         weights: parameter name -> array, as the model names them.
@@ -92,7 +110,9 @@ def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Pa
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     for file in sorted(Path(source).iterdir()):
-        copied = file.suffix in (".json", ".txt", ".model", ".jinja") and ".index" not in file.suffixes
+        copied = (
+            file.suffix in (".json", ".txt", ".model", ".jinja") and ".index" not in file.suffixes
+        )
         # The origin tells how the weights were made that these have grown from, not these.
         if file.is_file() and copied and file.name != "origin.json":
             shutil.copyfile(file, target / file.name)
@@ -101,10 +121,13 @@ def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Pa
     if config.get("tie_word_embeddings"):
         # The output layer is the embedding; loading ties them again.
         tensors.pop("lm_head.weight", None)
-    # Whoever loads it without asking for a dtype gets the one that the config names, and the weights are not rounded.
+    # Whoever loads it without asking for a dtype gets the one that the config names, and the
+    # weights are not rounded.
     config.pop("torch_dtype", None)
     config["dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
-    (target / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (target / "config.json").write_text(
+        json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
     path = target / "model.safetensors"
     save_file(tensors, path, metadata={"format": "pt"})
     path.chmod(0o644)

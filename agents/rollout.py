@@ -28,9 +28,14 @@ def play(played: Round, engine: Engine, *, temperature: float, rng: np.random.Ge
 
 
 def take_turns(
-    played: Round, pending: list[Trajectory], engine: Engine, temperature: float, generator: torch.Generator
+    played: Round,
+    pending: list[Trajectory],
+    engine: Engine,
+    temperature: float,
+    generator: torch.Generator,
 ) -> None:
-    """One engine call for all pending trajectories. If the engine fails for good, their games are void."""
+    """One engine call for all pending trajectories. If the engine fails for good, their games are
+    void."""
     requests = [Request(t.key, t.ids, t.room) for t in pending]
     try:
         generations = engine.generate(requests, temperature=temperature, generator=generator)

@@ -1,4 +1,5 @@
-"""From played games to training rows: which trajectories are learnt from, with which advantage and weight."""
+"""From played games to training rows: which trajectories are learnt from, with which advantage and
+weight."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.config import LearningConfig
-from agents.losses.grpo import grpo_advantages
+from agents.losses import grpo_advantages
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
@@ -54,10 +55,11 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
 
 
 def weigh(rows: Sequence[Row], config: LearningConfig, games: int, attempts: int) -> list[Row]:
-    """Sets each row's weight from denominators over the *whole* update, before rows are dealt to learners.
+    """Sets each row's weight from denominators over the *whole* update, before rows are dealt to
+    learners.
 
-    REINFORCE: 1/B, a sum over tokens (equation 5). GRPO: 1/(B n) and 1/length (equation 4), or one token mean
-    over all rows of the role (``aggregation="token"``). Empty slots count in B.
+    REINFORCE: 1/B, a sum over tokens (equation 5). GRPO: 1/(B n) and 1/length (equation 4), or one
+    token mean over all rows of the role (``aggregation="token"``). Empty slots count in B.
 
     Args:
         rows: all rows of one optimizer update.
@@ -82,18 +84,39 @@ def weigh(rows: Sequence[Row], config: LearningConfig, games: int, attempts: int
 
 
 def _proposer_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
-    played = [g for g in games if g.origin is Origin.PROPOSED and g.outcome in (Outcome.VALID, Outcome.INVALID)]
+    played = [
+        g
+        for g in games
+        if g.origin is Origin.PROPOSED and g.outcome in (Outcome.VALID, Outcome.INVALID)
+    ]
     paid = [(g, g.proposer, g.proposer_reward) for g in played if g.proposer is not None]
     rewards = np.array([reward or 0.0 for _, _, reward in paid])
-    advantages, kept = _credit(rewards, [game.group for game, _, _ in paid], config.proposer_algorithm, config)
-    return [_row(t, "proposer", game, a) for (game, t, _), a, k in zip(paid, advantages, kept, strict=True) if k]
+    advantages, kept = _credit(
+        rewards, [game.group for game, _, _ in paid], config.proposer_algorithm, config
+    )
+    return [
+        _row(t, "proposer", game, a)
+        for (game, t, _), a, k in zip(paid, advantages, kept, strict=True)
+        if k
+    ]
 
 
 def _solver_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
-    tried = [(game, attempt) for game in games if game.outcome is Outcome.VALID for attempt in game.attempts]
+    tried = [
+        (game, attempt)
+        for game in games
+        if game.outcome is Outcome.VALID
+        for attempt in game.attempts
+    ]
     rewards = np.array([attempt.reward or 0.0 for _, attempt in tried])
-    advantages, kept = _credit(rewards, [game.slot for game, _ in tried], config.solver_algorithm, config)
-    return [_row(t.trajectory, "solver", game, a) for (game, t), a, k in zip(tried, advantages, kept, strict=True) if k]
+    advantages, kept = _credit(
+        rewards, [game.slot for game, _ in tried], config.solver_algorithm, config
+    )
+    return [
+        _row(t.trajectory, "solver", game, a)
+        for (game, t), a, k in zip(tried, advantages, kept, strict=True)
+        if k
+    ]
 
 
 def _credit(

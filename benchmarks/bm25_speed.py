@@ -1,8 +1,9 @@
-"""Queries a second of BM25 over wiki-mini, beside bm25s's own: one core, batches of 64, every question once.
+"""Queries a second of BM25 over wiki-mini, beside bm25s's own: one core, batches of 64, every
+question once.
 
-Rates are medians over repetitions, in each of which everything is measured once. Rankings are not cached. bm25s gets
-the words that ours are split into, ranks with its numpy back-end, and gives positions; ours give documents.
-"""
+Rates are medians over repetitions, in each of which everything is measured once. Rankings are not
+cached. bm25s gets the words that ours are split into, ranks with its numpy back-end, and gives
+positions; ours give documents."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ import bm25s
 import numpy as np
 
 from benchmarks.env_speed import stay_on_one_core
-from experiments.provenance import git_commit, machine
+from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25 import BM25Index, BM25Retriever, tokenize, words_of
-from ssp_env.search.index import build_index, open_index
+from ssp_env.search.bm25.retriever import BM25Index, BM25Retriever, tokenize, words_of
+from ssp_env.search.index.directory import build_index, open_index
 from ssp_env.worlds.wiki import WikiMini, packaged
 
 K, BATCH = 3, 64
@@ -33,7 +34,9 @@ Search = Callable[[Sequence[str]], object]
 
 def main() -> int:
     """Measures and writes one document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--repetitions", type=int, default=7)
     settings = parser.parse_args()
@@ -47,10 +50,16 @@ def main() -> int:
         opened = open_index(directory)
         assert isinstance(opened, BM25Retriever)
         disk = BM25Retriever(
-            opened.corpus, BM25Index.open(Path(directory) / "bm25", world.corpus.digest()), cache_size=0
+            opened.corpus,
+            BM25Index.open(Path(directory) / "bm25", world.corpus.digest()),
+            cache_size=0,
         )
         assert scored(memory, questions) == scored(disk, questions)
-        searches: dict[str, Search] = {"bm25s": theirs(world), "memory": search(memory), "disk": search(disk)}
+        searches: dict[str, Search] = {
+            "bm25s": theirs(world),
+            "memory": search(memory),
+            "disk": search(disk),
+        }
         seen: dict[str, list[tuple[float, float]]] = {name: [] for name in searches}
         for _ in range(settings.repetitions):
             for name, each in searches.items():
@@ -86,7 +95,10 @@ def theirs(world: WikiMini) -> Search:
     index.index([words_of(document) for document in world.corpus], show_progress=False)
 
     def ask(batch: Sequence[str]) -> object:
-        words = [[word for word in dict.fromkeys(tokenize(query)) if word in index.vocab_dict] for query in batch]
+        words = [
+            [word for word in dict.fromkeys(tokenize(query)) if word in index.vocab_dict]
+            for query in batch
+        ]
         return index.retrieve(words, k=K, show_progress=False)
 
     return ask
@@ -99,13 +111,19 @@ def search(retriever: Retriever) -> Search:
 
 def scored(retriever: Retriever, questions: Sequence[str]) -> list[list[tuple[str, float | None]]]:
     """Rankings with their scores, which equality of documents leaves out."""
-    return [[(document.id, document.score) for document in ranking] for ranking in retriever.search(questions, 10)]
+    return [
+        [(document.id, document.score) for document in ranking]
+        for ranking in retriever.search(questions, 10)
+    ]
 
 
 def rates(ask: Search, questions: Sequence[str]) -> tuple[float, float]:
     """Queries a CPU-second and a second, all questions once, in one random order."""
     order = np.random.default_rng(0).permutation(len(questions)).tolist()
-    batches = [[questions[i] for i in order[first : first + BATCH]] for first in range(0, len(order), BATCH)]
+    batches = [
+        [questions[i] for i in order[first : first + BATCH]]
+        for first in range(0, len(order), BATCH)
+    ]
     cpu, wall = process_time(), perf_counter()
     for batch in batches:
         ask(batch)

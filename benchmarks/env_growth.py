@@ -11,26 +11,32 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from benchmarks.workload import make_env, make_rules, play_tokens, proposed, reset, search_turn
-from ssp_env.config import GameConfig
+from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer
 
 ENDLESS = {
-    "plain": "the crossing was finished in spring and it carries a road over the river to the old town ",
-    "brackets": "a < b << c <<< <searching> </ <s <sea <question <information </answe > <<search <<<< ",
-    "tags": "<think> who built it </think> <search> the engineer <question> of it <search> the crossing </question ",
+    "plain": "the crossing was finished in spring and it carries a road over the river to the "
+    "old town ",
+    "brackets": "a < b << c <<< <searching> </ <s <sea <question <information </answe > <<search "
+    "<<<< ",
+    "tags": "<think> who built it </think> <search> the engineer <question> of it <search> the "
+    "crossing </question ",
 }
-"""Text without an end of turn, repeated; the third is full of tags, none of which completes an action."""
+"""Text without an end of turn, repeated; the third is full of tags, none of which completes an
+action."""
 
 KINDS = (*ENDLESS, "turns")
-"""``turns``: short searches, each with its observation; tokens of observations count as transcript."""
+"""``turns``: short searches, each with its observation; tokens of observations count as
+transcript."""
 
 PIECE = 64
 """Tokens of endless text between two looks at the transcript's length."""
 
 
 def growth(longest: int, repetitions: int) -> dict[str, Any]:
-    """Cost of a token in each stretch of the transcript, relative to the first, by door and kind of text.
+    """Cost of a token in each stretch of the transcript, relative to the first, by door and kind of
+    text.
 
     Args:
         longest: tokens of the transcript after the prompt, a power of two times 1,024.
@@ -38,10 +44,16 @@ def growth(longest: int, repetitions: int) -> dict[str, Any]:
     """
     edges = _edges(longest)
     config = GameConfig(
-        max_response_tokens=longest + 1024, max_searches=longest, max_document_tokens=16, asked_searches=(1, 1)
+        max_response_tokens=longest + 1024,
+        max_searches=longest,
+        max_document_tokens=16,
+        asked_searches=(1, 1),
     )
     env, rules = make_env(config), make_rules(config)
-    walks = {"aec": lambda kind: _walk_aec(env, kind, edges), "feed": lambda kind: _walk_feed(rules, kind, edges)}
+    walks = {
+        "aec": lambda kind: _walk_aec(env, kind, edges),
+        "feed": lambda kind: _walk_feed(rules, kind, edges),
+    }
     found: dict[str, Any] = {"edges": edges, "repetitions": repetitions}
     for door, walk in walks.items():
         found[door] = {}
@@ -77,7 +89,12 @@ def _pieces(kind: str) -> Iterator[list[int]]:
 def _walk_aec(env: AECEnv, kind: str, edges: list[int]) -> list[float]:
     reset(env, 0)
     proposer = env.unwrapped.game.proposer
-    return _walk(lambda piece: play_tokens(env, piece), lambda: len(proposer.ids) - proposer.prompt_length, kind, edges)
+    return _walk(
+        lambda piece: play_tokens(env, piece),
+        lambda: len(proposer.ids) - proposer.prompt_length,
+        kind,
+        edges,
+    )
 
 
 def _walk_feed(rules: Rules, kind: str, edges: list[int]) -> list[float]:
@@ -92,8 +109,11 @@ def _walk_feed(rules: Rules, kind: str, edges: list[int]) -> list[float]:
     return _walk(play, lambda: len(trajectory.ids) - trajectory.prompt_length, kind, edges)
 
 
-def _walk(play: Callable[[list[int]], None], length: Callable[[], int], kind: str, edges: list[int]) -> list[float]:
-    """CPU-seconds a token in each stretch; a stretch ends with a whole piece, so that none pays for another's turn."""
+def _walk(
+    play: Callable[[list[int]], None], length: Callable[[], int], kind: str, edges: list[int]
+) -> list[float]:
+    """CPU-seconds a token in each stretch; a stretch ends with a whole piece, so that none pays for
+    another's turn."""
     pieces, costs = _pieces(kind), []
     for edge in edges:
         # Made beforehand: the script's own cost is not the environment's.

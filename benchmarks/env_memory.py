@@ -1,4 +1,5 @@
-"""Memory: over many resets, and of games that are under way. Each measurement wants a fresh process."""
+"""Memory: over many resets, and of games that are under way. Each measurement wants a fresh
+process."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workload import asked, make_env, make_rules, play_tokens, reset, script
-from ssp_env.config import GameConfig
-from ssp_env.game.protocol import Role
+from ssp_env.game.config import GameConfig
+from ssp_env.types import Role
 
 STATM = Path("/proc/self/statm")
 
@@ -50,10 +51,10 @@ def resets(count: int, samples: int = 100) -> dict[str, Any]:
 def live_games(door: str, games: int, tokens: int) -> dict[str, Any]:
     """Bytes that a game holds whose trajectory, prompt included, has at least so many tokens.
 
-    ``aec``: a game brings its environment along, spaces and all, but not what environments share (the world).
-    ``round``: a game of a round, which holds log-probabilities as an engine hands them over. Resident memory is over
-    all games; ``allocated_bytes`` is tracemalloc's figure, over a tenth of them.
-    """
+    ``aec``: a game brings its environment along, spaces and all, but not what environments share
+    (the world). ``round``: a game of a round, which holds log-probabilities as an engine hands them
+    over. Resident memory is over all games; ``allocated_bytes`` is tracemalloc's figure, over a
+    tenth of them."""
     make = {"aec": _aec_games, "round": _round_games}[door]
     return {"games": games, "tokens": tokens, **_held(lambda count: make(count, tokens), games)}
 

@@ -1,8 +1,8 @@
 """How fast and how large the environment is, beside the peers that install from PyPI.
 
-CPU-seconds of one process on one core. Rates are medians over repetitions, in each of which everything is measured
-once, so that ours and the peers alternate. Rules are the paper's (the defaults), over bytes and a stub retriever.
-"""
+CPU-seconds of one process on one core. Rates are medians over repetitions, in each of which
+everything is measured once, so that ours and the peers alternate. Rules are the paper's (the
+defaults), over bytes and a stub retriever."""
 
 from __future__ import annotations
 
@@ -22,14 +22,24 @@ from typing import Any
 from benchmarks.env_growth import growth
 from benchmarks.env_memory import live_games, resets
 from benchmarks.peers import NOT_MEASURED, Peers
-from benchmarks.workload import asked, game_tokens, make_env, make_rules, play_game, play_round, proposed, script
-from experiments.provenance import git_commit, machine
-from ssp_env.config import GameConfig
+from benchmarks.workload import (
+    asked,
+    game_tokens,
+    make_env,
+    make_rules,
+    play_game,
+    play_round,
+    proposed,
+    script,
+)
+from experiments.run.provenance import git_commit, machine
+from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.protocol import Role
+from ssp_env.types import Role
 
 AEC_SEARCHES, TURN_SEARCHES, ROUND_SEARCHES = 2, 9, 3
-"""Searches of a trajectory: in the AEC game, in rounds of given questions, in rounds of whole games."""
+"""Searches of a trajectory: in the AEC game, in rounds of given questions, in rounds of whole
+games."""
 
 LIVE_TOKENS = 4096
 
@@ -39,14 +49,22 @@ Measure = Callable[[float], float]
 
 def main() -> int:
     """Measures everything and writes one document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--repetitions", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.0, help="CPU-seconds of each measurement of a rate")
-    parser.add_argument("--longest", type=int, default=32768, help="tokens of the longest transcript")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="CPU-seconds of each measurement of a rate"
+    )
+    parser.add_argument(
+        "--longest", type=int, default=32768, help="tokens of the longest transcript"
+    )
     parser.add_argument("--resets", type=int, default=10_000)
     parser.add_argument("--live-games", type=int, default=200)
-    parser.add_argument("--peers-venv", type=Path, default=Path("build/peers"), help="made where it is missing")
+    parser.add_argument(
+        "--peers-venv", type=Path, default=Path("build/peers"), help="made where it is missing"
+    )
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     settings = parser.parse_args()
     source = {
@@ -107,7 +125,9 @@ def describe() -> dict[str, Any]:
         "tokens_per_search_turn": round(fmean(searching), 1),
         "tokens_per_observation": round(observed / len(searching), 1),
         "documents_per_observation": GameConfig().top_k,
-        "observation_length_of_aec": make_env(GameConfig()).observation_space("proposer")["observation"].shape[0],
+        "observation_length_of_aec": make_env(GameConfig())
+        .observation_space("proposer")["observation"]
+        .shape[0],
         "policy_tokens_per_aec_game": len(game_tokens(script(AEC_SEARCHES), GameConfig())),
         "turns_per_question": len(turns[Role.SOLVER]),
     }
@@ -125,7 +145,10 @@ def measure_rates(peers: Peers | None, repetitions: int, seconds: float) -> dict
             found = peers.measure(name, seconds)
             rows.setdefault(name, []).append(found["rate"])
             about[name] = {"version": found["version"]}
-    return {name: {"unit": unit(name), **about.get(name, {}), **spread(values)} for name, values in rows.items()}
+    return {
+        name: {"unit": unit(name), **about.get(name, {}), **spread(values)}
+        for name, values in rows.items()
+    }
 
 
 def unit(name: str) -> str:
@@ -134,7 +157,11 @@ def unit(name: str) -> str:
         return "token steps a CPU-second"
     if name.startswith("turns"):
         return "turns a CPU-second (ids to ids and mask)"
-    return "moves a CPU-second" if "tictactoe" in name else "turns a CPU-second (strings; no tokens, no mask)"
+    return (
+        "moves a CPU-second"
+        if "tictactoe" in name
+        else "turns a CPU-second (strings; no tokens, no mask)"
+    )
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -154,7 +181,8 @@ def our_measures() -> dict[str, Measure]:
 
 
 def aec_measure(wrapped: bool) -> Measure:
-    """Whole games through ``last()``/``step()``, resets and dead steps included in the time, not in the count."""
+    """Whole games through ``last()``/``step()``, resets and dead steps included in the time, not in
+    the count."""
     config = GameConfig()
     env, tokens = make_env(config, wrapped), game_tokens(script(AEC_SEARCHES), config)
     play_game(env, tokens, 0)
@@ -178,7 +206,9 @@ def turns_measure(games: int, whole: bool) -> Measure:
         whole: propose, verify and solve; otherwise each game is one attempt at a given question.
     """
     rules = make_rules(GameConfig() if whole else GameConfig(attempts=1))
-    begin_round, turns = (proposed, script(ROUND_SEARCHES)) if whole else (asked, script(TURN_SEARCHES))
+    begin_round, turns = (
+        (proposed, script(ROUND_SEARCHES)) if whole else (asked, script(TURN_SEARCHES))
+    )
     played = begin_round(rules, games, 0)
     play_round(played, turns)
     for game in played.games:
@@ -207,7 +237,11 @@ def check(outcome: Outcome) -> None:
 def targets(result: dict[str, Any]) -> dict[str, Any]:
     """Issue 3's targets beside what was measured; peers are compared where they were."""
     rates = {name: rate["median"] for name, rate in result["rates"].items()}
-    worst = max(kind["largest_ratio"] for door in ("aec", "feed") for kind in result["growth"][door].values())
+    worst = max(
+        kind["largest_ratio"]
+        for door in ("aec", "feed")
+        for kind in result["growth"][door].values()
+    )
     found = {
         "aec_steps": _at_least(50_000, rates["aec_raw"]),
         "turns": _at_least(35_000, rates["turns_batch_64"]),

@@ -1,9 +1,10 @@
-"""Algorithms from outside learn the small world: curves over three seeds, beside a random legal player.
+"""Algorithms from outside learn the small world: curves over three seeds, beside a random legal
+player.
 
 Runs ``examples/rllib_ppo.py`` and ``examples/cleanrl_ppo.py`` (both roles, a policy each) and
-``examples/sb3_maskable_ppo.py`` (the solver alone), one after the other, each on one thread. With one attempt a
-question, both roles together are paid 1 for a valid game and 0 otherwise, so their mean return is the share of valid
-games; how often the solver is right in those is drawn beside it.
+``examples/sb3_maskable_ppo.py`` (the solver alone), one after the other, each on one thread. With
+one attempt a question, both roles together are paid 1 for a valid game and 0 otherwise, so their
+mean return is the share of valid games; how often the solver is right in those is drawn beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import matplotlib
 import numpy as np
 
 import ssp_env
-from experiments.provenance import git_commit, machine
+from experiments.run.provenance import git_commit, machine
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = (0, 1, 2)
@@ -40,19 +41,30 @@ Curve = list[dict[str, float]]
 
 def main() -> int:
     """Runs everything, and writes curves, a summary and a picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="a directory")
-    parser.add_argument("--games", type=int, default=1000, help="games of the random legal player, in each view")
-    parser.add_argument("--steps", type=int, help="tokens a run; each example's own number when not given")
+    parser.add_argument(
+        "--games", type=int, default=1000, help="games of the random legal player, in each view"
+    )
+    parser.add_argument(
+        "--steps", type=int, help="tokens a run; each example's own number when not given"
+    )
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     random = {"both": random_both(settings.games), "solver": random_solver(settings.games)}
     curves, cpu = {}, {}
     for client in CLIENTS:
         for seed in SEEDS:
-            curves[client, seed], cpu[client, seed] = learn(client, seed, settings.steps, settings.out)
+            curves[client, seed], cpu[client, seed] = learn(
+                client, seed, settings.steps, settings.out
+            )
             end = curves[client, seed][-1]
-            print(f"{client}, seed {seed}: {cpu[client, seed]:.0f} CPU-seconds, {json.dumps(end)}", flush=True)
+            print(
+                f"{client}, seed {seed}: {cpu[client, seed]:.0f} CPU-seconds, {json.dumps(end)}",
+                flush=True,
+            )
     summary = {
         "command": " ".join(["python -m benchmarks.learning_curves", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -69,7 +81,8 @@ def main() -> int:
 
 
 def random_both(games: int) -> dict[str, float]:
-    """Mean returns of the random legal player in both roles; the solver's over valid games, as it plays no others."""
+    """Mean returns of the random legal player in both roles; the solver's over valid games, as it
+    plays no others."""
     env, rng = ssp_env.raw_env(world="small"), np.random.default_rng(0)
     proposer, solver = 0.0, []
     for game in range(games):
@@ -81,7 +94,11 @@ def random_both(games: int) -> dict[str, float]:
         if env.infos["solver"]["outcome"] == "valid":
             solver.append(env.rewards["solver"])
     solved = float(np.mean(solver))
-    return {"return": (proposer + sum(solver)) / games, "proposer": proposer / games, "solver": solved}
+    return {
+        "return": (proposer + sum(solver)) / games,
+        "proposer": proposer / games,
+        "solver": solved,
+    }
 
 
 def random_solver(games: int) -> dict[str, float]:
@@ -98,22 +115,41 @@ def random_solver(games: int) -> dict[str, float]:
 
 
 def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[Curve, float]:
-    """Runs one example in a process of its own: its curve, and the CPU-seconds of the whole process."""
+    """Runs one example in a process of its own: its curve, and the CPU-seconds of the whole
+    process."""
     file = out / f"{client}_seed{seed}.jsonl"
-    command = [sys.executable, str(ROOT / "examples" / f"{client}.py"), "--seed", str(seed), "--out", str(file)]
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / f"{client}.py"),
+        "--seed",
+        str(seed),
+        "--out",
+        str(file),
+    ]
     command += [] if steps is None else ["--steps", str(steps)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return [json.loads(line) for line in file.read_text().splitlines()], cpu
 
 
-def client_summary(client: str, curves: dict[tuple[str, int], Curve], cpu: dict[tuple[str, int], float]) -> Any:
+def client_summary(
+    client: str, curves: dict[tuple[str, int], Curve], cpu: dict[tuple[str, int], float]
+) -> Any:
     """Where the curves of a client ended, and what they cost."""
     runs = [curves[client, seed] for seed in SEEDS]
     names = [name for name in ("return", "proposer", "solver") if name in runs[0][-1]]
-    end = {name: [float(np.mean([p[name] for p in run[-LATE:] if name in p])) for run in runs] for name in names}
+    end = {
+        name: [float(np.mean([p[name] for p in run[-LATE:] if name in p])) for run in runs]
+        for name in names
+    }
     return {
         "seeds": list(SEEDS),
         "steps": [run[-1]["steps"] for run in runs],
@@ -123,7 +159,9 @@ def client_summary(client: str, curves: dict[tuple[str, int], Curve], cpu: dict[
     }
 
 
-def draw(curves: dict[tuple[str, int], Curve], random: dict[str, dict[str, float]], out: Path) -> None:
+def draw(
+    curves: dict[tuple[str, int], Curve], random: dict[str, dict[str, float]], out: Path
+) -> None:
     """A panel for each client: its seeds as thin lines, their mean, and the random legal player."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -132,12 +170,22 @@ def draw(curves: dict[tuple[str, int], Curve], random: dict[str, dict[str, float
     for axis, (client, title) in zip(axes, CLIENTS.items(), strict=True):
         runs = [curves[client, seed] for seed in SEEDS]
         both = "proposer" in runs[0][-1]
-        labels = {"return": "return of both (share of valid games)", "proposer": "proposer's return"}
+        labels = {
+            "return": "return of both (share of valid games)",
+            "proposer": "proposer's return",
+        }
         labels["solver"] = "solver's return in valid games"
         for name, label in labels.items() if both else [("return", "return")]:
-            lines = [([p["steps"] for p in run if name in p], [p[name] for p in run if name in p]) for run in runs]
-            grid = np.linspace(max(line[0][0] for line in lines), min(line[0][-1] for line in lines), 100)
-            (drawn,) = axis.plot(grid, np.mean([np.interp(grid, *line) for line in lines], axis=0), label=label)
+            lines = [
+                ([p["steps"] for p in run if name in p], [p[name] for p in run if name in p])
+                for run in runs
+            ]
+            grid = np.linspace(
+                max(line[0][0] for line in lines), min(line[0][-1] for line in lines), 100
+            )
+            (drawn,) = axis.plot(
+                grid, np.mean([np.interp(grid, *line) for line in lines], axis=0), label=label
+            )
             for line in lines:
                 axis.plot(*line, color=drawn.get_color(), alpha=0.3, linewidth=0.8)
         base = random["both" if both else "solver"]["return"]

@@ -1,7 +1,8 @@
-"""Measures one peer, in the environment that has the peers: ``python peer_worker.py NAME SECONDS < workload.json``.
+"""Measures one peer, in the environment that has the peers: ``python peer_worker.py NAME SECONDS <
+workload.json``.
 
-Stands alone: imports nothing of this project. The workload holds ``search``, ``answer`` (turns as text), ``question``,
-``truth`` and ``documents`` (``[title, text]`` pairs). Prints one JSON object.
+Stands alone: imports nothing of this project. The workload holds ``search``, ``answer`` (turns as
+text), ``question``, ``truth`` and ``documents`` (``[title, text]`` pairs). Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MOVES = (0, 2, 1, 3, 5, 4, 6, 7, 8)
 
 
 def pettingzoo(wrapped: bool) -> Play:
-    """Tic-tac-toe through ``last()``/``step()``; dead steps are played but not counted, as with ours."""
+    """Tic-tac-toe through ``last()``/``step()``; dead steps are played but not counted, as with
+    ours."""
     from pettingzoo.classic import tictactoe_v3
 
     env = tictactoe_v3.env() if wrapped else tictactoe_v3.raw_env()
@@ -43,7 +45,8 @@ def pettingzoo(wrapped: bool) -> Play:
 
 
 def textarena(name: str) -> Play:
-    """Tic-tac-toe as strings; a new environment a game, since the wrappers of 0.7.4 keep earlier games' history."""
+    """Tic-tac-toe as strings; a new environment a game, since the wrappers of 0.7.4 keep earlier
+    games' history."""
     import textarena as ta
 
     def play(number: int) -> int:
@@ -97,7 +100,10 @@ def skyrl(work: dict[str, Any]) -> Play:
 
     found = _found(work)
     search.call_search_api = lambda **request: ({"result": [found]}, None)
-    extras = {"reward_spec": {"ground_truth": {"target": [work["truth"]]}}, "max_turns": SEARCHES + 1}
+    extras = {
+        "reward_spec": {"ground_truth": {"target": [work["truth"]]}},
+        "max_turns": SEARCHES + 1,
+    }
 
     def play(number: int) -> int:
         env = SearchEnv(SearchEnvConfig(), extras)
@@ -113,7 +119,10 @@ def skyrl(work: dict[str, Any]) -> Play:
 
 def _found(work: dict[str, Any]) -> list[dict[str, Any]]:
     """The documents as a Search-R1 server sends them."""
-    return [{"document": {"contents": f"{title}\n{text}"}, "score": 1.0} for title, text in work["documents"]]
+    return [
+        {"document": {"contents": f"{title}\n{text}"}, "score": 1.0}
+        for title, text in work["documents"]
+    ]
 
 
 PEERS: dict[str, tuple[str, Callable[[dict[str, Any]], Play]]] = {

@@ -1,4 +1,5 @@
-"""Other environments, measured beside ours: each in a process of its own, in an environment made for them."""
+"""Other environments, measured beside ours: each in a process of its own, in an environment made
+for them."""
 
 from __future__ import annotations
 
@@ -26,13 +27,16 @@ NOT_MEASURED = {
     "search_r1": {
         "reason": "not on PyPI",
         "turns_per_cpu_second": [2900, 3700],
-        "note": "not measured in this run: its run_llm_loop, measured beforehand at batch 8 and 64 on 2 contended "
-        "cores with scripted tokens and a byte tokenizer (no date or command kept); tokens and mask, as ours",
+        "note": "not measured in this run: its run_llm_loop, measured beforehand at batch 8 and "
+        "64 on 2 contended "
+        "cores with scripted tokens and a byte tokenizer (no date or command kept); tokens and "
+        "mask, as ours",
     },
     "ssp_paper": {"reason": "not on PyPI"},
     "spiral": {"reason": "not on PyPI"},
     "verifiers": {
-        "reason": "on PyPI, but a rollout is a program that asks a model's HTTP endpoint for each turn "
+        "reason": "on PyPI, but a rollout is a program that asks a model's HTTP endpoint for "
+        "each turn "
         "(verifiers 0.4.0, v1/interception): there is no loop to feed"
     },
 }
@@ -50,7 +54,8 @@ class Peers:
     def __init__(self, directory: Path) -> None:
         """
         Args:
-            directory: their virtual environment; made and filled where it is missing or holds other versions.
+            directory: their virtual environment; made and filled where it is missing or holds other
+                versions.
         """
         self.python = directory / "bin" / "python"
         self.failed: dict[str, str] = {}
@@ -70,7 +75,10 @@ class Peers:
 
     def left_out(self) -> dict[str, Any]:
         """What cannot, and why."""
-        return {**NOT_MEASURED, **{name: {"reason": reason} for name, reason in self.failed.items()}}
+        return {
+            **NOT_MEASURED,
+            **{name: {"reason": reason} for name, reason in self.failed.items()},
+        }
 
     def measure(self, name: str, seconds: float) -> dict[str, Any]:
         """``rate`` (steps a CPU-second) and ``version`` of one peer.
@@ -87,13 +95,23 @@ class Peers:
         }
         worker = Path(__file__).with_name("peer_worker.py")
         command = [str(self.python), "-W", "ignore", str(worker), name, str(seconds)]
-        run = subprocess.run(command, input=json.dumps(work), stdout=subprocess.PIPE, text=True, check=True)
+        run = subprocess.run(
+            command, input=json.dumps(work), stdout=subprocess.PIPE, text=True, check=True
+        )
         result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
         return result
 
     def _install(self, wanted: list[str]) -> str | None:
         """The last line of pip's complaint; ``None`` if there was none."""
         print(f"installing {' '.join(wanted)}", file=sys.stderr)
-        command = [str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+        command = [
+            str(self.python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *wanted,
+        ]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
         return run.stderr.strip().splitlines()[-1] if run.returncode else None

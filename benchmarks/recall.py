@@ -7,16 +7,16 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from ssp_env.search.encoder import Encoder
-from ssp_env.search.index import open_index
-from ssp_env.search.manifest import read_manifest
-from ssp_env.search.neighbours import FLAT
+from ssp_env.search.dense.neighbours import FLAT
+from ssp_env.search.index.directory import Encoder, open_index
+from ssp_env.search.index.manifest import read_manifest
 
 TOP = 3
 
 
 def recall(directory: Path, kind: str, encoder: Encoder, queries: Sequence[str]) -> dict[str, Any]:
-    """Compares an index with the ``dense-flat`` one beside it; what the build chose and measured stands with it.
+    """Compares an index with the ``dense-flat`` one beside it; what the build chose and measured
+    stands with it.
 
     CPU a query contains the encoding.
     """
@@ -25,7 +25,9 @@ def recall(directory: Path, kind: str, encoder: Encoder, queries: Sequence[str])
     cpu = process_time()
     found = approximate.search(queries, TOP)
     cpu = process_time() - cpu
-    hits = sum(len({d.id for d in a} & {d.id for d in b}) for a, b in zip(exact, found, strict=True))
+    hits = sum(
+        len({d.id for d in a} & {d.id for d in b}) for a, b in zip(exact, found, strict=True)
+    )
     return {
         "encoder": encoder.info.name,
         "queries": len(queries),

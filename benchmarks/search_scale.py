@@ -1,15 +1,16 @@
 """Indexes of many passages: what building and searching them takes in time, memory and disk.
 
-The passages are generated: as long as wiki-mini's (a length drawn from its passages for each), of words as frequent as
-wiki-mini's, and one word in a hundred from a long tail of others, so that the vocabulary grows with the corpus.
-Queries are wiki-mini's questions. Every measurement is a process of its own, which does one thing, with one thread.
-Peak memory is what the kernel counted (VmHWM), mapped pages included.
+The passages are generated: as long as wiki-mini's (a length drawn from its passages for each), of
+words as frequent as wiki-mini's, and one word in a hundred from a long tail of others, so that the
+vocabulary grows with the corpus. Queries are wiki-mini's questions. Every measurement is a process
+of its own, which does one thing, with one thread. Peak memory is what the kernel counted (VmHWM),
+mapped pages included.
 
-``--encoder generated`` stands for a model: :mod:`benchmarks.clustered`. Then the figures of dense indexes hold no
-encoding worth the name, and recall is that of generated vectors, under both assumptions about what a larger corpus
-adds: more passages on the same 600 subjects, or as many more subjects (a cluster for 30 passages). ``dense-flat`` is
-built before the other dense kinds, which then use its vectors.
-"""
+``--encoder generated`` stands for a model: :mod:`benchmarks.clustered`. Then the figures of dense
+indexes hold no encoding worth the name, and recall is that of generated vectors, under both
+assumptions about what a larger corpus
+adds: more passages on the same 600 subjects, or as many more subjects (a cluster for 30 passages).
+``dense-flat`` is built before the other dense kinds, which then use its vectors."""
 
 from __future__ import annotations
 
@@ -30,15 +31,15 @@ import numpy as np
 
 from benchmarks.clustered import ClusteredEncoder
 from benchmarks.recall import recall
-from experiments.provenance import git_commit, machine
+from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25 import STARTS, BM25Index, BM25Retriever, tokenize
-from ssp_env.search.dense import passage_text
-from ssp_env.search.encoder import SentenceTransformerEncoder
-from ssp_env.search.files import Progress
-from ssp_env.search.index import KINDS, PASSAGES, build_index, load_kind, open_index
-from ssp_env.search.neighbours import FLAT
-from ssp_env.search.store import PassageStore, build_store
+from ssp_env.search.bm25.retriever import STARTS, BM25Index, BM25Retriever, tokenize
+from ssp_env.search.corpus import passage_text
+from ssp_env.search.dense.encoder import SentenceTransformerEncoder
+from ssp_env.search.dense.neighbours import FLAT
+from ssp_env.search.index.directory import KINDS, PASSAGES, build_index, load_kind, open_index
+from ssp_env.search.index.store import PassageStore, build_store
+from ssp_env.search.index.workplace import Progress
 from ssp_env.worlds.wiki import WikiMini
 
 TAIL_SHARE, TAIL = 0.01, 1.3
@@ -50,30 +51,50 @@ PASSAGES_A_CLUSTER = 30
 OPENED = 3
 """How often an index is opened; the opening of the middle duration counts."""
 NOTES = {
-    "passages": "generated: lengths and word frequencies of wiki-mini's passages, one word in 100 from a long tail",
-    "build": "the index alone, over a store that is there; peak_mb contains imports_mb and mapped pages. stages: CPU "
+    "passages": "generated: lengths and word frequencies of wiki-mini's passages, one word in "
+    "100 from a long tail",
+    "build": "the index alone, over a store that is there; peak_mb contains imports_mb and "
+    "mapped pages. stages: CPU "
     "seconds from the start to the first and the last report of each stage's progress",
-    "cold, warm": "a fresh process opens the index and answers one query; the middle of 3. cold: after its files were "
-    "dropped from the page cache (posix_fadvise). For dense kinds, opening contains the import of FAISS",
-    "rate": "960 distinct questions in batches of 64; memory after the last of them. No ranking is cached. For dense "
+    "cold, warm": "a fresh process opens the index and answers one query; the middle of 3. cold: "
+    "after its files were "
+    "dropped from the page cache (posix_fadvise). For dense kinds, opening contains the import "
+    "of FAISS",
+    "rate": "960 distinct questions in batches of 64; memory after the last of them. No ranking "
+    "is cached. For dense "
     "kinds, drawing the query's vector is in it",
-    "dense kinds, generated": "vectors are drawn around 600 centres (benchmarks/clustered.py), not encoded by a model; "
+    "dense kinds, generated": "vectors are drawn around 600 centres (benchmarks/clustered.py), "
+    "not encoded by a model; "
     "encoding by a model comes on top. dense-flat's build is the drawing of vectors",
-    "recall": "of dense-flat's first 3, for queries at a cosine of about .6 to one of 500 passages. With 600 clusters "
-    "at any size, a larger corpus is a denser one; recall_if_clusters_grow is of a set with a cluster for 30 passages, "
-    "which gets wider instead. Neither is a model's; real vectors may lie between or outside. the_index_says: what "
+    "recall": "of dense-flat's first 3, for queries at a cosine of about .6 to one of 500 "
+    "passages. With 600 clusters "
+    "at any size, a larger corpus is a denser one; recall_if_clusters_grow is of a set with a "
+    "cluster for 30 passages, "
+    "which gets wider instead. Neither is a model's; real vectors may lie between or outside. "
+    "the_index_says: what "
     "the build chose, by queries near 512 other passages",
 }
 
 
 def main() -> int:
     """Runs every measurement in a process of its own, and writes one document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--passages", type=int, default=1_000_000)
-    parser.add_argument("--kinds", nargs="+", default=["bm25"], choices=list(KINDS), help="default: bm25")
+    parser.add_argument(
+        "--kinds", nargs="+", default=["bm25"], choices=list(KINDS), help="default: bm25"
+    )
     parser.add_argument("--encoder", help=f"for dense kinds: directory of a model, or {FIXED!r}")
-    parser.add_argument("--work", type=Path, required=True, help="a folder for corpus and indexes; made, then deleted")
-    parser.add_argument("--keep", action="store_true", help="leaves the work folder, and uses what is in it")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        required=True,
+        help="a folder for corpus and indexes; made, then deleted",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leaves the work folder, and uses what is in it"
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--measure", nargs=2, metavar=("NAME", "KIND"), help=argparse.SUPPRESS)
@@ -112,30 +133,43 @@ def main() -> int:
 
 
 def openings(settings: argparse.Namespace, name: str, kind: str) -> Any:
-    """The middle one of several openings, by the time until the first answer, and all these times."""
+    """The middle one of several openings, by the time until the first answer, and all these
+    times."""
     times = [measured(settings, name, kind) for _ in range(OPENED)]
     times.sort(key=lambda seen: seen["seconds"])
     return {**times[OPENED // 2], "all_seconds": [seen["seconds"] for seen in times]}
 
 
 def recalls(settings: argparse.Namespace, kinds: list[str]) -> dict[str, Any]:
-    """Recall of approximate indexes, where there is an exact one; of generated vectors, under both assumptions."""
+    """Recall of approximate indexes, where there is an exact one; of generated vectors, under both
+    assumptions."""
     approximate = [kind for kind in kinds if FLAT in kinds and kind not in ("bm25", FLAT)]
     found = {"recall": {kind: measured(settings, "recall", kind) for kind in approximate}}
     if settings.encoder == FIXED:
         growing = argparse.Namespace(**{**vars(settings), "encoder": GROWING})
         for kind in [FLAT, *approximate] if approximate else []:
             measured(growing, "build", kind)
-        found["recall_if_clusters_grow"] = {kind: measured(growing, "recall", kind) for kind in approximate}
+        found["recall_if_clusters_grow"] = {
+            kind: measured(growing, "recall", kind) for kind in approximate
+        }
     return found
 
 
 def measured(settings: argparse.Namespace, name: str, kind: str) -> Any:
     """One measurement in a fresh process."""
-    options = ["--passages", str(settings.passages), "--work", str(settings.work), "--seed", str(settings.seed)]
+    options = [
+        "--passages",
+        str(settings.passages),
+        "--work",
+        str(settings.work),
+        "--seed",
+        str(settings.seed),
+    ]
     options += ["--encoder", settings.encoder] if settings.encoder else []
     command = [sys.executable, "-m", "benchmarks.search_scale", *options, "--measure", name, kind]
-    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    run = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     if run.returncode:
         raise SystemExit(f"{name} {kind} failed:\n{run.stderr}")
     print(f"{name} {kind}: {run.stdout.strip()}", file=sys.stderr)
@@ -150,7 +184,9 @@ def generate(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
         with open(aside, "w", encoding="utf-8") as file:
             for index, text in enumerate(passages(settings.passages, settings.seed)):
                 head = " ".join(text[:3])
-                file.write(json.dumps({"id": str(index), "contents": f'"{head}"\n{" ".join(text)}'}) + "\n")
+                file.write(
+                    json.dumps({"id": str(index), "contents": f'"{head}"\n{" ".join(text)}'}) + "\n"
+                )
         aside.rename(path)
     return {"bytes": path.stat().st_size, "seconds": round(perf_counter() - begun, 1)}
 
@@ -183,16 +219,24 @@ def passages(count: int, seed: int) -> Iterator[list[str]]:
 def store(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     """Builds the passage store."""
     target = settings.work / "index" / PASSAGES
-    return built(lambda progress: build_store(settings.work / "corpus.jsonl", target, progress).folder)
+    return built(
+        lambda progress: build_store(settings.work / "corpus.jsonl", target, progress).folder
+    )
 
 
 def build(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     """Builds one index over the store. Making sure that the store is the corpus's is part of it."""
-    encoder, directory, corpus = encoder_of(settings, kind), directory_of(settings), settings.work / "corpus.jsonl"
+    encoder, directory, corpus = (
+        encoder_of(settings, kind),
+        directory_of(settings),
+        settings.work / "corpus.jsonl",
+    )
     if not (directory / PASSAGES).exists():
         directory.mkdir(exist_ok=True)
         (directory / PASSAGES).symlink_to(settings.work.resolve() / "index" / PASSAGES)
-    figures = built(lambda progress: build_index(corpus, directory, kind, encoder=encoder, progress=progress))
+    figures = built(
+        lambda progress: build_index(corpus, directory, kind, encoder=encoder, progress=progress)
+    )
     if kind == "bm25":
         starts = np.load(directory / kind / STARTS, mmap_mode="r", allow_pickle=False)
         figures |= {"distinct_words": len(starts) - 1, "postings": int(starts[-1])}
@@ -221,7 +265,8 @@ def built(work: Callable[[Progress], Path]) -> dict[str, Any]:
 
 
 def cold(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
-    """Opens an index and searches once, after the kernel was asked to drop its files from the page cache."""
+    """Opens an index and searches once, after the kernel was asked to drop its files from the page
+    cache."""
     for path in (settings.work / "index").rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -308,7 +353,11 @@ def after() -> dict[str, float]:
 def memory() -> dict[str, float]:
     """Figures of /proc/self/status, in MB (Linux)."""
     lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    return {name[:-1]: round(int(rest[0]) * 1024 / 1e6, 1) for name, *rest in lines if rest[1:] == ["kB"]}
+    return {
+        name[:-1]: round(int(rest[0]) * 1024 / 1e6, 1)
+        for name, *rest in lines
+        if rest[1:] == ["kB"]
+    }
 
 
 MEASURES: dict[str, Callable[[argparse.Namespace, str], dict[str, Any]]] = {

@@ -1,19 +1,21 @@
-"""The search server against a plain FastAPI endpoint that calls its backend once a request, as Search-R1's does.
+"""The search server against a plain FastAPI endpoint that calls its backend once a request, as
+Search-R1's does.
 
-Both serve the same backend in the same run, one process each, on one core; the load comes from another process on
-another core. Each client holds one connection and sends its next query (one a request) when the last is answered.
-Access logs are off in both, and both run on uvicorn with uvloop and httptools. On a machine that does other things
-as well, start it under ``chrt -f 5``: real-time priority keeps the others' work out of the figures.
+Both serve the same backend in the same run, one process each, on one core; the load comes from
+another process on another core. Each client holds one connection and sends its next query (one a
+request) when the last is answered. Access logs are off in both, and both run on uvicorn with uvloop
+and httptools. On a machine that does other things as well, start it under ``chrt -f 5``: real-time
+priority keeps the others' work out of the figures.
 
 Backends:
 
-``free``    three fixed passages at no cost: what the server itself costs.
-``device``  the same after 5 ms, one call at a time, however many queries the call has: an encoder on one GPU, whose
-            forward pass for a few short queries takes milliseconds whether it is one or some dozens (the 5 ms are
-            assumed, not measured).
-``remote``  the same after 5 ms, any number of calls at a time: a search service elsewhere, where batches gain least.
-``bm25``    BM25 over wiki-mini without its cache, asked wiki-mini's evaluation questions.
-"""
+``free``    three fixed passages at no cost: what the server itself costs. ``device``  the same
+after 5 ms, one call at a time, however many queries the call has: an encoder on one GPU, whose
+            forward pass for a few short queries takes milliseconds whether it is one or some dozens
+            (the 5 ms are assumed, not measured).
+``remote``  the same after 5 ms, any number of calls at a time: a search service elsewhere, where
+batches gain least. ``bm25``    BM25 over wiki-mini without its cache, asked wiki-mini's evaluation
+questions."""
 
 from __future__ import annotations
 
@@ -33,37 +35,54 @@ from statistics import median
 from threading import Lock
 from typing import Any
 
-from ssp_env.search.base import Document, Retriever
+from ssp_env.search.base import Retriever
+from ssp_env.types import Document
 
 BACKENDS = ("free", "device", "remote", "bm25")
 SERVERS = ("ours", "fastapi")
 COST = 0.005
 PORTS = {"ours": 8471, "fastapi": 8472}
-PASSAGE = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt ut labore. " * 6
+PASSAGE = (
+    "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor incididunt "
+    "ut labore. " * 6
+)
 
 
 def main() -> int:
-    """Measures everything and writes it, or plays one part of the measurement in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measures everything and writes it, or plays one part of the measurement in a process of its
+    own."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--backends", nargs="+", choices=BACKENDS, default=list(BACKENDS))
     parser.add_argument("--clients", nargs="+", type=int, default=[16, 64])
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement, after a second of warm-up")
-    parser.add_argument("--repeats", type=int, default=3, help="measurements of each server, taken in turn")
+    parser.add_argument(
+        "--seconds", type=float, default=4.0, help="of each measurement, after a second of warm-up"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="measurements of each server, taken in turn"
+    )
     parser.add_argument("--part", choices=["ours", "fastapi", "load"], help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.part == "load":
-        print(json.dumps(_load(settings.port, settings.clients[0], settings.seconds, settings.backends[0])))
+        print(
+            json.dumps(
+                _load(settings.port, settings.clients[0], settings.seconds, settings.backends[0])
+            )
+        )
     elif settings.part is not None:
-        {"ours": _serve_ours, "fastapi": _serve_fastapi}[settings.part](settings.backends[0], settings.port)
+        {"ours": _serve_ours, "fastapi": _serve_fastapi}[settings.part](
+            settings.backends[0], settings.port
+        )
     else:
         _measure(settings)
     return 0
 
 
 def _measure(settings: argparse.Namespace) -> None:
-    from experiments.provenance import git_commit, machine
+    from experiments.run.provenance import git_commit, machine
 
     rows = []
     for backend in settings.backends:
@@ -72,7 +91,11 @@ def _measure(settings: argparse.Namespace) -> None:
             for name in SERVERS:
                 _wait_for(PORTS[name])
             for clients in settings.clients:
-                rows.append(_compare(backend, clients, settings, {name: servers[name].pid for name in SERVERS}))
+                rows.append(
+                    _compare(
+                        backend, clients, settings, {name: servers[name].pid for name in SERVERS}
+                    )
+                )
                 print(json.dumps(rows[-1]), flush=True)
         finally:
             for process in servers.values():
@@ -83,7 +106,9 @@ def _measure(settings: argparse.Namespace) -> None:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "git_commit": git_commit(),
         "machine": machine(),
-        "scheduling": {os.SCHED_OTHER: "normal", os.SCHED_FIFO: "fifo"}.get(os.sched_getscheduler(0), "other"),
+        "scheduling": {os.SCHED_OTHER: "normal", os.SCHED_FIFO: "fifo"}.get(
+            os.sched_getscheduler(0), "other"
+        ),
         "seconds": settings.seconds,
         "repeats": settings.repeats,
         "stub_seconds_a_call": COST,
@@ -94,19 +119,44 @@ def _measure(settings: argparse.Namespace) -> None:
         settings.out.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _compare(backend: str, clients: int, settings: argparse.Namespace, pids: dict[str, int]) -> dict[str, Any]:
-    """Medians over the repeats; the servers take turns, so that what else the machine does hits both."""
+def _compare(
+    backend: str, clients: int, settings: argparse.Namespace, pids: dict[str, int]
+) -> dict[str, Any]:
+    """Medians over the repeats; the servers take turns, so that what else the machine does hits
+    both."""
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in SERVERS}
     for _ in range(settings.repeats):
         for name in SERVERS:
             before = _cpu_seconds(pids[name])
-            command = [sys.executable, "-m", "benchmarks.search_server", "--part", "load", "--port", str(PORTS[name])]
-            command += ["--clients", str(clients), "--seconds", str(settings.seconds), "--backends", backend]
-            run = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            run["server_cpu_ms"] = 1000 * (_cpu_seconds(pids[name]) - before) / run["answers_in_all"]
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.search_server",
+                "--part",
+                "load",
+                "--port",
+                str(PORTS[name]),
+            ]
+            command += [
+                "--clients",
+                str(clients),
+                "--seconds",
+                str(settings.seconds),
+                "--backends",
+                backend,
+            ]
+            run = json.loads(
+                subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            )
+            run["server_cpu_ms"] = (
+                1000 * (_cpu_seconds(pids[name]) - before) / run["answers_in_all"]
+            )
             runs[name].append(run)
     figures = ("requests_per_second", "p50_ms", "p99_ms", "server_cpu_ms", "generator_cpu_share")
-    summary = {name: {f: round(median(run[f] for run in runs[name]), 3) for f in figures} for name in SERVERS}
+    summary = {
+        name: {f: round(median(run[f] for run in runs[name]), 3) for f in figures}
+        for name in SERVERS
+    }
     ours, plain = summary["ours"], summary["fastapi"]
     return {
         "backend": backend,
@@ -125,7 +175,9 @@ def _start(name: str, backend: str) -> subprocess.Popen[bytes]:
 def _wait_for(port: int) -> None:
     """Waits until a server answers a search."""
     body = json.dumps({"queries": ["ready?"], "topk": 3, "return_scores": True}).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/retrieve", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/retrieve", body, {"Content-Type": "application/json"}
+    )
     for _ in range(600):
         try:
             urllib.request.urlopen(request, timeout=5).read()
@@ -166,7 +218,7 @@ class _Stub:
 
 def _backend(name: str) -> Retriever:
     if name == "bm25":
-        from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.bm25.retriever import BM25Retriever
         from ssp_env.worlds import open_world
 
         return BM25Retriever(open_world("wiki-mini").corpus, cache_size=0)
@@ -197,7 +249,10 @@ def _serve_fastapi(backend: str, port: int) -> None:
 
     def retrieve(request: QueryRequest) -> Any:
         rankings = retriever.search(request.queries, request.topk or 3)
-        documents = [[{"id": d.id, "contents": f'"{d.title}"\n{d.text}'} for d in ranking] for ranking in rankings]
+        documents = [
+            [{"id": d.id, "contents": f'"{d.title}"\n{d.text}'} for d in ranking]
+            for ranking in rankings
+        ]
         if not request.return_scores:
             return {"result": documents}
         return {
@@ -210,16 +265,21 @@ def _serve_fastapi(backend: str, port: int) -> None:
     # A class inside a function is unknown to the annotations of this module.
     retrieve.__annotations__ = {"request": QueryRequest}
     app.post("/retrieve")(retrieve)
-    uvicorn.run(app, host="127.0.0.1", port=port, access_log=False, log_level="warning", loop="uvloop")
+    uvicorn.run(
+        app, host="127.0.0.1", port=port, access_log=False, log_level="warning", loop="uvloop"
+    )
 
 
 # The load
 
 
 class _Client(asyncio.Protocol):
-    """One connection: sends a request, takes the time until its answer is complete, sends the next."""
+    """One connection: sends a request, takes the time until its answer is complete, sends the
+    next."""
 
-    def __init__(self, requests: Sequence[bytes], first: int, seconds: list[tuple[float, float]]) -> None:
+    def __init__(
+        self, requests: Sequence[bytes], first: int, seconds: list[tuple[float, float]]
+    ) -> None:
         self._requests, self._next, self._seconds = requests, first, seconds
         self._received, self._expected = 0, 0
 
@@ -262,19 +322,29 @@ def _requests(backend: str) -> list[bytes]:
         queries = [question.text for question in open_world("wiki-mini").questions(0)]
     else:
         queries = [f"what did number {i} do in the year {1000 + i}?" for i in range(1000)]
-    bodies = [json.dumps({"queries": [query], "topk": 3, "return_scores": True}).encode() for query in queries]
-    head = "POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+    bodies = [
+        json.dumps({"queries": [query], "topk": 3, "return_scores": True}).encode()
+        for query in queries
+    ]
+    head = (
+        "POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nContent-Length: "
+    )
     return [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
 
 
-async def _drive(port: int, clients: int, seconds: float, requests: list[bytes]) -> dict[str, float]:
+async def _drive(
+    port: int, clients: int, seconds: float, requests: list[bytes]
+) -> dict[str, float]:
     answers: list[tuple[float, float]] = []
     loop = asyncio.get_running_loop()
 
     def client(number: int) -> Callable[[], asyncio.Protocol]:
         return lambda: _Client(requests, number * len(requests) // clients, answers)
 
-    transports = [(await loop.create_connection(client(i), "127.0.0.1", port))[0] for i in range(clients)]
+    transports = [
+        (await loop.create_connection(client(i), "127.0.0.1", port))[0] for i in range(clients)
+    ]
     await asyncio.sleep(1.0)
     begin, cpu = time.perf_counter(), time.process_time()
     await asyncio.sleep(seconds)

@@ -1,9 +1,9 @@
 """The main result: self-play against solver-only over several seeds, at equal steps.
 
-Runs ``ssp train`` once a seed and arm, in processes of their own, and writes ``results.json``, a table in
-``results.md``, two plots, and the ``summary.json`` and ``metrics.jsonl`` of every run. A run whose summary is
-already there is not repeated, so an interrupted benchmark goes on where it was.
-"""
+Runs ``ssp train`` once a seed and arm, in processes of their own, and writes ``results.json``, a
+table in ``results.md``, two plots, and the ``summary.json`` and ``metrics.jsonl`` of every run. A
+run whose summary is already there is not repeated, so an interrupted benchmark goes on where it
+was."""
 
 from __future__ import annotations
 
@@ -17,19 +17,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 
-from experiments.provenance import git_commit, machine
+from experiments.run.provenance import git_commit, machine
 
 ARMS = {"ssp": [], "solver-only": ["--solver-only"]}
 
 
 def main() -> int:
     """Runs what is missing, then writes the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="results folder")
-    parser.add_argument("--work", type=Path, default=Path("runs/science"), help="where the run directories go")
+    parser.add_argument(
+        "--work", type=Path, default=Path("runs/science"), help="where the run directories go"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--parallel", type=int, default=2, help="runs side by side")
-    parser.add_argument("--train-args", default="", help="further arguments of ssp train, one string")
+    parser.add_argument(
+        "--train-args", default="", help="further arguments of ssp train, one string"
+    )
     settings = parser.parse_args()
     jobs = [(arm, seed) for seed in settings.seeds for arm in ARMS]
     with ThreadPoolExecutor(settings.parallel) as pool:
@@ -59,8 +65,13 @@ def _run(arm: str, seed: int, settings: argparse.Namespace) -> Path:
     out: Path = settings.work / f"{arm}-seed{seed}"
     if not (out / "summary.json").is_file():
         shutil.rmtree(out, ignore_errors=True)
-        subprocess.run(_command(arm, seed, out, settings.train_args), check=True, stdout=subprocess.DEVNULL)
-    print(f"{arm} seed {seed}: {json.loads((out / 'summary.json').read_text())['accuracy']['final']}", flush=True)
+        subprocess.run(
+            _command(arm, seed, out, settings.train_args), check=True, stdout=subprocess.DEVNULL
+        )
+    print(
+        f"{arm} seed {seed}: {json.loads((out / 'summary.json').read_text())['accuracy']['final']}",
+        flush=True,
+    )
     return out
 
 
@@ -74,7 +85,10 @@ def _collect(folders: dict[tuple[str, int], Path], settings: argparse.Namespace)
     groups = list(summaries["ssp", settings.seeds[0]]["accuracy"]["base"])
     means = {
         arm: {
-            when: {g: fmean(summaries[arm, s]["accuracy"][when][g] for s in settings.seeds) for g in groups}
+            when: {
+                g: fmean(summaries[arm, s]["accuracy"][when][g] for s in settings.seeds)
+                for g in groups
+            }
             for when in ("base", "final")
         }
         for arm in ARMS
@@ -89,9 +103,15 @@ def _collect(folders: dict[tuple[str, int], Path], settings: argparse.Namespace)
         "verifier": summaries["ssp", settings.seeds[0]]["verifier"],
         "questions_per_hop": summaries["ssp", settings.seeds[0]]["questions_per_hop"],
         "mean_accuracy": means,
-        "runs": {f"{arm} seed {seed}": s["accuracy"]["final"] for (arm, seed), s in summaries.items()},
-        "seconds_per_step": {f"{arm} seed {seed}": s["seconds_per_step"] for (arm, seed), s in summaries.items()},
-        "wall_seconds": {f"{arm} seed {seed}": s["wall_seconds"] for (arm, seed), s in summaries.items()},
+        "runs": {
+            f"{arm} seed {seed}": s["accuracy"]["final"] for (arm, seed), s in summaries.items()
+        },
+        "seconds_per_step": {
+            f"{arm} seed {seed}": s["seconds_per_step"] for (arm, seed), s in summaries.items()
+        },
+        "wall_seconds": {
+            f"{arm} seed {seed}": s["wall_seconds"] for (arm, seed), s in summaries.items()
+        },
     }
     (settings.out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
     (settings.out / "results.md").write_text(_table(result, groups))
@@ -102,10 +122,21 @@ def _collect(folders: dict[tuple[str, int], Path], settings: argparse.Namespace)
 
 
 def _table(result: dict, groups: list[str]) -> str:
-    head = f"# Self-play on the mini-wiki, {result['steps']} steps, {len(result['seeds'])} seeds\n\n"
-    head += f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, {result['machine']}.\n"
-    head += f"Greedy, {result['questions_per_hop']} unseen questions a hop count; verifier: {result['verifier']}.\n\n"
-    lines = ["| run | " + " | ".join(f"{g}-hop" for g in groups) + " |", "|---" * (len(groups) + 1) + "|"]
+    head = (
+        f"# Self-play on the mini-wiki, {result['steps']} steps, {len(result['seeds'])} seeds\n\n"
+    )
+    head += (
+        f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, "
+        f"{result['machine']}.\n"
+    )
+    head += (
+        f"Greedy, {result['questions_per_hop']} unseen questions a hop count; verifier: "
+        f"{result['verifier']}.\n\n"
+    )
+    lines = [
+        "| run | " + " | ".join(f"{g}-hop" for g in groups) + " |",
+        "|---" * (len(groups) + 1) + "|",
+    ]
     means = result["mean_accuracy"]
     rows = {
         "base": means["ssp"]["base"],
@@ -113,7 +144,10 @@ def _table(result: dict, groups: list[str]) -> str:
         "**solver-only, mean**": means["solver-only"]["final"],
         **result["runs"],
     }
-    lines += [f"| {name} | " + " | ".join(f"{row[g]:.3f}" for g in groups) + " |" for name, row in rows.items()]
+    lines += [
+        f"| {name} | " + " | ".join(f"{row[g]:.3f}" for g in groups) + " |"
+        for name, row in rows.items()
+    ]
     return head + "\n".join(lines) + "\n"
 
 

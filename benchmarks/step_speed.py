@@ -1,8 +1,7 @@
 """Seconds of a training step at ``tiny`` on one thread, and the game's share of it.
 
-The game is everything but the engine and the learner: rules, prompts, parsing, search, filters, verification,
-judging and records.
-"""
+The game is everything but the engine and the learner: rules, prompts, parsing, search, filters,
+verification, judging and records."""
 
 from __future__ import annotations
 
@@ -16,13 +15,15 @@ from statistics import median
 import torch
 
 from experiments.config import load_preset, make_config
-from experiments.provenance import git_commit, machine
-from experiments.training import algorithm_config, local_ray
+from experiments.run.provenance import git_commit, machine
+from experiments.run.training import algorithm_config, local_ray
 
 
 def main() -> int:
     """Plays and learns for some steps and writes the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=30)
     settings = parser.parse_args()

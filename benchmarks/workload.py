@@ -1,4 +1,5 @@
-"""What the speed benchmark plays: fixed documents, a stub retriever, scripted turns, and a loop for each door."""
+"""What the speed benchmark plays: fixed documents, a stub retriever, scripted turns, and a loop for
+each door."""
 
 from __future__ import annotations
 
@@ -9,15 +10,13 @@ from zlib import crc32
 import numpy as np
 from pettingzoo import AECEnv
 
-from ssp_env.config import GameConfig
-from ssp_env.env import env, raw_env
-from ssp_env.game.protocol import Role
+from ssp_env.doors.aec import env, raw_env
+from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer
+from ssp_env.types import Document, GroundTruth, Question, Role, World
 from ssp_env.worlds import open_world
-from ssp_env.worlds.base import GroundTruth, Question, World
 
 ANSWER = GroundTruth("bridge", "Marlow Bridge")
 QUESTION = "Which crossing did the engineer of the Severn canal finish in the spring of 1832?"
@@ -26,7 +25,8 @@ DOCUMENTS = [
     Document(
         f"d{i}",
         f"Crossing {i}",
-        f"Crossing {i} spans the river at mile {3 * i}. It was built in {1800 + i} by the engineer of canal {i % 7}, "
+        f"Crossing {i} spans the river at mile {3 * i}. It was built in {1800 + i} by the "
+        f"engineer of canal {i % 7}, "
         "and it carries a road.",
     )
     for i in range(64)
@@ -44,7 +44,9 @@ class FixedRetriever:
 
 def search_turn(number: int) -> str:
     """A short thought and a search, no two alike."""
-    return f"<think> who built it, and when? </think> <search> engineer of crossing {number} </search>"
+    return (
+        f"<think> who built it, and when? </think> <search> engineer of crossing {number} </search>"
+    )
 
 
 QUESTION_TURN = f"<think> that is enough </think> <question> {QUESTION} </question>"
@@ -55,15 +57,21 @@ Script = dict[Role, list[list[int]]]
 
 
 def script(searches: int) -> Script:
-    """The turns of a game whose proposer and solvers search so often before they come to their point."""
+    """The turns of a game whose proposer and solvers search so often before they come to their
+    point."""
     encode = ByteTokenizer().encode
     looking = [encode(search_turn(number)) for number in range(searches)]
     answer = encode(ANSWER_TURN)
-    return {Role.PROPOSER: [*looking, encode(QUESTION_TURN)], Role.VERIFIER: [answer], Role.SOLVER: [*looking, answer]}
+    return {
+        Role.PROPOSER: [*looking, encode(QUESTION_TURN)],
+        Role.VERIFIER: [answer],
+        Role.SOLVER: [*looking, answer],
+    }
 
 
 def game_tokens(turns: Script, config: GameConfig) -> list[int]:
-    """All tokens that the policy writes in one game, in the order in which the AEC environment asks for them."""
+    """All tokens that the policy writes in one game, in the order in which the AEC environment asks
+    for them."""
     order = [*turns[Role.PROPOSER], *turns[Role.VERIFIER], *turns[Role.SOLVER] * config.attempts]
     return [token for turn in order for token in turn]
 
@@ -75,7 +83,8 @@ def world() -> World:
 
 
 def make_env(config: GameConfig, wrapped: bool = False) -> AECEnv:
-    """The AEC environment over bytes and the stub retriever; ``wrapped``: with PettingZoo's usual checks."""
+    """The AEC environment over bytes and the stub retriever; ``wrapped``: with PettingZoo's usual
+    checks."""
     make = env if wrapped else raw_env
     return make(world=world(), tokenizer=ByteTokenizer(), game=config, retriever=FixedRetriever())
 
@@ -113,7 +122,9 @@ def proposed(rules: Rules, games: int, seed: int) -> Round:
 
 def asked(rules: Rules, games: int, seed: int) -> Round:
     """A round in which one question a game is solved: what Search-R1's loop does."""
-    return Round.of_questions(rules, [Question("q", QUESTION, ANSWER.wordings, "speed")] * games, [seed])
+    return Round.of_questions(
+        rules, [Question("q", QUESTION, ANSWER.wordings, "speed")] * games, [seed]
+    )
 
 
 def play_round(played: Round, turns: Script) -> int:

@@ -1,14 +1,15 @@
-"""PPO in one file, in the manner of CleanRL, over the AEC environment: a network an agent, no framework.
+"""PPO in one file, in the manner of CleanRL, over the AEC environment: a network an agent, no
+framework.
 
     python examples/cleanrl_ppo.py
 
-What an AEC loop has to know: an action's reward is read when ``last()`` next shows the same agent, and both agents end
-together, so the last rewards of a game are read off while the finished agents are stepped with ``None``.
-The mean return of both, the share of valid games, rose to .94, .95 and .89 in 80,000 tokens and 78 to 82 CPU-seconds,
-where a random legal player gets .18; the solver was right in .70, .69 and .58 of them (20 Nov 2026, seeds 0 to 2, the
-mean of the last five updates, AMD EPYC, one thread, commit 7f11436).
-Made by ``python -m benchmarks.learning_curves --out DIRECTORY``; curves in ``benchmarks/results/learning_curves``.
-"""
+What an AEC loop has to know: an action's reward is read when ``last()`` next shows the same agent,
+and both agents end together, so the last rewards of a game are read off while the finished agents
+are stepped with ``None``. The mean return of both, the share of valid games, rose to .94, .95 and
+.89 in 80,000 tokens and 78 to 82 CPU-seconds, where a random legal player gets .18; the solver was
+right in .70, .69 and .58 of them (20 Nov 2026, seeds 0 to 2, the mean of the last five updates, AMD
+EPYC, one thread, commit 7f11436). Made by ``python -m benchmarks.learning_curves --out DIRECTORY``;
+curves in ``benchmarks/results/learning_curves``."""
 
 from __future__ import annotations
 
@@ -25,13 +26,23 @@ from torch.distributions import Categorical
 
 import ssp_env
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--steps", type=int, default=80_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=4000, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
-GAMMA, GAE_LAMBDA, CLIP, ENTROPY, EPOCHS, MINIBATCH, LEARNING_RATE = 1.0, 0.95, 0.2, 0.003, 4, 500, 5e-4
+GAMMA, GAE_LAMBDA, CLIP, ENTROPY, EPOCHS, MINIBATCH, LEARNING_RATE = (
+    1.0,
+    0.95,
+    0.2,
+    0.003,
+    4,
+    500,
+    5e-4,
+)
 
 
 class Agent(nn.Module):
@@ -58,11 +69,20 @@ def play(env: Any, agents: dict[str, Agent]) -> dict[str, list[dict[str, Any]]]:
         if terminated or truncated:
             env.step(None)
             continue
-        seen, mask = torch.as_tensor(observation["observation"]), torch.as_tensor(observation["action_mask"])
+        seen, mask = (
+            torch.as_tensor(observation["observation"]),
+            torch.as_tensor(observation["action_mask"]),
+        )
         with torch.no_grad():
             policy, value = agents[name].policy(seen, mask), agents[name].critic(seen)
             action = policy.sample()
-            step = {"seen": seen, "mask": mask, "action": action, "logprob": policy.log_prob(action), "value": value[0]}
+            step = {
+                "seen": seen,
+                "mask": mask,
+                "action": action,
+                "logprob": policy.log_prob(action),
+                "value": value[0],
+            }
         steps[name].append(step)
         env.step(int(action))
     return {name: own for name, own in steps.items() if own}
@@ -80,13 +100,18 @@ def advantages(game: list[dict[str, Any]]) -> None:
 def update(agent: Agent, steps: list[dict[str, Any]]) -> None:
     """PPO's clipped update."""
     rows = {name: torch.stack([torch.as_tensor(step[name]) for step in steps]) for name in steps[0]}
-    scaled = (rows["advantage"] - rows["advantage"].mean()) / (rows["advantage"].std(correction=0) + 1e-8)
+    scaled = (rows["advantage"] - rows["advantage"].mean()) / (
+        rows["advantage"].std(correction=0) + 1e-8
+    )
     for _ in range(EPOCHS):
         for i in torch.randperm(len(steps)).split(MINIBATCH):
             policy = agent.policy(rows["seen"][i], rows["mask"][i])
             ratio = (policy.log_prob(rows["action"][i]) - rows["logprob"][i]).exp()
             clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-            gain = torch.min(scaled[i] * ratio, scaled[i] * clipped).mean() + ENTROPY * policy.entropy().mean()
+            gain = (
+                torch.min(scaled[i] * ratio, scaled[i] * clipped).mean()
+                + ENTROPY * policy.entropy().mean()
+            )
             error = (agent.critic(rows["seen"][i])[:, 0] - rows["return"][i].float()).pow(2).mean()
             agent.optimizer.zero_grad()
             (error / 2 - gain).backward()
@@ -115,14 +140,20 @@ def main() -> None:
             env.reset()
         steps += batch
         for agent in agents.values():
-            agent.optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(0.0, 1 - steps / arguments.steps)
+            agent.optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(
+                0.0, 1 - steps / arguments.steps
+            )
         for name, games in played.items():
             update(agents[name], [step for game in games for step in game])
         # The solver's mean is over valid games: it plays no others.
-        paid = {name: float(sum(game[-1]["reward"] for game in games)) for name, games in played.items()}
+        paid = {
+            name: float(sum(game[-1]["reward"] for game in games)) for name, games in played.items()
+        }
         means = {name: paid[name] / len(games) for name, games in played.items()}
         total = sum(paid.values()) / len(played["proposer"])
-        curve.append({"steps": steps, "cpu_seconds": time.process_time() - began, "return": total, **means})
+        curve.append(
+            {"steps": steps, "cpu_seconds": time.process_time() - began, "return": total, **means}
+        )
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
     write_curve(arguments.out, curve)
 

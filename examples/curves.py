@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def curve_file(name: str) -> Path:
-    """The type of ``--out``: a file whose folder is made before the training, which would else end in an error."""
+    """The type of ``--out``: a file whose folder is made before the training, which would else end
+    in an error."""
     path = Path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,9 @@
 
     python examples/gem_text_agent.py
 
-GEM asks for ``reset(seed) -> (text, info)`` and ``step(text) -> (text, reward, terminated, truncated, info)``, just
-what ``ssp_env.TextRole`` has. The agent here goes by patterns, and was right in 200 games of 200 (seed 0); put a
-language model in its place.
-"""
+GEM asks for ``reset(seed) -> (text, info)`` and ``step(text) -> (text, reward, terminated,
+truncated, info)``, just what ``ssp_env.TextRole`` has. The agent here goes by patterns, and was
+right in 200 games of 200 (seed 0); put a language model in its place."""
 
 from __future__ import annotations
 
@@ -21,7 +20,9 @@ from gem.wrappers.observation_wrapper import ObservationWrapper
 import ssp_env
 from ssp_env.worlds.mini.lexicon import RELATIONS
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--steps", type=int, default=100, help="turns to play in each env")
 parser.add_argument("--seed", type=int, default=0)
 
@@ -61,11 +62,15 @@ def main() -> None:
     gem.register("ssp:Solver-v0", SolverDoor)
     # The wrapper shows the whole transcript of an episode in place of what is new.
     transcripts = [partial(ObservationWrapper, include_action=True, include_chat_template=False)]
-    envs = gem.make_vec(["ssp:Solver-v0"] * 4, wrappers=transcripts, seed=arguments.seed, world="small")
+    envs = gem.make_vec(
+        ["ssp:Solver-v0"] * 4, wrappers=transcripts, seed=arguments.seed, world="small"
+    )
     shown, _ = envs.reset(seed=arguments.seed)
     paid, games = 0.0, 0
     for _ in range(arguments.steps):
-        shown, rewards, terminated, truncated, _ = envs.step([act(transcript) for transcript in shown])
+        shown, rewards, terminated, truncated, _ = envs.step(
+            [act(transcript) for transcript in shown]
+        )
         paid += float(sum(rewards))
         games += int(sum(terminated) + sum(truncated))
     print(f"{games} games, {paid / max(1, games):.2f} of them answered right")

@@ -1,12 +1,13 @@
-"""Scripted players, without a model: token by token over the AEC environment, and whole turns over a batch of games.
+"""Scripted players, without a model: token by token over the AEC environment, and whole turns over
+a batch of games.
 
     python examples/heuristic_player.py --world small
     python examples/heuristic_player.py --world wiki-mini
 
-A player reads trajectories and writes a turn in each. ``ssp_env.players`` has one that reads the pages of the
-mini-wiki, and one that blanks words out of any real text and fills them in again; ``scripted_player`` chooses.
-Of 100 games with seed 0, all were valid and solved in small and in mini; in wiki-mini 89 were valid, and solved.
-"""
+A player reads trajectories and writes a turn in each. ``ssp_env.players`` has one that reads the
+pages of the mini-wiki, and one that blanks words out of any real text and fills them in again;
+``scripted_player`` chooses. Of 100 games with seed 0, all were valid and solved in small and in
+mini; in wiki-mini 89 were valid, and solved."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from collections import Counter
 
 import ssp_env
 from ssp_env.players import TextPlayer, scripted_player
-from ssp_env.worlds.base import World
+from ssp_env.types import World
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--world", choices=("small", "mini", "wiki-mini"), default="small")
 parser.add_argument("--games", type=int, default=100)
 parser.add_argument("--seed", type=int, default=0)
@@ -37,7 +40,8 @@ def play_token_by_token(world: World, seed: int) -> None:
 
 
 def play_turns(world: World, games: int, seed: int) -> None:
-    """Many games side by side: one call to the player, and one to the search, for all open turns."""
+    """Many games side by side: one call to the player, and one to the search, for all open
+    turns."""
     batch = ssp_env.GameBatch(games, world=world)
     player = scripted_player(batch.rules)
     turns = batch.reset(seed)
@@ -46,7 +50,10 @@ def play_turns(world: World, games: int, seed: int) -> None:
         turns = batch.step([encode(player.write(turn.trajectory)) for turn in turns])
     outcomes = Counter(f"{game.outcome} {game.reason or ''}".strip() for game in batch.games)
     solved = [game.solve_rate for game in batch.games if game.solve_rate is not None]
-    print(f"{games} games: {dict(outcomes)}; solved {sum(solved) / max(1, len(solved)):.2f} of the valid ones")
+    print(
+        f"{games} games: {dict(outcomes)}; solved {sum(solved) / max(1, len(solved)):.2f} of the "
+        f"valid ones"
+    )
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
-"""RLlib's PPO with a network of your own: an embedding of each token of the window, and the mask applied by hand.
+"""RLlib's PPO with a network of your own: an embedding of each token of the window, and the mask
+applied by hand.
 
     python examples/rllib_own_module.py
 
-The window of the small world is given as tokens here (``one_hot`` off), so that the module can embed them itself.
-"""
+The window of the small world is given as tokens here (``one_hot`` off), so that the module can
+embed them itself."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from torch import nn
 
 import ssp_env
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--steps", type=int, default=80_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=4000, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
@@ -40,8 +43,12 @@ class Reader(TorchRLModule, ValueFunctionAPI):
         window, words = self.observation_space["observations"].shape[0], self.action_space.n
         width, hidden = self.model_config["width"], self.model_config["hidden"]
         self.embed = nn.Embedding(int(words), width)
-        self.policy = nn.Sequential(nn.Linear(window * width, hidden), nn.Tanh(), nn.Linear(hidden, int(words)))
-        self.value = nn.Sequential(nn.Linear(window * width, hidden), nn.Tanh(), nn.Linear(hidden, 1))
+        self.policy = nn.Sequential(
+            nn.Linear(window * width, hidden), nn.Tanh(), nn.Linear(hidden, int(words))
+        )
+        self.value = nn.Sequential(
+            nn.Linear(window * width, hidden), nn.Tanh(), nn.Linear(hidden, 1)
+        )
 
     def _read(self, batch: dict[str, Any]) -> torch.Tensor:
         return self.embed(batch[Columns.OBS]["observations"].long()).flatten(1)
@@ -49,9 +56,14 @@ class Reader(TorchRLModule, ValueFunctionAPI):
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
         read = self._read(batch)
         illegal = batch[Columns.OBS]["action_mask"] == 0
-        return {Columns.ACTION_DIST_INPUTS: self.policy(read).masked_fill(illegal, -1e9), Columns.EMBEDDINGS: read}
+        return {
+            Columns.ACTION_DIST_INPUTS: self.policy(read).masked_fill(illegal, -1e9),
+            Columns.EMBEDDINGS: read,
+        }
 
-    def compute_values(self, batch: dict[str, Any], embeddings: torch.Tensor | None = None) -> torch.Tensor:
+    def compute_values(
+        self, batch: dict[str, Any], embeddings: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """What PPO's learner asks for."""
         return self.value(self._read(batch) if embeddings is None else embeddings).squeeze(-1)
 
@@ -62,7 +74,9 @@ def make_config(steps: int, batch: int, seed: int) -> PPOConfig:
     spec = RLModuleSpec(module_class=Reader, model_config={"width": 16, "hidden": 128})
     return (
         PPOConfig()
-        .environment(ssp_env.rllib.register(), env_config={"world": "small", "view": {"one_hot": False}})
+        .environment(
+            ssp_env.rllib.register(), env_config={"world": "small", "view": {"one_hot": False}}
+        )
         .env_runners(num_env_runners=0, num_envs_per_env_runner=8, batch_mode="complete_episodes")
         .multi_agent(policies=names, policy_mapping_fn=lambda agent, episode, **_: agent)
         .rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=dict.fromkeys(names, spec)))
@@ -93,7 +107,9 @@ def main() -> None:
         steps = int(seen["num_env_steps_sampled_lifetime"])
         roles = {role: float(mean) for role, mean in seen["agent_episode_returns_mean"].items()}
         mean = float(seen["episode_return_mean"])
-        curve.append({"steps": steps, "cpu_seconds": time.process_time() - began, "return": mean, **roles})
+        curve.append(
+            {"steps": steps, "cpu_seconds": time.process_time() - began, "return": mean, **roles}
+        )
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
     algorithm.stop()
     ray.shutdown()

@@ -1,12 +1,13 @@
-"""sb3-contrib's MaskablePPO on the solver's view, unchanged: masks come through the environment's ``action_masks()``.
+"""sb3-contrib's MaskablePPO on the solver's view, unchanged: masks come through the environment's
+``action_masks()``.
 
     python examples/sb3_maskable_ppo.py
 
-Questions are asked by the scripted proposer, so every game is valid and the return is 1 for a right answer, else 0. It
-rose to .97, .98 and .99 in 31,000 tokens and 43 to 44 CPU-seconds, where a random legal player gets .11 (20 Nov 2026,
-seeds 0 to 2, the mean of the last five points, AMD EPYC, one thread, commit 7f11436).
-Made by ``python -m benchmarks.learning_curves --out DIRECTORY``; curves in ``benchmarks/results/learning_curves``.
-"""
+Questions are asked by the scripted proposer, so every game is valid and the return is 1 for a right
+answer, else 0. It rose to .97, .98 and .99 in 31,000 tokens and 43 to 44 CPU-seconds, where a
+random legal player gets .11 (20 Nov 2026, seeds 0 to 2, the mean of the last five points, AMD EPYC,
+one thread, commit 7f11436). Made by ``python -m benchmarks.learning_curves --out DIRECTORY``;
+curves in ``benchmarks/results/learning_curves``."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from stable_baselines3.common.env_util import make_vec_env
 
 import ssp_env  # noqa: F401  (registers ssp/Solver-v0)
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--steps", type=int, default=30_000, help="tokens to play")
 parser.add_argument("--batch", type=int, default=1024, help="tokens an update")
 parser.add_argument("--seed", type=int, default=0)
@@ -44,9 +47,16 @@ class Curve(BaseCallback):
     def _on_rollout_end(self) -> None:
         mean = float(np.mean([episode["r"] for episode in self.model.ep_info_buffer]))
         self.points.append(
-            {"steps": self.num_timesteps, "cpu_seconds": time.process_time() - self.began, "return": mean}
+            {
+                "steps": self.num_timesteps,
+                "cpu_seconds": time.process_time() - self.began,
+                "return": mean,
+            }
         )
-        print(json.dumps({name: round(value, 3) for name, value in self.points[-1].items()}), flush=True)
+        print(
+            json.dumps({name: round(value, 3) for name, value in self.points[-1].items()}),
+            flush=True,
+        )
 
 
 def main() -> None:

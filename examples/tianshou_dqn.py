@@ -2,9 +2,10 @@
 
     python examples/tianshou_dqn.py
 
-tianshou keeps the rows of both agents in one buffer and pays the rewards of a game on its last row. So that a
-proposer's tokens are paid as well, returns are summed over as many steps as a game can have.
-A pilot with twice the replay buffer went from .08 to .89 in 8,000 tokens, and later fell to .73 (20 Nov 2026, one
+tianshou keeps the rows of both agents in one buffer and pays the rewards of a game on its last row.
+So that a proposer's tokens are paid as well, returns are summed over as many steps as a game can
+have. A pilot with twice the replay buffer went from .08 to .89 in 8,000 tokens, and later fell to
+.73 (20 Nov 2026, one
 seed: 0).
 """
 
@@ -30,14 +31,17 @@ from tianshou.utils.net.common import Net
 
 import ssp_env
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--steps", type=int, default=12_000, help="tokens to play, both roles together")
 parser.add_argument("--batch", type=int, default=2000, help="tokens between two lines")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 LONGEST_GAME = 24
-"""Tokens of the longest legal game of the small world: two searches, a question and an answer are 18."""
+"""Tokens of the longest legal game of the small world: two searches, a question and an answer are
+18."""
 
 
 def make_env() -> PettingZooEnv:
@@ -49,9 +53,17 @@ def make_dqn(env: PettingZooEnv) -> DQN:
     """A network of one hidden layer."""
     inputs, tokens = env.observation_space["observation"].shape, env.action_space.n
     net = Net(state_shape=inputs, action_shape=tokens, hidden_sizes=[128])
-    policy = DiscreteQLearningPolicy(model=net, action_space=env.action_space, eps_training=0.1, eps_inference=0.0)
+    policy = DiscreteQLearningPolicy(
+        model=net, action_space=env.action_space, eps_training=0.1, eps_inference=0.0
+    )
     optim = AdamOptimizerFactory(lr=1e-3)
-    return DQN(policy=policy, optim=optim, gamma=1.0, n_step_return_horizon=LONGEST_GAME, target_update_freq=200)
+    return DQN(
+        policy=policy,
+        optim=optim,
+        gamma=1.0,
+        n_step_return_horizon=LONGEST_GAME,
+        target_update_freq=200,
+    )
 
 
 def main() -> None:
@@ -60,13 +72,19 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     np.random.seed(arguments.seed)  # what tianshou explores with
-    logging.getLogger("tianshou.data.stats").setLevel(logging.ERROR)  # tells that there are two agents, at every test
+    logging.getLogger("tianshou.data.stats").setLevel(
+        logging.ERROR
+    )  # tells that there are two agents, at every test
     env = make_env()
-    algorithm = MultiAgentOffPolicyAlgorithm(algorithms=[make_dqn(env) for _ in env.agents], env=env)
+    algorithm = MultiAgentOffPolicyAlgorithm(
+        algorithms=[make_dqn(env) for _ in env.agents], env=env
+    )
     training, testing = (DummyVectorEnv([make_env] * count) for count in (8, 4))
     training.seed(arguments.seed)
     testing.seed(arguments.seed + 1000)
-    collector = Collector(algorithm, training, VectorReplayBuffer(10_000, 8), exploration_noise=True)
+    collector = Collector(
+        algorithm, training, VectorReplayBuffer(10_000, 8), exploration_noise=True
+    )
     curve, began = [], time.process_time()
 
     def note(stats: CollectStats) -> float:

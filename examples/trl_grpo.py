@@ -1,12 +1,12 @@
-"""TRL's GRPOTrainer on the solver's role: an environment whose public methods are the model's tools.
+"""TRL's GRPOTrainer on the solver's role: an environment whose public methods are the model's
+tools.
 
     python examples/trl_grpo.py
 
-A tiny Qwen3 is made on the spot and warmed up on a few demonstrations, so that some tool calls are well-formed and some
-rewards are not zero; put a model of yours in its place. Everything runs offline, on one CPU thread. After 100 steps of
-warm-up, four GRPO steps saw mean rewards of .25, .06, .38 and .06 (20 Nov 2026, one seed: 0); no longer run was
-tried.
-"""
+A tiny Qwen3 is made on the spot and warmed up on a few demonstrations, so that some tool calls are
+well-formed and some rewards are not zero; put a model of yours in its place. Everything runs
+offline, on one CPU thread. After 100 steps of warm-up, four GRPO steps saw mean rewards of .25,
+.06, .38 and .06 (20 Nov 2026, one seed: 0); no longer run was tried."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from trl.chat_template_utils import qwen2_5_chat_template, qwen2_5_training_chat
 
 import ssp_env
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+)
 parser.add_argument("--steps", type=int, default=20, help="GRPO steps")
 parser.add_argument("--warm-up", type=int, default=150, help="steps on demonstrations")
 parser.add_argument("--seed", type=int, default=0)
@@ -73,7 +75,8 @@ class SearchGame:
         return self._step(f"<answer> {text} </answer>")
 
     def get_reward(self) -> float | None:
-        """What the solver was paid; ``None`` for a void game, whose service failed: TRL leaves it out of the loss."""
+        """What the solver was paid; ``None`` for a void game, whose service failed: TRL leaves it
+        out of the loss."""
         return self._reward
 
     def _step(self, turn: str) -> str:
@@ -102,7 +105,11 @@ def demonstrate(game: int) -> list[dict[str, Any]]:
 
 def _call(tool: str, arguments: dict[str, str]) -> dict[str, Any]:
     function = {"name": tool, "arguments": arguments}
-    return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
+    return {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"type": "function", "function": function}],
+    }
 
 
 def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -110,11 +117,16 @@ def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"]
     special += ["<tool_response>", "</tool_response>"]
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    bpe.pre_tokenizer, bpe.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     bpe.train_from_iterator(
         texts,
-        trainers.BpeTrainer(vocab_size=800, special_tokens=special, initial_alphabet=alphabet, show_progress=False),
+        trainers.BpeTrainer(
+            vocab_size=800, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        ),
     )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
@@ -150,7 +162,9 @@ def warm_up(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, steps: 
 
 
 def _padded(rows: list[list[int]], value: int) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+    return torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=value
+    )
 
 
 def main() -> None:
@@ -159,7 +173,9 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     game = SearchGame()
-    spoken = [json.dumps(get_json_schema(tool)) for tool in (game.search, game.answer)] + [qwen2_5_chat_template]
+    spoken = [json.dumps(get_json_schema(tool)) for tool in (game.search, game.answer)] + [
+        qwen2_5_chat_template
+    ]
     tokenizer = make_tokenizer(spoken + [json.dumps(demonstrate(i)) for i in range(QUESTIONS)])
     config = Qwen3Config(
         vocab_size=len(tokenizer),

@@ -12,11 +12,12 @@ from typing import Any
 import yaml
 
 from agents.config import LearningConfig
-from ssp_env.config import GameConfig, at_least, from_mapping
+from ssp_env.checks import at_least, from_mapping
 from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.retry import RetryPolicy
+from ssp_env.net.retry import RetryPolicy
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class EvaluationConfig:
     """How the solver is measured on questions it never trains on."""
 
     every: int = 50
-    """Training steps between two evaluations; there is always one before the first step and one after the last."""
+    """Training steps between two evaluations; there is always one before the first step and one
+    after the last."""
     per_group: int = 150
     """Questions a hop count, or a benchmark."""
     seed: int = 0
@@ -36,7 +38,9 @@ class EvaluationConfig:
         at_least(self, "evaluation", 1, "every", "per_group")
         at_least(self, "evaluation", 0, "seed", "temperature")
         if not math.isfinite(self.temperature):
-            raise ConfigError("evaluation.temperature", self.temperature, "give a finite number; 0 is greedy")
+            raise ConfigError(
+                "evaluation.temperature", self.temperature, "give a finite number; 0 is greedy"
+            )
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ class ComputeConfig:
     """PyTorch threads of a process. Small models run fastest, and always the same, with 1."""
 
     def __post_init__(self) -> None:
-        at_least(self, "compute", 0, "env_runners", "learners", "gpus_per_env_runner", "gpus_per_learner")
+        at_least(
+            self, "compute", 0, "env_runners", "learners", "gpus_per_env_runner", "gpus_per_learner"
+        )
         at_least(self, "compute", 1, "threads")
 
 
@@ -74,7 +80,8 @@ class OpenAIConfig:
     timeout: float = 60.0
     """Seconds that one call may take."""
     attempts: int = 4
-    """Calls until a task counts as hit by an outage; the pauses between them double from a quarter of a second."""
+    """Calls until a task counts as hit by an outage; the pauses between them double from a quarter
+    of a second."""
 
     def chat(self) -> ChatConfig:
         """The client's settings.
@@ -84,16 +91,25 @@ class OpenAIConfig:
         """
         for name in ("base_url", "model"):
             if not getattr(self, name):
-                fix = f"needed for game.verifier=openai and for openai.judge; give --set openai.{name}=..."
+                fix = (
+                    f"needed for game.verifier=openai and for openai.judge; give --set "
+                    f"openai.{name}=..."
+                )
                 raise ConfigError(f"openai.{name}", "", fix)
         try:
             retry = RetryPolicy(attempts=self.attempts)
             return ChatConfig(
-                self.base_url, self.model, api_key_env=self.api_key_env, timeout=self.timeout, retry=retry
+                self.base_url,
+                self.model,
+                api_key_env=self.api_key_env,
+                timeout=self.timeout,
+                retry=retry,
             )
         except ConfigError as error:
             # The client's own names mean nothing to whoever wrote these settings.
-            raise ConfigError(f"openai.{error.field.partition('.')[2]}", error.value, error.fix) from None
+            raise ConfigError(
+                f"openai.{error.field.partition('.')[2]}", error.value, error.fix
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -155,7 +171,9 @@ SECTIONS: dict[str, type] = {
 def presets() -> list[str]:
     """Names of the presets that ship."""
     folder = resources.files("experiments") / "presets"
-    return sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return sorted(
+        file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")
+    )
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -174,7 +192,8 @@ def override(values: dict[str, Any], assignment: str) -> None:
     """Applies one ``section.field=value`` (the value is YAML) to plain settings, in place.
 
     Raises:
-        ConfigError: no ``=``, a value that is not YAML, or a name that is not known (offers the nearest).
+        ConfigError: no ``=``, a value that is not YAML, or a name that is not known (offers the
+            nearest).
     """
     path, equals, text = assignment.partition("=")
     path = path.strip()

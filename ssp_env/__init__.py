@@ -1,18 +1,19 @@
-"""Search self-play: one LLM proposes search questions and solves them; neither torch nor ray is needed to play."""
+"""Search self-play: one LLM proposes search questions and solves them; neither torch nor ray is
+needed to play."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from ssp_env.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
-from ssp_env.env import SearchSelfPlayEnv, env, raw_env
+from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
+from ssp_env.doors.batch import GameBatch
+from ssp_env.doors.one_role import ProposerEnv, SolverEnv
+from ssp_env.doors.registration import register_all
+from ssp_env.doors.text import TextGame, TextRole
+from ssp_env.doors.vector import ProposerVectorEnv, SolverVectorEnv
+from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.rules import Rules
-from ssp_env.registration import register_all
-from ssp_env.views.batch import GameBatch
-from ssp_env.views.one_role import ProposerEnv, SolverEnv
-from ssp_env.views.text import TextGame, TextRole
-from ssp_env.views.vector import ProposerVectorEnv, SolverVectorEnv
 from ssp_env.worlds import open_world
 
 __all__ = [
@@ -40,7 +41,7 @@ register_all()
 
 
 def __getattr__(name: str) -> Any:
-    # Ray is loaded by whoever asks for ssp_env.rllib, not by import ssp_env.
+    # Ray is loaded by whoever asks for ssp_env.doors.rllib, not by import ssp_env.
     if name == "rllib":
-        return import_module("ssp_env.rllib")
+        return import_module("ssp_env.doors.rllib")
     raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")

@@ -4,8 +4,9 @@ A bad *rollout* is data, never an exception: an unparsable turn, a forbidden que
 budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.outcome`).
 
 An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
-back-off where it is called (:mod:`ssp_env.retry`); what is still failing afterwards raises
-:class:`ServiceError`, which voids the games that were hit. It never becomes a reward or an observation.
+back-off where it is called (:mod:`ssp_env.net.retry`); what is still failing afterwards raises
+:class:`ServiceError`, which voids the games that were hit. It never becomes a reward or an
+observation.
 
 Everything else is raised to the caller, as early as it can be known:
 
@@ -52,9 +53,9 @@ class ConfigError(SSPError, ValueError):
 class RenderModeError(ConfigError, TypeError):
     """A render mode that an environment does not have.
 
-    A ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array``, and takes that for a no.
-    Gymnasium raises a ``TypeError`` again with nothing but a message, which therefore has to do.
-    """
+    A ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array``, and takes
+    that for a no. Gymnasium raises a ``TypeError`` again with nothing but a message, which
+    therefore has to do."""
 
     def __init__(self, field: str, value: object = None, fix: str = "") -> None:
         super().__init__(field, value, fix)
@@ -63,7 +64,8 @@ class RenderModeError(ConfigError, TypeError):
 
 
 class DataError(SSPError, ValueError):
-    """A data file that cannot be read: names the file, the line (if one is to blame) and what is wrong."""
+    """A data file that cannot be read: names the file, the line (if one is to blame) and what is
+    wrong."""
 
     def __init__(self, path: object, what: str, line: int | None = None) -> None:
         self.path, self.what, self.line = str(path), what, line
@@ -91,7 +93,8 @@ class UsageError(SSPError, RuntimeError):
 
 
 class ServiceError(SSPError):
-    """A search, judge, verifier or engine call that failed for good: it voids the games that were hit.
+    """A search, judge, verifier or engine call that failed for good: it voids the games that were
+    hit.
 
     Args:
         service: ``"search"``, ``"judge"``, ``"verifier"`` or ``"engine"``.

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import ssp_env
-from ssp_env.config import GameConfig, ViewConfig
-from ssp_env.dealer import OPTIONS
+from ssp_env.doors.dealer import OPTIONS
+from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+from ssp_env.doors.setup import Setup
+from ssp_env.game.config import GameConfig, ViewConfig, suited
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.rllib import SearchSelfPlayMultiAgentEnv
-from ssp_env.setup import Setup, suited
 from ssp_env.worlds import WORLDS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -57,7 +57,9 @@ def own_parameters(door: Any) -> set[str]:
 
 
 def test_keywords_are_those_of_every_door() -> None:
-    assert names(row["keyword"] for row in rows("Keywords", "keyword")) == list(Setup.__annotations__)
+    assert names(row["keyword"] for row in rows("Keywords", "keyword")) == list(
+        Setup.__annotations__
+    )
 
 
 def test_named_worlds_are_those_that_ship() -> None:
@@ -76,11 +78,14 @@ def test_doors_take_the_further_keywords_that_are_listed() -> None:
     assert listed.pop("env_config") == listed["env"]
     assert listed == {door: own_parameters(getattr(ssp_env, door)) for door in listed}
     doors = {"env", "raw_env", "GameBatch", "TextGame", "TextRole"}
-    assert set(listed) == doors | {name for name in ssp_env.__all__ if re.search("(Solver|Proposer)(Vector)?Env", name)}
+    assert set(listed) == doors | {
+        name for name in ssp_env.__all__ if re.search("(Solver|Proposer)(Vector)?Env", name)
+    }
 
 
 @pytest.mark.parametrize(
-    ("kind", "section", "worlds"), [(GameConfig, "`game`", ["mini", "small"]), (ViewConfig, "`view`", ["small"])]
+    ("kind", "section", "worlds"),
+    [(GameConfig, "`game`", ["mini", "small"]), (ViewConfig, "`view`", ["small"])],
 )
 def test_fields_defaults_and_values_of_worlds(kind: Any, section: str, worlds: list[str]) -> None:
     listed = {names([row["field"]])[0]: row for row in rows(section, "field")}
@@ -92,7 +97,9 @@ def test_fields_defaults_and_values_of_worlds(kind: Any, section: str, worlds: l
             used = next(config for config in suited(world) if isinstance(config, kind))
             cell = row[f"`{world}`"] if world in worlds else ""
             assert getattr(used, name) == (value(cell) if cell else default), (name, world)
-            assert not cell or value(cell) != default, f"{name} of {world} is the default: leave the cell empty"
+            assert not cell or value(cell) != default, (
+                f"{name} of {world} is the default: leave the cell empty"
+            )
 
 
 def test_options_of_worlds() -> None:
@@ -101,11 +108,15 @@ def test_options_of_worlds() -> None:
         options = listed[names([row["world"]])[0]]
         if row["option"]:
             needed = row["default"] == "needed"
-            options[names([row["option"]])[0]] = inspect.Parameter.empty if needed else value(row["default"])
+            options[names([row["option"]])[0]] = (
+                inspect.Parameter.empty if needed else value(row["default"])
+            )
     for world, place in WORLDS.items():
         module, _, attribute = place.partition(":")
         factory = getattr(import_module(module), attribute)
-        assert listed[world] == {p.name: p.default for p in inspect.signature(factory).parameters.values()}, world
+        assert listed[world] == {
+            p.name: p.default for p in inspect.signature(factory).parameters.values()
+        }, world
 
 
 def test_options_of_reset() -> None:
@@ -114,11 +125,17 @@ def test_options_of_reset() -> None:
 
 def test_attributes_of_a_finished_game() -> None:
     listed = rows("A finished game", "attribute")
-    properties = {name for name, member in vars(Game).items() if isinstance(member, property | cached_property)}
+    properties = {
+        name
+        for name, member in vars(Game).items()
+        if isinstance(member, property | cached_property)
+    }
     has = {field.name for field in fields(Game)} | properties
     assert set(names(row["attribute"] for row in listed)) == has - IN_PLAY
     attempt = next(row for row in listed if row["attribute"] == "`attempts`")
-    assert set(names([attempt["what it is"]])) == {field.name for field in fields(Attempt)} | {"right"}
+    assert set(names([attempt["what it is"]])) == {field.name for field in fields(Attempt)} | {
+        "right"
+    }
 
 
 def test_attributes_of_a_trajectory_exist() -> None:

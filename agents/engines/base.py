@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import torch
 
-from ssp_env.config import GameConfig
-from ssp_env.game.protocol import Role
+from ssp_env.game.config import GameConfig
 from ssp_env.game.scanner import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,8 @@ class Request:
     """A sequence to be continued."""
 
     key: int
-    """Which trajectory; an engine may keep what it computed for an earlier call under the same key."""
+    """Which trajectory; an engine may keep what it computed for an earlier call under the same
+    key."""
     ids: Sequence[int]
     """All tokens so far; a later request of the same key continues an earlier one's tokens."""
     max_new_tokens: int
@@ -59,7 +60,8 @@ class StopRule:
 
 
 def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
-    """Whether a tag can be written without its own token: another token holds it, or ends with a beginning of it."""
+    """Whether a tag can be written without its own token: another token holds it, or ends with a
+    beginning of it."""
     beginnings = tuple(tag[:length] for length in range(1, len(tag) + 1))
     return any(
         tag in piece or piece.endswith(beginnings)
@@ -80,8 +82,8 @@ class Engine(Protocol):
 
         Args:
             requests: sequences to continue, one a key.
-            temperature: 0 takes the likeliest token; log-probabilities are those of the distribution sampled from
-                (at 0: of the unscaled one).
+            temperature: 0 takes the likeliest token; log-probabilities are those of the
+                distribution sampled from (at 0: of the unscaled one).
             generator: source of all randomness.
 
         Raises:

@@ -1,8 +1,8 @@
-"""A key-value cache in which every row has its own length, for attention and short-convolution layers.
+"""A key-value cache in which every row has its own length, for attention and short-convolution
+layers.
 
-Rows are written where their own text ends, so nothing is padded inside; what lies beyond a row's end is
-garbage that the attention mask hides and the next tokens overwrite.
-"""
+Rows are written where their own text ends, so nothing is padded inside; what lies beyond a row's
+end is garbage that the attention mask hides and the next tokens overwrite."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _GROW = 64
 class RaggedCache:
     """Stands in for a `transformers` cache during one forward call after another.
 
-    Before each forward call, :meth:`expect` says how many tokens each row is about to get. Row-wise, the keys
-    and values are (rows, heads, capacity, head size), convolution states (rows, channels, kernel).
-    """
+    Before each forward call, :meth:`expect` says how many tokens each row is about to get.
+    Row-wise, the keys and values are (rows, heads, capacity, head size), convolution states (rows,
+    channels, kernel)."""
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
@@ -35,8 +35,8 @@ class RaggedCache:
             new: int64 (rows,), how many real tokens each row gets; 0 leaves a row as it is.
             width: length of the padded input.
 
-        Returns:
-            Position ids (rows, width), and a boolean mask (rows, 1, width, visible), true where a token may look.
+        Returns: Position ids (rows, width), and a boolean mask (rows, 1, width, visible), true
+            where a token may look.
         """
         steps = torch.arange(width, device=self.lengths.device)
         self._positions, self._new = self.lengths[:, None] + steps, new
@@ -59,7 +59,9 @@ class RaggedCache:
             for layer, tensor in mine.items():
                 theirs[layer] = tensor[:, :, :longest].index_select(0, source)
         for layer, tensor in self._conv.items():
-            part._conv[layer] = tensor.index_select(0, source).masked_fill(fresh[:, None, None], 0.0)
+            part._conv[layer] = tensor.index_select(0, source).masked_fill(
+                fresh[:, None, None], 0.0
+            )
         return part
 
     def put_back(self, rows: Tensor, part: RaggedCache) -> None:
@@ -72,25 +74,34 @@ class RaggedCache:
         for layer, tensor in part._conv.items():
             self._conv[layer].index_copy_(0, rows, tensor)
 
-    # -- what models call ------------------------------------------------------------------------------
+    # -- what models call ----------------------------------------------------------------------
 
-    def update(self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Writes new keys and values (rows, heads, width, size); returns all that may be looked at."""
+    def update(
+        self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
+    ) -> tuple[Tensor, Tensor]:
+        """Writes new keys and values (rows, heads, width, size); returns all that may be looked
+        at."""
         index = self._positions[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
         for store, new in ((self._keys, keys), (self._values, values)):
             if layer_idx not in store:
                 store[layer_idx] = new.new_zeros(new.shape[0], new.shape[1], 0, new.shape[3])
             store[layer_idx] = _room(store[layer_idx], self._visible)
             store[layer_idx].scatter_(2, index, new)
-        return self._keys[layer_idx][:, :, : self._visible], self._values[layer_idx][:, :, : self._visible]
+        return self._keys[layer_idx][:, :, : self._visible], self._values[layer_idx][
+            :, :, : self._visible
+        ]
 
-    def update_conv_state(self, states: Tensor, layer_idx: int, conv_kernel_size: int, **_: object) -> Tensor:
-        """Puts each row's state before its new inputs (rows, channels, width) and moves the states along."""
+    def update_conv_state(
+        self, states: Tensor, layer_idx: int, conv_kernel_size: int, **_: object
+    ) -> Tensor:
+        """Puts each row's state before its new inputs (rows, channels, width) and moves the states
+        along."""
         rows, channels, _width = states.shape
         if layer_idx not in self._conv:
             self._conv[layer_idx] = states.new_zeros(rows, channels, conv_kernel_size)
         joined = torch.cat([self._conv[layer_idx], states], dim=-1)
-        # A row with n real inputs keeps the kernel's width up to its own n-th input, not up to the padding.
+        # A row with n real inputs keeps the kernel's width up to its own n-th input, not up to the
+        # padding.
         columns = self._new[:, None] + torch.arange(conv_kernel_size, device=states.device)
         self._conv[layer_idx] = joined.gather(2, columns[:, None, :].expand(-1, channels, -1))
         return joined
@@ -100,7 +111,8 @@ class RaggedCache:
         return self._conv.get(layer_idx)
 
     def is_recording_past(self, layer_idx: int) -> bool:
-        """True: models then leave state updates to :meth:`update_conv_state`, which knows about idle rows."""
+        """True: models then leave state updates to :meth:`update_conv_state`, which knows about
+        idle rows."""
         return True
 
     def get_seq_length(self, layer_idx: int = 0) -> int:

@@ -1,4 +1,5 @@
-"""Sampling from a causal LM of `transformers`, with keys and values kept across the turns of a trajectory."""
+"""Sampling from a causal LM of `transformers`, with keys and values kept across the turns of a
+trajectory."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from ssp_env.errors import ModelError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
 SERVED_LAYERS = frozenset({"full_attention", "conv"})
-"""Layer types that the cache knows how to keep. Others (sliding windows, state spaces) would be wrong silently."""
+"""Layer types that the cache knows how to keep. Others (sliding windows, state spaces) would be
+wrong silently."""
 _LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "final_logit_softcapping", "lm_head_multiplier")
 """Settings by which some architectures change the logits after the output layer."""
 _COMPACT_BELOW = 0.6
@@ -24,10 +26,10 @@ _COMPACT_BELOW = 0.6
 class TransformersEngine:
     """Lock-step batched sampling: all requests of a call are decoded together.
 
-    The cache holds the sequences of the last call. A request whose key was part of it, and whose tokens go on
-    from there, is continued; any other is computed from its first token. Rows that have stopped are dropped
-    from the decoding batch once they are many, so that one long turn does not cost the whole batch.
-    """
+    The cache holds the sequences of the last call. A request whose key was part of it, and whose
+    tokens go on from there, is continued; any other is computed from its first token. Rows that
+    have stopped are dropped from the decoding batch once they are many, so that one long turn does
+    not cost the whole batch."""
 
     def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
         """
@@ -37,13 +39,15 @@ class TransformersEngine:
             stop: where turns end.
 
         Raises:
-            ModelError: an architecture whose state the cache cannot keep, or a vocabulary smaller than the tokenizer's.
+            ModelError: an architecture whose state the cache cannot keep, or a vocabulary smaller
+                than the tokenizer's.
         """
         check_architecture(model)
         known = model.get_input_embeddings().num_embeddings
         if known < tokenizer.vocab_size:
             raise ModelError(
-                f"the tokenizer has {tokenizer.vocab_size} tokens, the model only {known}: resize its embeddings"
+                f"the tokenizer has {tokenizer.vocab_size} tokens, the model only {known}: "
+                f"resize its embeddings"
             )
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
@@ -54,8 +58,13 @@ class TransformersEngine:
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
         """Takes a state dict of the whole model; see :class:`~agents.engines.base.Engine`."""
         # Arrays that come from Ray's object store are read-only.
-        writable = {n: v if isinstance(v, Tensor) else np.require(v, requirements="W") for n, v in state.items()}
-        self.model.load_state_dict({name: torch.as_tensor(value) for name, value in writable.items()})
+        writable = {
+            n: v if isinstance(v, Tensor) else np.require(v, requirements="W")
+            for n, v in state.items()
+        }
+        self.model.load_state_dict(
+            {name: torch.as_tensor(value) for name, value in writable.items()}
+        )
         self.weights_version = version
         self._forget()
 
@@ -73,7 +82,8 @@ class TransformersEngine:
         try:
             return self._generate(requests, temperature, _on(self._device, generator))
         except BaseException:
-            # A cache that was left in the middle of a step would continue rows wrongly, and silently.
+            # A cache that was left in the middle of a step would continue rows wrongly, and
+            # silently.
             self._forget()
             raise
 
@@ -88,7 +98,9 @@ class TransformersEngine:
         while True:
             tokens, logprobs = _sample(logits, temperature, generator)
             pairs = zip(live, tokens.tolist(), logprobs.tolist(), strict=True)
-            going = torch.tensor([turn.take(token, logprob) for turn, token, logprob in pairs], device=self._device)
+            going = torch.tensor(
+                [turn.take(token, logprob) for turn, token, logprob in pairs], device=self._device
+            )
             if not bool(going.any()):
                 break
             if float(going.float().mean()) < _COMPACT_BELOW:
@@ -111,11 +123,11 @@ class TransformersEngine:
         self._seen: dict[int, list[int]] = {}
 
     def _read(self, requests: Sequence[Request]) -> Tensor:
-        """Makes the cache hold exactly the requested rows, in order; logits (rows, vocabulary) at their last tokens.
+        """Makes the cache hold exactly the requested rows, in order; logits (rows, vocabulary) at
+        their last tokens.
 
-        Attempts at one question often begin alike, down to what their searches found. Equal sequences are fed
-        once and their rows copied.
-        """
+        Attempts at one question often begin alike, down to what their searches found. Equal
+        sequences are fed once and their rows copied."""
         self._drop_changed(requests)
         owners: dict[tuple[int, ...], int] = {}
         owner = [owners.setdefault(tuple(request.ids), len(owners)) for request in requests]
@@ -144,7 +156,8 @@ class TransformersEngine:
                 self._seen.pop(request.key, None)
 
     def _prefill(self, requests: Sequence[Request]) -> Tensor:
-        """Feeds what is new of each request, row by row; logits (rows, vocabulary) at its last token."""
+        """Feeds what is new of each request, row by row; logits (rows, vocabulary) at its last
+        token."""
         new = [request.ids[len(self._seen.get(request.key, ())) :] for request in requests]
         lengths = torch.tensor([len(ids) for ids in new], device=self._device)
         width = int(lengths.max())
@@ -179,7 +192,11 @@ class _Turn:
         self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
         self._reach = max(map(len, stop.strings), default=1) - 1
         # A tag may have begun in an earlier generation of the same turn.
-        before = b"".join(tokenizer.pieces[i] for i in request.ids[-self._reach :]) if self._reach else b""
+        before = (
+            b"".join(tokenizer.pieces[i] for i in request.ids[-self._reach :])
+            if self._reach
+            else b""
+        )
         self._tail = before[-self._reach :]
 
     def take(self, token: int, logprob: float) -> bool:
@@ -188,7 +205,9 @@ class _Turn:
             return False
         self.ids.append(token)
         self.logprobs.append(logprob)
-        self.stopped = len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
+        self.stopped = (
+            len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
+        )
         return not self.stopped
 
     def _spelled(self, token: int) -> bool:
@@ -197,7 +216,10 @@ class _Turn:
         before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
         # Only what this token completes counts.
-        return any(text.find(string, max(0, before - len(string) + 1)) >= 0 for string in self._stop.strings)
+        return any(
+            text.find(string, max(0, before - len(string) + 1)) >= 0
+            for string in self._stop.strings
+        )
 
 
 def _on(device: torch.device, generator: torch.Generator) -> torch.Generator:
@@ -208,7 +230,9 @@ def _on(device: torch.device, generator: torch.Generator) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed)
 
 
-def _sample(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _sample(
+    logits: Tensor, temperature: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary)."""
     if temperature > 0:
         logits = logits / temperature
@@ -221,7 +245,8 @@ def _sample(logits: Tensor, temperature: float, generator: torch.Generator) -> t
 
 
 def check_architecture(model: Any) -> None:
-    """Makes sure that every layer's state can be kept, and that logits are what the output layer gives.
+    """Makes sure that every layer's state can be kept, and that logits are what the output layer
+    gives.
 
     Raises:
         ModelError: names the layer type, or the setting, that cannot be served.
@@ -238,7 +263,8 @@ def check_architecture(model: Any) -> None:
     for name in _LOGIT_SETTINGS:
         if getattr(config, name, None) not in (None, 1.0):
             raise ModelError(
-                f"the transformers engine cannot serve {config.model_type} with {name} = {getattr(config, name)}: "
+                f"the transformers engine cannot serve {config.model_type} with {name} = "
+                f"{getattr(config, name)}: "
                 "it takes logits from the output layer as they are"
             )
 
@@ -247,4 +273,8 @@ def _implied_layers(model: Any) -> list[str]:
     """What the layers of a model are whose config does not say it."""
     if getattr(model, "_is_stateful", False):
         return ["recurrent"]
-    return ["full_attention" if getattr(model.config, "sliding_window", None) is None else "sliding_attention"]
+    return [
+        "full_attention"
+        if getattr(model.config, "sliding_window", None) is None
+        else "sliding_attention"
+    ]

@@ -1,4 +1,5 @@
-"""The algorithm, used as RLlib users expect: ``SSPConfig().environment(...).training(...).build_algo().train()``."""
+"""The algorithm, used as RLlib users expect:
+``SSPConfig().environment(...).training(...).build_algo().train()``."""
 
 from __future__ import annotations
 
@@ -21,19 +22,18 @@ from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID, shard, to_batch
 from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
 from agents.rllib.learner import SSPLearner
-from agents.rllib.module import LLMModule
-from agents.rllib.spaces import module_spaces
+from agents.rllib.module import LLMModule, module_spaces
 from agents.rows import Row, weigh
-from ssp_env.config import GameConfig, from_mapping
+from ssp_env.checks import from_mapping
 from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
-from ssp_env.setup import suited
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Question, World
 from ssp_env.worlds import open_world
-from ssp_env.worlds.base import Question, World
 
 ENV_KEYS = ("world", "world_options", "game", "make_rules")
 STRATEGIES = "ssp_strategies"
@@ -43,12 +43,12 @@ STRATEGIES = "ssp_strategies"
 class SSPConfig(AlgorithmConfig):
     """RLlib's config, with the game in ``environment`` and the learning in ``training``.
 
-    ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one), ``world_options`` (a
-    dict), ``game`` (a :class:`~ssp_env.config.GameConfig` or a dict of its fields) and ``make_rules`` (a function
-    of world, tokenizer and game config, for an own retriever, judge or verifier). ``training(...)``
-    takes every field of :class:`~agents.config.LearningConfig` by name, and ``model_dir``, a causal LM
-    directory; the tiny policy that ships is used when there is none. ``debugging(seed=...)`` seeds everything.
-    """
+    ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
+    ``world_options`` (a dict), ``game`` (a :class:`~ssp_env.game.config.GameConfig` or a dict of
+    its fields) and ``make_rules`` (a function of world, tokenizer and game config, for an own
+    retriever, judge or verifier). ``training(...)`` takes every field of
+    :class:`~agents.config.LearningConfig` by name, and ``model_dir``, a causal LM directory; the
+    tiny policy that ships is used when there is none. ``debugging(seed=...)`` seeds everything."""
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or SSP)
@@ -66,7 +66,8 @@ class SSPConfig(AlgorithmConfig):
         self.policy_mapping_fn = _to_llm
 
     def training(self, *, model_dir: Any = NotProvided, **kwargs: Any) -> SSPConfig:
-        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, or RLlib's own settings."""
+        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, or RLlib's
+        own settings."""
         if model_dir is not NotProvided:
             self.model_dir = str(model_dir)
         own = {field.name for field in fields(LearningConfig)}
@@ -81,7 +82,8 @@ class SSPConfig(AlgorithmConfig):
         return from_mapping(LearningConfig, values, "training")
 
     def game(self) -> GameConfig:
-        """The game's settings, validated; fields that are not given are those that suit the world."""
+        """The game's settings, validated; fields that are not given are those that suit the
+        world."""
         game, world = self.env_config.get("game", {}), self.env_config.get("world", "mini")
         if isinstance(game, GameConfig):
             return game
@@ -111,16 +113,29 @@ class SSPConfig(AlgorithmConfig):
             if key not in ENV_KEYS:
                 raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
         game, learning = self.game(), self.learning()
-        if "solver" in learning.learning_roles and learning.solver_algorithm == "grpo" and game.attempts < 2:
-            raise ConfigError("game.attempts", game.attempts, "GRPO compares attempts: give at least 2")
-        if "proposer" in learning.learning_roles and learning.proposer_algorithm == "grpo" and game.proposals < 2:
-            raise ConfigError("game.proposals", game.proposals, "GRPO compares proposals: give at least 2")
+        if (
+            "solver" in learning.learning_roles
+            and learning.solver_algorithm == "grpo"
+            and game.attempts < 2
+        ):
+            raise ConfigError(
+                "game.attempts", game.attempts, "GRPO compares attempts: give at least 2"
+            )
+        if (
+            "proposer" in learning.learning_roles
+            and learning.proposer_algorithm == "grpo"
+            and game.proposals < 2
+        ):
+            raise ConfigError(
+                "game.proposals", game.proposals, "GRPO compares proposals: give at least 2"
+            )
         if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
             fix = "must be a multiple of game.proposals times the number of env runners"
             raise ConfigError("training.batch_size", learning.batch_size, fix)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
         if self.num_env_runners and self.create_local_env_runner:
-            # It would hold one more copy of the model in the main process, which may have no GPU for it.
+            # It would hold one more copy of the model in the main process, which may have no GPU
+            # for it.
             self.create_local_env_runner = False
         super().validate()
 
@@ -131,7 +146,10 @@ class SSPConfig(AlgorithmConfig):
             module_class=LLMModule,
             observation_space=observation,
             action_space=action,
-            model_config={"model": self.model_dir, "attention": "sdpa" if self.num_gpus_per_learner else "eager"},
+            model_config={
+                "model": self.model_dir,
+                "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+            },
         )
 
     def get_default_learner_class(self) -> type[SSPLearner]:
@@ -167,7 +185,9 @@ class SSP(Algorithm):
         self._hand_over_weights(self.iteration + 1)
         learnt = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
-        figures = step_metrics(self.last_games, learning.batch_size, [update for update in updates if update])
+        figures = step_metrics(
+            self.last_games, learning.batch_size, [update for update in updates if update]
+        )
         seconds = {
             "sample": sampled - began,
             "learn": learnt - sampled,
@@ -178,7 +198,9 @@ class SSP(Algorithm):
         self.metrics.delete("ssp", key_error=False)
         self.metrics.log_dict({"figures": figures, "seconds": seconds}, key="ssp", window=1)
 
-    def solve(self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0) -> list[GameRecord]:
+    def solve(
+        self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0
+    ) -> list[GameRecord]:
         """Lets the present policy answer questions; one record a question, in order.
 
         Raises:
@@ -207,7 +229,8 @@ class SSP(Algorithm):
         return {name.removeprefix("lm."): value for name, value in module.items()}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Gives env runners that RLlib has restarted the present weights; their pools of questions start empty."""
+        """Gives env runners that RLlib has restarted the present weights; their pools of questions
+        start empty."""
         restored = env_runner_group.probe_unhealthy_env_runners()
         if restored:
             self._hand_over_weights(self.iteration, restored)
@@ -225,7 +248,9 @@ class SSP(Algorithm):
         )
         if not samples:
             # RLlib only logs why.
-            raise ServiceError("engine", "no env runner brought back a sample; Ray's log of the workers says why")
+            raise ServiceError(
+                "engine", "no env runner brought back a sample; Ray's log of the workers says why"
+            )
         return _renumber(samples)
 
     def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
@@ -261,7 +286,7 @@ class SSP(Algorithm):
                 timeout_seconds=self.config.sample_timeout_s,
             )
 
-    # -- checkpoints -----------------------------------------------------------------------------------
+    # -- checkpoints ---------------------------------------------------------------------------
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, and the batch strategy of every runner."""
@@ -273,19 +298,25 @@ class SSP(Algorithm):
         """Takes all of it back.
 
         Raises:
-            ConfigError: the checkpoint has batch strategies of env runners that this algorithm does not have.
+            ConfigError: the checkpoint has batch strategies of env runners that this algorithm does
+                not have.
         """
         strategies: dict[int, dict[str, Any]] = state.get(STRATEGIES, {})
         count = self.config.num_env_runners
         if set(strategies) - set(range(1, count + 1) if count else [0]):
-            raise ConfigError("num_env_runners", count, f"resume with {max(strategies)}, as the checkpoint was made")
+            raise ConfigError(
+                "num_env_runners",
+                count,
+                f"resume with {max(strategies)}, as the checkpoint was made",
+            )
         super().set_state(state)
         for runner, strategy in strategies.items():
             self._restore_strategy(runner, strategy)
         self._hand_over_weights(self.iteration)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """As RLlib's, which ends with handing over weights under a version number of the learner's own."""
+        """As RLlib's, which ends with handing over weights under a version number of the learner's
+        own."""
         super().restore_from_path(path, *args, **kwargs)
         self._hand_over_weights(self.iteration)
 
@@ -294,7 +325,10 @@ class SSP(Algorithm):
         if self.env_runner is not None:
             return {0: self.env_runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY]}
         states = self.env_runner_group.foreach_env_runner(
-            lambda runner: (runner.worker_index, runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY]),
+            lambda runner: (
+                runner.worker_index,
+                runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY],
+            ),
             local_env_runner=False,
         )
         return dict(states)
@@ -305,15 +339,17 @@ class SSP(Algorithm):
             self.env_runner.set_state(part)
             return
         self.env_runner_group.foreach_env_runner(
-            lambda remote: remote.set_state(part), local_env_runner=False, remote_worker_ids=[runner]
+            lambda remote: remote.set_state(part),
+            local_env_runner=False,
+            remote_worker_ids=[runner],
         )
 
 
 def _deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
     """Rows of each optimizer update, and how many slots it stands for.
 
-    Games are dealt whole, and in turn, so that every update gets its share of those that give rows at all.
-    """
+    Games are dealt whole, and in turn, so that every update gets its share of those that give rows
+    at all."""
     parts = learning.minibatches
     sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
     turn = {game: i % parts for i, game in enumerate(sorted({row.game for row in rows}))}

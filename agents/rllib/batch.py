@@ -1,4 +1,5 @@
-"""From training rows to RLlib batches: padded columns, and shards that are balanced and never empty."""
+"""From training rows to RLlib batches: padded columns, and shards that are balanced and never
+empty."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from agents.rows import ROLE_IDS, Row
 
 MODULE_ID = "llm"
-"""The one module; roles are a column. A module that is missing on one learner would hang all of them."""
+"""The one module; roles are a column. A module that is missing on one learner would hang all of
+them."""
 
 
 def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     """Deals rows to learners: longest first, each to the shard with the fewest tokens.
 
-    A shard that would stay empty gets a row of weight 0, because a learner without rows hangs its peers.
-    """
+    A shard that would stay empty gets a row of weight 0, because a learner without rows hangs its
+    peers."""
     dealt: list[list[Row]] = [[] for _ in range(shards)]
     loads = [0] * shards
     for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
@@ -32,7 +34,8 @@ def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:
 
 
 def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
-    """Columns of equal first dimension: ids, mask and logprobs padded on the right to the longest row."""
+    """Columns of equal first dimension: ids, mask and logprobs padded on the right to the longest
+    row."""
     longest = max(len(row.ids) for row in rows)
     columns = {
         "ids": np.zeros((len(rows), longest), dtype=np.int64),

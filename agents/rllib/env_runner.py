@@ -1,4 +1,5 @@
-"""The EnvRunner: plays whole rounds of games and hands back rows to learn from and records to keep."""
+"""The EnvRunner: plays whole rounds of games and hands back rows to learn from and records to
+keep."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rllib.batch import MODULE_ID
-from agents.rllib.spaces import module_spaces
+from agents.rllib.module import module_spaces
 from agents.rollout import play
 from agents.rows import Row, rows_of
 from ssp_env.game.record import GameRecord, record_game
@@ -27,7 +28,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import make_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.worlds.base import GroundTruth, Question
+from ssp_env.types import GroundTruth, Question
 
 COMPONENT_STRATEGY = "strategy"
 
@@ -43,11 +44,11 @@ class Sample:
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
-    """Holds a world, an engine and a batch strategy of its own; plays its share of each step's slots.
+    """Holds a world, an engine and a batch strategy of its own; plays its share of each step's
+    slots.
 
-    Groups never leave a runner. All randomness follows from the config's seed, the step and the runner's index,
-    so a resumed run plays the same games.
-    """
+    Groups never leave a runner. All randomness follows from the config's seed, the step and the
+    runner's index, so a resumed run plays the same games."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
@@ -63,7 +64,9 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         """Loads the model into an inference engine."""
         gpus = self.config.num_gpus_per_env_runner
         model = load_model(self.config.model_dir, "cuda" if gpus else "cpu")
-        self.engine = TransformersEngine(model, self.tokenizer, StopRule.of(self.game, self.tokenizer))
+        self.engine = TransformersEngine(
+            model, self.tokenizer, StopRule.of(self.game, self.tokenizer)
+        )
 
     def sample(self, *, step: int = 0, slots: int | None = None, **_: Any) -> Sample:
         """Plays one round.
@@ -84,18 +87,22 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         game_seconds = time.perf_counter() - began - engine.seconds
         return Sample(rows, records, {"game": game_seconds, "engine": engine.seconds})
 
-    def solve(self, questions: Sequence[Question], temperature: float, seed: int) -> list[GameRecord]:
+    def solve(
+        self, questions: Sequence[Question], temperature: float, seed: int
+    ) -> list[GameRecord]:
         """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
         once = replace(self.rules, config=replace(self.rules.config, attempts=1))
         played = Round.of_questions(once, questions, [0xE7A1, seed])
-        play(played, self.engine, temperature=temperature, rng=np.random.default_rng([0xE7A1, seed]))
+        play(
+            played, self.engine, temperature=temperature, rng=np.random.default_rng([0xE7A1, seed])
+        )
         return [record_game(game, self.rules, self.engine.weights_version) for game in played.games]
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers
         return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
 
-    # -- RLlib -----------------------------------------------------------------------------------------
+    # -- RLlib ---------------------------------------------------------------------------------
 
     def get_spaces(self) -> dict[str, Any]:
         """Observations are token sequences, actions single tokens."""
@@ -110,18 +117,26 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         """Raises if the runner is not ready."""
         assert self.engine is not None, "the engine was not built"
 
-    def get_state(self, components: Any = None, *, not_components: Any = None, **_: Any) -> dict[str, Any]:
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **_: Any
+    ) -> dict[str, Any]:
         """Weights and the batch strategy's state."""
         state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
         if self._check_component(COMPONENT_STRATEGY, components, not_components):
             state[COMPONENT_STRATEGY] = self.strategy.get_state()
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            weights = {name: tensor.cpu().numpy() for name, tensor in self.engine.model.state_dict().items()}
-            state[COMPONENT_RL_MODULE] = {MODULE_ID: {f"lm.{name}": value for name, value in weights.items()}}
+            weights = {
+                name: tensor.cpu().numpy()
+                for name, tensor in self.engine.model.state_dict().items()
+            }
+            state[COMPONENT_RL_MODULE] = {
+                MODULE_ID: {f"lm.{name}": value for name, value in weights.items()}
+            }
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes weights (they may come as an object reference) and the strategy's state, whichever is there."""
+        """Takes weights (they may come as an object reference) and the strategy's state, whichever
+        is there."""
         if COMPONENT_STRATEGY in state:
             self.strategy.set_state(state[COMPONENT_STRATEGY])
         if COMPONENT_RL_MODULE in state:
@@ -129,7 +144,9 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
             module = weights.get(MODULE_ID, weights)
             named = {name.removeprefix("lm."): value for name, value in module.items()}
-            self.engine.update_weights(named, int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1)))
+            self.engine.update_weights(
+                named, int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
+            )
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """For RLlib's checkpoints."""

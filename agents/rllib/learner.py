@@ -11,9 +11,7 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
 from agents.config import LearningConfig
-from agents.losses.grpo import grpo_loss
-from agents.losses.kl import kl_k3
-from agents.losses.reinforce import reinforce_loss
+from agents.losses import grpo_loss, kl_k3, reinforce_loss
 from agents.models import autocast_dtype, load_model
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.module import token_logprobs
@@ -28,9 +26,8 @@ SUMMED = ("loss", "policy_loss", "kl", "logprob_gap_sum", "trained_tokens")
 class SSPLearner(TorchLearner):
     """One update over a batch whose rows carry role, advantage and weight.
 
-    The weights hold the denominators of the whole update, so the losses of shards and micro-batches simply
-    add up. The frozen reference lives here; it is neither synchronised nor checkpointed.
-    """
+    The weights hold the denominators of the whole update, so the losses of shards and micro-batches
+    simply add up. The frozen reference lives here; it is neither synchronised nor checkpointed."""
 
     def build(self) -> None:
         """Also loads the reference and checks the arithmetic."""
@@ -47,7 +44,9 @@ class SSPLearner(TorchLearner):
         learning: LearningConfig = config.learning()
         params = self.get_parameters(self._module[module_id])
         optimizer = torch.optim.Adam(params, lr=learning.lr, betas=(0.9, learning.beta2))
-        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=learning.lr)
+        self.register_optimizer(
+            module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=learning.lr
+        )
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Sets the learning rate of this step: linear warm-up, then constant."""
@@ -58,8 +57,11 @@ class SSPLearner(TorchLearner):
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Leaves the learning rate alone: RLlib's schedules know nothing of steps."""
 
-    def _uncompiled_update(self, batch: dict[str, Columns], **kwargs: Any) -> tuple[Any, dict[str, Tensor], dict]:
-        """Gradient accumulation over micro-batches, then one step, unless the gradient is not finite."""
+    def _uncompiled_update(
+        self, batch: dict[str, Columns], **kwargs: Any
+    ) -> tuple[Any, dict[str, Tensor], dict]:
+        """Gradient accumulation over micro-batches, then one step, unless the gradient is not
+        finite."""
         rows = batch[MODULE_ID]
         module = self.module[MODULE_ID]
         optimizer = self.get_optimizer(MODULE_ID)
@@ -70,7 +72,11 @@ class SSPLearner(TorchLearner):
             # DDP averages over learners; the weights already hold the global denominators.
             scale = max(1, self.config.num_learners)
             last = i == len(parts) - 1
-            quiet = module.no_sync() if hasattr(module, "no_sync") and not last else contextlib.nullcontext()
+            quiet = (
+                module.no_sync()
+                if hasattr(module, "no_sync") and not last
+                else contextlib.nullcontext()
+            )
             with quiet:
                 with self._arithmetic():
                     out = module.forward_train({**part, "temperature": self.learning.temperature})
@@ -93,7 +99,8 @@ class SSPLearner(TorchLearner):
 
     @staticmethod
     def merge(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-        """Figures of one update from those of its learners: sums, where shards add up, else the common value."""
+        """Figures of one update from those of its learners: sums, where shards add up, else the
+        common value."""
         totals = {name: sum(float(result[name]) for result in results) for name in SUMMED}
         tokens = max(1.0, totals["trained_tokens"])
         return {
@@ -116,12 +123,16 @@ class SSPLearner(TorchLearner):
         """The weighted sum of token losses, and its figures."""
         own = part["loss_mask"][:, 1:] > 0
         counts = own.sum(dim=1)
-        role, advantages, weights = (part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights"))
+        role, advantages, weights = (
+            part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
+        )
         behaviour = part["behaviour_logprobs"][:, 1:][own]
         by_grpo = self._uses_grpo(role)
         losses = torch.where(
             by_grpo,
-            grpo_loss(logprobs, behaviour, advantages, self.learning.clip_low, self.learning.clip_high),
+            grpo_loss(
+                logprobs, behaviour, advantages, self.learning.clip_low, self.learning.clip_high
+            ),
             reinforce_loss(logprobs, advantages),
         )
         loss = (weights * losses).sum()
@@ -133,22 +144,35 @@ class SSPLearner(TorchLearner):
             loss = loss + self.learning.kl_coeff * kl
         stats["loss"] = float(loss.detach())
         gap = (logprobs.detach() - behaviour).abs() * (weights > 0)
-        stats["logprob_gap_sum"], stats["trained_tokens"] = float(gap.sum()), float((weights > 0).sum())
+        stats["logprob_gap_sum"], stats["trained_tokens"] = (
+            float(gap.sum()),
+            float((weights > 0).sum()),
+        )
         return loss, stats
 
     def _kl(self, part: Columns, logprobs: Tensor, by_grpo: Tensor) -> Tensor:
-        """KL of each token; 0 where the role is not trained by GRPO, whose rows the reference does not see."""
+        """KL of each token; 0 where the role is not trained by GRPO, whose rows the reference does
+        not see."""
         kl = torch.zeros_like(logprobs)
         if not bool(by_grpo.any()):
             return kl
         rows = self._uses_grpo(part["role"])
-        ids, mask, vocab_size = part["ids"][rows], part["loss_mask"][rows], int(self.module[MODULE_ID].action_space.n)
+        ids, mask, vocab_size = (
+            part["ids"][rows],
+            part["loss_mask"][rows],
+            int(self.module[MODULE_ID].action_space.n),
+        )
         with torch.no_grad(), self._arithmetic():
-            reference = token_logprobs(self._reference, ids, mask, self.learning.temperature, vocab_size)
+            reference = token_logprobs(
+                self._reference, ids, mask, self.learning.temperature, vocab_size
+            )
         return kl.masked_scatter(by_grpo, kl_k3(logprobs[by_grpo], reference))
 
     def _uses_grpo(self, role: Tensor) -> Tensor:
-        table = [self.learning.algorithm(name) == "grpo" for name in sorted(ROLE_IDS, key=ROLE_IDS.__getitem__)]
+        table = [
+            self.learning.algorithm(name) == "grpo"
+            for name in sorted(ROLE_IDS, key=ROLE_IDS.__getitem__)
+        ]
         return torch.tensor(table, device=role.device)[role]
 
     def _arithmetic(self) -> contextlib.AbstractContextManager[Any]:
@@ -157,7 +181,8 @@ class SSPLearner(TorchLearner):
         return torch.autocast(torch.device(self._device).type, self._autocast)
 
     def _microbatches(self, rows: Columns) -> Iterator[Columns]:
-        """Rows of similar length together, at most ``microbatch_tokens`` padded tokens each (one row at least)."""
+        """Rows of similar length together, at most ``microbatch_tokens`` padded tokens each (one
+        row at least)."""
         lengths = rows["lengths"]
         order = torch.argsort(lengths, descending=True, stable=True)
         start = 0
@@ -165,7 +190,9 @@ class SSPLearner(TorchLearner):
             longest = int(lengths[order[start]])
             stop = start + max(1, self.learning.microbatch_tokens // longest)
             chosen = order[start:stop]
-            part = {name: column[chosen] for name, column in rows.items() if isinstance(column, Tensor)}
+            part = {
+                name: column[chosen] for name, column in rows.items() if isinstance(column, Tensor)
+            }
             for name in ("ids", "loss_mask", "behaviour_logprobs"):
                 part[name] = part[name][:, :longest]
             yield part

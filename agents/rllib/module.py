@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium as gym
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
@@ -13,23 +14,33 @@ from agents.models import load_model
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model in the directory ``model_config["model"]``; ``model_config["attention"]`` is optional."""
+    """Wraps the model in the directory ``model_config["model"]``; ``model_config["attention"]`` is
+    optional."""
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
-        self.lm = load_model(self.model_config["model"], attention=self.model_config.get("attention"))
+        self.lm = load_model(
+            self.model_config["model"], attention=self.model_config.get("attention")
+        )
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Logits (rows, vocabulary) for the token after each row's last, as RLlib's action inputs."""
+        """Logits (rows, vocabulary) for the token after each row's last, as RLlib's action
+        inputs."""
         last = batch["lengths"] - 1
         hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
         rows = torch.arange(len(last), device=last.device)
-        return {Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])[:, : self.vocab_size]}
+        return {
+            Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])[
+                :, : self.vocab_size
+            ]
+        }
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated."""
         ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
-        return {Columns.ACTION_LOGP: token_logprobs(self.lm, ids, mask, temperature, self.vocab_size)}
+        return {
+            Columns.ACTION_LOGP: token_logprobs(self.lm, ids, mask, temperature, self.vocab_size)
+        }
 
     @property
     def vocab_size(self) -> int:
@@ -37,11 +48,14 @@ class LLMModule(TorchRLModule):
         return int(self.action_space.n)
 
 
-def token_logprobs(lm: Any, ids: Tensor, mask: Tensor, temperature: float, vocab_size: int) -> Tensor:
-    """Log-probabilities of the masked tokens under a model, at the temperature that they were sampled with.
+def token_logprobs(
+    lm: Any, ids: Tensor, mask: Tensor, temperature: float, vocab_size: int
+) -> Tensor:
+    """Log-probabilities of the masked tokens under a model, at the temperature that they were
+    sampled with.
 
-    Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are made
-    for the masked tokens alone, which are a fraction of all.
+    Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
+    made for the masked tokens alone, which are a fraction of all.
 
     Args:
         lm: a causal LM of `transformers`.
@@ -57,3 +71,8 @@ def token_logprobs(lm: Any, ids: Tensor, mask: Tensor, temperature: float, vocab
     own = mask[:, 1:] > 0
     logits = lm.get_output_embeddings()(hidden[own])[:, :vocab_size].float() / temperature
     return torch.log_softmax(logits, dim=-1).gather(1, ids[:, 1:][own][:, None]).squeeze(1)
+
+
+def module_spaces(vocab_size: int) -> tuple[gym.Space, gym.Space]:
+    """Observations are token sequences, actions single tokens."""
+    return gym.spaces.Sequence(gym.spaces.Discrete(vocab_size)), gym.spaces.Discrete(vocab_size)

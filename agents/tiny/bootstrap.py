@@ -1,4 +1,5 @@
-"""Makes the tiny policy from nothing: supervised training on demonstrations over ever new worlds."""
+"""Makes the tiny policy from nothing: supervised training on demonstrations over ever new
+worlds."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from transformers import Lfm2ForCausalLM
 
 from agents.tiny.model import tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from ssp_env.config import GameConfig, at_least
+from ssp_env.checks import at_least
+from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 _POOL = 256
@@ -43,7 +45,9 @@ class BootstrapConfig:
 
 
 def bootstrap(
-    config: BootstrapConfig, game: GameConfig, report: Callable[[int, float], None] = lambda step, loss: None
+    config: BootstrapConfig,
+    game: GameConfig,
+    report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Lfm2ForCausalLM:
     """Trains a fresh tiny policy.
 
@@ -56,8 +60,13 @@ def bootstrap(
     model = tiny_model(tokenizer.vocab_size, torch.Generator().manual_seed(config.seed))
     rng = np.random.default_rng([config.seed, 0xB007])
     writer = TraceWriter(config.traces, game, tokenizer, rng)
-    simple, full = (_batches(source.stream(), config.tokens_per_step, rng) for source in (writer.simple(), writer))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    simple, full = (
+        _batches(source.stream(), config.tokens_per_step, rng)
+        for source in (writer.simple(), writer)
+    )
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01
+    )
     model.train()
     for step in range(1, config.steps + 1):
         ids, mask = next(simple if step <= config.simple_share * config.steps else full)
@@ -90,7 +99,8 @@ def _schedule(step: int, steps: int, warmup: int = 50) -> float:
 def _batches(
     stream: Iterator[Trace], max_tokens: int, rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of traces of similar length, in random order: int64 ids and float mask, (rows, length).
+    """Batches of traces of similar length, in random order: int64 ids and float mask, (rows,
+    length).
 
     Sorting within a pool of a few batches saves a third of the padding.
     """
@@ -116,11 +126,14 @@ def _padded(rows: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy over the player's own tokens. Right padding is harmless: everything is causal."""
+    """Mean cross-entropy over the player's own tokens. Right padding is harmless: everything is
+    causal."""
     hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
     logits = model.lm_head(hidden[own])
     loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
     if not math.isfinite(float(loss.detach())):
-        raise FloatingPointError("the bootstrap diverged: its loss is not finite; lower bootstrap.lr")
+        raise FloatingPointError(
+            "the bootstrap diverged: its loss is not finite; lower bootstrap.lr"
+        )
     return loss

@@ -1,4 +1,5 @@
-"""The tiny policy: a stock Lfm2 of under a million parameters, and the tokenizer that goes with it."""
+"""The tiny policy: a stock Lfm2 of under a million parameters, and the tokenizer that goes with
+it."""
 
 from __future__ import annotations
 
@@ -14,12 +15,17 @@ from ssp_env.worlds.mini.lexicon import vocabulary
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """The mini-wiki's words and the tags as a `transformers` tokenizer; same ids as ``WordTokenizer``."""
+    """The mini-wiki's words and the tags as a `transformers` tokenizer; same ids as
+    ``WordTokenizer``."""
     words = WordTokenizer(vocabulary(), Tags().all())
-    raw = RawTokenizer(WordLevel({token: i for i, token in enumerate(words.tokens)}, unk_token=UNKNOWN))
+    raw = RawTokenizer(
+        WordLevel({token: i for i, token in enumerate(words.tokens)}, unk_token=UNKNOWN)
+    )
     raw.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
     raw.add_special_tokens([PAD, EOS, UNKNOWN, *words.tags])
-    return PreTrainedTokenizerFast(tokenizer_object=raw, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN
+    )
 
 
 def tiny_config(vocab_size: int) -> Lfm2Config:
@@ -49,7 +55,8 @@ def tiny_config(vocab_size: int) -> Lfm2Config:
 
 
 def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
-    """A fresh model. The stock initialisation stalls at this size: wide embeddings and taps decide it."""
+    """A fresh model. The stock initialisation stalls at this size: wide embeddings and taps decide
+    it."""
     model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():

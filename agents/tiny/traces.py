@@ -1,8 +1,7 @@
 """Demonstrations for the bootstrap: a scripted player with chosen faults, in the game's own format.
 
-The bootstrap stands in for pre-training and instruction tuning. It has to leave room for self-play: most
-of its questions have one hop, and on longer ones it mostly answers too early.
-"""
+The bootstrap stands in for pre-training and instruction tuning. It has to leave room for self-play:
+most of its questions have one hop, and on longer ones it mostly answers too early."""
 
 from __future__ import annotations
 
@@ -11,12 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ssp_env.config import GameConfig, at_least
+from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
-from ssp_env.search.base import Document
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, write_question
 from ssp_env.worlds.mini.lexicon import RELATIONS, Relation
@@ -33,12 +33,14 @@ class TraceConfig:
     solver_hops: tuple[float, ...] = (0.70, 0.22, 0.08)
     """Shares of solver questions with 1, 2, 3 hops."""
     careless_relations: int = 8
-    """After how many of the relations (in :data:`CARELESS_ORDER`) the player tends to answer at once."""
+    """After how many of the relations (in :data:`CARELESS_ORDER`) the player tends to answer at
+    once."""
     premature: float = 0.85
-    """How often it does so there. A chance that did not depend on the relation would leave the greedy policy on a
-    knife's edge: all two-hop questions answered early, or none."""
+    """How often it does so there. A chance that did not depend on the relation would leave the
+    greedy policy on a knife's edge: all two-hop questions answered early, or none."""
     premature_deep: float = 0.8
-    """How often it answers after the second hop where a question has three, whatever the relation."""
+    """How often it answers after the second hop where a question has three, whatever the
+    relation."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
     broken: float = 0.06
@@ -50,18 +52,32 @@ class TraceConfig:
     proposer_slips: float = 0.12
     """Share of proposals with a wrong relation at some hop."""
     worlds_every: int = 400
-    """Demonstrations from one world before the next is drawn; a fixed world would be learnt by heart."""
+    """Demonstrations from one world before the next is drawn; a fixed world would be learnt by
+    heart."""
 
     def __post_init__(self) -> None:
         at_least(self, "traces", 1, "worlds_every")
         if not 0 <= self.careless_relations <= len(RELATIONS):
-            raise ConfigError("traces.careless_relations", self.careless_relations, f"give 0 to {len(RELATIONS)}")
+            raise ConfigError(
+                "traces.careless_relations", self.careless_relations, f"give 0 to {len(RELATIONS)}"
+            )
         for name in ("solver_hops", "proposer_hops"):
             if abs(sum(getattr(self, name)) - 1) > 1e-6:
-                raise ConfigError(f"traces.{name}", getattr(self, name), "the shares must add up to 1")
-        for name in ("premature", "premature_deep", "solver_slips", "broken", "proposer_share", "proposer_slips"):
+                raise ConfigError(
+                    f"traces.{name}", getattr(self, name), "the shares must add up to 1"
+                )
+        for name in (
+            "premature",
+            "premature_deep",
+            "solver_slips",
+            "broken",
+            "proposer_share",
+            "proposer_slips",
+        ):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"traces.{name}", getattr(self, name), "a share lies between 0 and 1")
+                raise ConfigError(
+                    f"traces.{name}", getattr(self, name), "a share lies between 0 and 1"
+                )
 
 
 @dataclass
@@ -75,7 +91,9 @@ class Trace:
 class TraceWriter:
     """Endless demonstrations over ever new worlds."""
 
-    def __init__(self, config: TraceConfig, game: GameConfig, tokenizer: Tokenizer, rng: np.random.Generator) -> None:
+    def __init__(
+        self, config: TraceConfig, game: GameConfig, tokenizer: Tokenizer, rng: np.random.Generator
+    ) -> None:
         self.config, self.game, self.tokenizer, self.rng = config, game, tokenizer, rng
         self.tags: Tags = game.tags
         self._careless = CARELESS_ORDER[: config.careless_relations]
@@ -83,10 +101,11 @@ class TraceWriter:
     def simple(self) -> TraceWriter:
         """A writer of one-hop demonstrations without faults, over the same stream of randomness.
 
-        Looking a value up is learnt from these or not at all: among faulty ones a model stays where it copies
-        names that are not in the documents.
-        """
-        faults = dict.fromkeys(("premature", "premature_deep", "solver_slips", "broken", "proposer_slips"), 0.0)
+        Looking a value up is learnt from these or not at all: among faulty ones a model stays where
+        it copies names that are not in the documents."""
+        faults = dict.fromkeys(
+            ("premature", "premature_deep", "solver_slips", "broken", "proposer_slips"), 0.0
+        )
         clean = replace(self.config, **faults, solver_hops=(1.0,), proposer_hops=(1.0,))
         return TraceWriter(clean, self.game, self.tokenizer, self.rng)
 
@@ -116,7 +135,11 @@ class TraceWriter:
             if self.rng.random() < self._haste(hop, path):
                 stop_after = hop
                 break
-        slip_at = int(self.rng.integers(stop_after)) if self.rng.random() < self.config.solver_slips else -1
+        slip_at = (
+            int(self.rng.integers(stop_after))
+            if self.rng.random() < self.config.solver_slips
+            else -1
+        )
         entity = start
         for hop in range(stop_after):
             documents = self._look_up(rules, trace, entity)
@@ -126,7 +149,9 @@ class TraceWriter:
                 value = self._some_name(documents, entity)
             if value is None:
                 return None
-            self._write(trace, f"{self._tag('think')}{entity} {relation.noun} {value}{self._end('think')}")
+            self._write(
+                trace, f"{self._tag('think')}{entity} {relation.noun} {value}{self._end('think')}"
+            )
             entity = value
         self._finish(trace, "answer", entity)
         return trace
@@ -140,18 +165,25 @@ class TraceWriter:
     def _propose(self, world: MiniWorld, rules: Rules, answer: str) -> Trace | None:
         trace = self._start(rules.prompts.proposer(answer, 1))
         wanted = self._hops(self.config.proposer_hops)
-        slip_at = int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
+        slip_at = (
+            int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
+        )
         entity, nouns, seen = answer, [], {answer}
         for hop in range(wanted):
             documents = self._look_up(rules, trace, entity)
-            facts: list[Fact] = [f for f in read_facts(documents) if f[2] == entity and f[0] not in seen]
+            facts: list[Fact] = [
+                f for f in read_facts(documents) if f[2] == entity and f[0] not in seen
+            ]
             facts = [f for f in facts if f[1].inverse is None]
             if not facts:
                 return None
             source, relation, _ = facts[int(self.rng.integers(len(facts)))]
             if hop == slip_at:
                 relation = RELATIONS[int(self.rng.integers(len(RELATIONS)))]
-            self._write(trace, f"{self._tag('think')}{entity} {relation.noun} of {source}{self._end('think')}")
+            self._write(
+                trace,
+                f"{self._tag('think')}{entity} {relation.noun} of {source}{self._end('think')}",
+            )
             nouns.append(Hop(relation))
             seen.add(source)
             entity = source
@@ -184,7 +216,9 @@ class TraceWriter:
         return shuffled
 
     def _some_name(self, documents: list[Document], other_than: str) -> str | None:
-        names = sorted({name for fact in read_facts(documents) for name in (fact[0], fact[2])} - {other_than})
+        names = sorted(
+            {name for fact in read_facts(documents) for name in (fact[0], fact[2])} - {other_than}
+        )
         return str(self.rng.choice(names)) if names else None
 
     def _hops(self, shares: tuple[float, ...]) -> int:

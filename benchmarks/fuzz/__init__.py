@@ -1,1 +1,2 @@
-"""A seeded fuzz run of the game: hostile players, worlds and services, and what must hold all the same."""
+"""A seeded fuzz run of the game: hostile players, worlds and services, and what must hold all the
+same."""

@@ -1,7 +1,8 @@
-"""Plays random games of hostile players in a hostile world and checks what has to hold in each of them.
+"""Plays random games of hostile players in a hostile world and checks what has to hold in each of
+them.
 
-A game follows from the seed and its number: the one that fails is named, and ``--only`` plays it alone.
-"""
+A game follows from the seed and its number: the one that fails is named, and ``--only`` plays it
+alone."""
 
 from __future__ import annotations
 
@@ -28,10 +29,14 @@ WARM_UP = 0.1
 
 def main() -> int:
     """Plays, and writes what was played; 1 if an invariant was broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--games", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="the number of a single game to play (and to replay)")
+    parser.add_argument(
+        "--only", type=int, help="the number of a single game to play (and to replay)"
+    )
     parser.add_argument("--out", type=Path)
     settings = parser.parse_args()
     logging.getLogger("ssp_env").setLevel(logging.ERROR)  # void games are meant here
@@ -41,19 +46,30 @@ def main() -> int:
     objects: dict[str, int] = {}
     started = perf_counter()
     numbers = range(settings.games) if settings.only is None else [settings.only]
-    marks = {0: "start", int(len(numbers) * WARM_UP): "warm", len(numbers) // 2: "middle", len(numbers) - 1: "end"}
+    marks = {
+        0: "start",
+        int(len(numbers) * WARM_UP): "warm",
+        len(numbers) // 2: "middle",
+        len(numbers) - 1: "end",
+    }
     columns = (TextColumn("games"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         for done, number in enumerate(bar.track(numbers)):
             try:
-                games = play(settings.seed, number, settings.only is not None or number % REPLAY_EVERY == 0)
+                games = play(
+                    settings.seed, number, settings.only is not None or number % REPLAY_EVERY == 0
+                )
             except Exception:
                 bar.stop()
                 traceback.print_exc()
-                print(f"\nfailed: python -m benchmarks.fuzz --seed {settings.seed} --only {number}", file=sys.stderr)
+                print(
+                    f"\nfailed: python -m benchmarks.fuzz --seed {settings.seed} --only {number}",
+                    file=sys.stderr,
+                )
                 return 1
             outcomes.update(
-                str(game.outcome) if game.reason is None else f"{game.outcome}: {game.reason}" for game in games
+                str(game.outcome) if game.reason is None else f"{game.outcome}: {game.reason}"
+                for game in games
             )
             endings.update(f"{t.role}: {t.ending}" for game in games for t in game.trajectories())
             if done in marks:
@@ -62,9 +78,12 @@ def main() -> int:
                 objects[marks[done]] = len(gc.get_objects())
     seconds = perf_counter() - started
     if settings.out is not None:
-        _write(settings.out, settings.seed, len(numbers), seconds, memory, objects, outcomes, endings)
+        _write(
+            settings.out, settings.seed, len(numbers), seconds, memory, objects, outcomes, endings
+        )
     print(
-        f"{len(numbers)} runs held ({seconds:.0f} s); resident MiB {memory}; {outcomes.total()} games: {dict(outcomes)}"
+        f"{len(numbers)} runs held ({seconds:.0f} s); resident MiB {memory}; {outcomes.total()} "
+        f"games: {dict(outcomes)}"
     )
     return 0
 
@@ -87,7 +106,7 @@ def _write(
     outcomes: Counter[str],
     endings: Counter[str],
 ) -> None:
-    from experiments.provenance import git_commit, machine  # brings torch along, which is not to be measured
+    from experiments.run.provenance import git_commit, machine
 
     result = {
         "command": " ".join(["python -m benchmarks.fuzz", *sys.argv[1:]]),

@@ -1,4 +1,5 @@
-"""Random games: each follows from (seed, number) alone, through the AEC environment or through a round."""
+"""Random games: each follows from (seed, number) alone, through the AEC environment or through a
+round."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from benchmarks.fuzz.hostile import HostileServices, HostileWorld
 from benchmarks.fuzz.invariants import Watch, check_env
 from benchmarks.fuzz.tokenizers import NAMES, tokenizer
 from ssp_env import raw_env
-from ssp_env.config import DEFAULT_FILTERS, GameConfig
-from ssp_env.env import SearchSelfPlayEnv
+from ssp_env.doors.aec import SearchSelfPlayEnv
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.config import DEFAULT_FILTERS, GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.worlds.base import GroundTruth, Question
+from ssp_env.types import GroundTruth, Question
 
 CONFIGS = 12
 """Random settings a tokenizer."""
@@ -52,7 +53,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Given:
-    """Tokens that a trajectory was given, by its place among the round's trajectories; ``None``: its engine failed."""
+    """Tokens that a trajectory was given, by its place among the round's trajectories; ``None``:
+    its engine failed."""
 
     place: int
     ids: tuple[int, ...] | None
@@ -90,8 +92,17 @@ def _table(name: str, index: int) -> Table:
     rng = np.random.default_rng([NAMES.index(name), index])
     config = _config(rng)
     own: dict[str, Any] = {"verifier": services} if config.verifier == "openai" else {}
-    env = raw_env(world=_world(), tokenizer=tokenizer(name), game=config, retriever=services, judge=services, **own)
-    for document in _world().corpus:  # the prompts remember documents: all of them now, so that memory can be flat
+    env = raw_env(
+        world=_world(),
+        tokenizer=tokenizer(name),
+        game=config,
+        retriever=services,
+        judge=services,
+        **own,
+    )
+    for document in (
+        _world().corpus
+    ):  # the prompts remember documents: all of them now, so that memory can be flat
         env.rules.prompts.information([document], config.max_document_tokens)
     return Table(name, services, env)
 
@@ -125,7 +136,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
     return replace(config, max_prompt_tokens=4000) if config.prompts == "plain" else config
 
 
-# -- the AEC environment ---------------------------------------------------------------------------------
+# -- the AEC environment -----------------------------------------------------------------------
 
 
 def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: bool) -> Game:
@@ -134,9 +145,12 @@ def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: 
     if rng.random() < 0.2:
         question = Question("q", hostile.text(rng), ("mentor",), "all")
         answer = hostile.ANSWERS[int(rng.integers(len(hostile.ANSWERS)))]
-        # One that the tokenizer cannot spell is refused as an option; drawn from the world it is played.
+        # One that the tokenizer cannot spell is refused as an option; drawn from the world it is
+        # played.
         options = (
-            {"answer": answer} if rng.random() < 0.5 and env.rules.prompts.can_spell(answer) else {"question": question}
+            {"answer": answer}
+            if rng.random() < 0.5 and env.rules.prompts.can_spell(answer)
+            else {"question": question}
         )
     env.reset(seed=seed, options=options)
     watch = Watch(env.rules, table.name)
@@ -166,10 +180,12 @@ def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: 
     return game
 
 
-# -- a round ---------------------------------------------------------------------------------------------
+# -- a round -----------------------------------------------------------------------------------
 
 
-def _play_round(rng: np.random.Generator, table: Table, replayed: bool, thorough: bool) -> list[Game]:
+def _play_round(
+    rng: np.random.Generator, table: Table, replayed: bool, thorough: bool
+) -> list[Game]:
     seed, slots = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
     strategy = STRATEGIES[int(rng.integers(len(STRATEGIES)))]
     how = list(How)[int(rng.integers(len(How)))]
@@ -193,7 +209,9 @@ def _play_round(rng: np.random.Generator, table: Table, replayed: bool, thorough
             before = len(trajectory.ids)
             taken = _give(trajectory, ids, logprobs, how)
             watch.given(trajectory, before, ids[:taken], logprobs[:taken])
-            script[-1].append(Given(places[trajectory.key], tuple(ids[:taken]), tuple(logprobs[:taken])))
+            script[-1].append(
+                Given(places[trajectory.key], tuple(ids[:taken]), tuple(logprobs[:taken]))
+            )
         played.advance()
         watch.look(played.games)
     assert played.done, "nothing waits for tokens, yet the round is not over"
@@ -207,12 +225,16 @@ def _play_round(rng: np.random.Generator, table: Table, replayed: bool, thorough
     return played.games
 
 
-def _begin(table: Table, seed: int, slots: int, strategy: str, questions: Sequence[Question] | None) -> Round:
+def _begin(
+    table: Table, seed: int, slots: int, strategy: str, questions: Sequence[Question] | None
+) -> Round:
     if questions is not None:
         return Round.of_questions(table.env.rules, questions, [seed])
 
     def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        return [_world().answers[i] for i in rng.integers(len(_world().answers), size=count).tolist()]
+        return [
+            _world().answers[i] for i in rng.integers(len(_world().answers), size=count).tolist()
+        ]
 
     made: BatchStrategy = make_strategy(strategy)
     return Round(table.env.rules, answers, slots, [seed], made)
@@ -243,7 +265,9 @@ def _replay(played: Round, script: list[list[Given]], whole_turns: bool) -> None
             if call.ids is None:
                 played.void([trajectory], ServiceError("engine", "down"))
                 continue
-            ended = [trajectory.feed([i], [p]) for i, p in zip(call.ids, call.logprobs, strict=True)][-1]
+            ended = [
+                trajectory.feed([i], [p]) for i, p in zip(call.ids, call.logprobs, strict=True)
+            ][-1]
             if whole_turns and not ended:
                 trajectory.end(Ending.FORMAT)
         played.advance()

@@ -1,4 +1,5 @@
-"""What has to hold in every game, however it is played; written down apart from the code that it checks."""
+"""What has to hold in every game, however it is played; written down apart from the code that it
+checks."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from itertools import groupby
 import numpy as np
 
 from benchmarks.fuzz.tokenizers import special_ids
-from ssp_env.config import GameConfig
-from ssp_env.env import PROPOSER, SOLVER, SearchSelfPlayEnv
+from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
-from ssp_env.game.protocol import ALLOWED, Role
+from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.search.base import Document
+from ssp_env.types import Document, Role
 
 SERVICES = {"search", "judge", "verifier", "engine"}
 FORGED = "forged"
@@ -39,9 +40,13 @@ class Watch:
         self._written: dict[int, dict[int, tuple[int, float]]] = {}
         self._frozen: dict[int, Frozen] = {}
 
-    def given(self, trajectory: Trajectory, before: int, ids: Sequence[int], logprobs: Sequence[float]) -> None:
+    def given(
+        self, trajectory: Trajectory, before: int, ids: Sequence[int], logprobs: Sequence[float]
+    ) -> None:
         """Notes tokens that the policy wrote when the trajectory had ``before`` tokens."""
-        assert trajectory.ids[before : before + len(ids)] == list(ids), "what was taken is not what was given"
+        assert trajectory.ids[before : before + len(ids)] == list(ids), (
+            "what was taken is not what was given"
+        )
         written = self._written.setdefault(trajectory.key, {})
         written.update((before + n, pair) for n, pair in enumerate(zip(ids, logprobs, strict=True)))
 
@@ -52,7 +57,9 @@ class Watch:
                 assert trajectory.room >= 0, "more tokens than the budget allows"
                 if trajectory.done:
                     now = _freeze(trajectory)
-                    assert self._frozen.setdefault(trajectory.key, now) == now, "an ended trajectory changed"
+                    assert self._frozen.setdefault(trajectory.key, now) == now, (
+                        "an ended trajectory changed"
+                    )
 
     def check(self, games: Sequence[Game], thorough: bool) -> None:
         """Checks games that are over.
@@ -77,10 +84,14 @@ class Watch:
         ids, mask, logprobs = trajectory.ids, trajectory.mask, trajectory.logprobs
         assert len(ids) == len(mask) == len(logprobs), "ids, mask and logprobs differ in length"
         written = self._written.get(trajectory.key, {})
-        assert [i for i, m in enumerate(mask) if m] == sorted(written), "the mask is not 1 on just the policy's tokens"
+        assert [i for i, m in enumerate(mask) if m] == sorted(written), (
+            "the mask is not 1 on just the policy's tokens"
+        )
         assert set(mask) <= {0, 1}
         for i, logprob in enumerate(logprobs):
-            assert logprob == (written[i][1] if i in written else 0.0), "a log-probability that nobody gave"
+            assert logprob == (written[i][1] if i in written else 0.0), (
+                "a log-probability that nobody gave"
+            )
 
     def _check_budgets(self, trajectory: Trajectory) -> None:
         config, tokenizer = self._rules.config, self._rules.tokenizer
@@ -88,20 +99,27 @@ class Watch:
         assert len(trajectory.ids) - trajectory.prompt_length <= config.max_response_tokens
         assert trajectory.prompt_length <= config.max_prompt_tokens, "a prompt beyond its budget"
         reads_only = trajectory.role in (Role.VERIFIER, Role.CLOSED_BOOK)
-        assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), "one search too many"
+        assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), (
+            "one search too many"
+        )
         for search in trajectory.searches:
-            assert len(tokenizer.encode_data(search.query)) <= config.max_query_tokens, "a query beyond its budget"
+            assert len(tokenizer.encode_data(search.query)) <= config.max_query_tokens, (
+                "a query beyond its budget"
+            )
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
-        """A naive parser finds the same first call in every turn, complete with the turn's last token."""
+        """A naive parser finds the same first call in every turn, complete with the turn's last
+        token."""
         pieces, ending = self._rules.tokenizer.pieces, trajectory.ending
         turns = [ids for by_policy, ids in _runs(trajectory) if by_policy]
         calls = []
         for ids in turns:
             text = b"".join(pieces[i] for i in ids)
             last = len(text) - len(pieces[ids[-1]])
-            assert first_call(text[:last], self._rules, trajectory.role) is None, "a turn goes on after its call"
+            assert first_call(text[:last], self._rules, trajectory.role) is None, (
+                "a turn goes on after its call"
+            )
             calls.append(first_call(text, self._rules, trajectory.role))
         searched: list[object] = [("search", search.query) for search in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
@@ -126,7 +144,8 @@ class Watch:
                 assert len(rest) <= 1
 
     def _check_outside_text(self, game: Game, trajectory: Trajectory, thorough: bool) -> None:
-        """No tag and no special token in a prompt or an observation but our own, at their places."""
+        """No tag and no special token in a prompt or an observation but our own, at their
+        places."""
         tokenizer, role = self._rules.tokenizer, trajectory.role
         runs = [ids for by_policy, ids in _runs(trajectory) if not by_policy]
         prompt = _harmless_prompt(self._rules, role, game.asked_searches)
@@ -134,13 +153,19 @@ class Watch:
         found = len(trajectory.searches)
         cut_off = trajectory.ending is Ending.BUDGET_TOKENS and len(runs) - 1 == found - 1
         assert len(runs) - 1 == found or cut_off, "observations and searches differ in number"
-        for ids, ours in [(trajectory.ids[: trajectory.prompt_length], prompt), *((run, observed) for run in runs[1:])]:
+        for ids, ours in [
+            (trajectory.ids[: trajectory.prompt_length], prompt),
+            *((run, observed) for run in runs[1:]),
+        ]:
             special, expected = ([i for i in run if i in self._special] for run in (ids, ours))
             assert special == expected, f"outside text became special tokens: {special}"
             text, ours_text = (
-                b"".join(tokenizer.pieces[i] for i in run).decode("utf-8", "replace") for run in (ids, ours)
+                b"".join(tokenizer.pieces[i] for i in run).decode("utf-8", "replace")
+                for run in (ids, ours)
             )
-            assert _tags_in(text, self._rules.config) == _tags_in(ours_text, self._rules.config), "a tag from outside"
+            assert _tags_in(text, self._rules.config) == _tags_in(ours_text, self._rules.config), (
+                "a tag from outside"
+            )
             if thorough:
                 seen, known = (_tags_in(squashed(t), self._rules.config) for t in (text, ours_text))
                 assert seen == known, f"a look-alike of a tag from outside: {seen}"
@@ -151,7 +176,8 @@ class Watch:
 
 
 def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
-    """Checks what the environment shows while ``current`` is written, or at the end of its game (``None``)."""
+    """Checks what the environment shows while ``current`` is written, or at the end of its game
+    (``None``)."""
     for agent in (PROPOSER, SOLVER):
         seen = env.observe(agent)
         assert env.observation_space(agent).contains(seen), "an observation outside its space"
@@ -159,14 +185,18 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
         agent = PROPOSER if current.role is Role.PROPOSER else SOLVER
         assert env.agent_selection == agent, "it is another agent's turn"
         tokens = env.observe(agent)["observation"]
-        assert tokens[: len(current.ids)].tolist() == current.ids, "the observation is not the trajectory"
+        assert tokens[: len(current.ids)].tolist() == current.ids, (
+            "the observation is not the trajectory"
+        )
         assert np.all(tokens[len(current.ids) :] == env.rules.tokenizer.pad_id)
         assert not any(env.rewards.values()), "a reward before the end"
         return
     game = env.game
     void = game.outcome is Outcome.VOID
     assert all(over is not void for over in env.terminations.values()), "games terminate"
-    assert all(over is void for over in env.truncations.values()), "void games, and no others, are truncated"
+    assert all(over is void for over in env.truncations.values()), (
+        "void games, and no others, are truncated"
+    )
     assert env.rewards[PROPOSER] == (game.proposer_reward or 0.0)
     assert env.rewards[SOLVER] == (game.solver_reward or 0.0)
     for agent in (PROPOSER, SOLVER):
@@ -175,7 +205,8 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
 
 
 def first_call(text: bytes, rules: Rules, role: Role) -> tuple[str, str] | str | None:
-    """The first complete call of a turn as ``(action, content)``, :data:`FORGED`, or ``None``; naive and slow."""
+    """The first complete call of a turn as ``(action, content)``, :data:`FORGED`, or ``None``;
+    naive and slow."""
     opened: tuple[bytes, int] | None = None
     for found in _tag_pattern(rules.config, role).finditer(text):
         name = found[0].strip(b"</>")
@@ -189,7 +220,8 @@ def first_call(text: bytes, rules: Rules, role: Role) -> tuple[str, str] | str |
 
 
 def squashed(text: str) -> str:
-    """A text as the most forgiving reader would see it: no case, width, accents, spaces or invisible characters."""
+    """A text as the most forgiving reader would see it: no case, width, accents, spaces or
+    invisible characters."""
     folded = unicodedata.normalize("NFKD", text).casefold()
     return "".join(c for c in folded if not c.isspace() and unicodedata.category(c)[0] not in "CM")
 
@@ -200,21 +232,33 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
         case Outcome.VALID:
             assert game.reason is None
             assert len(game.attempts) == config.attempts
-            assert all(a.verdict is not None and a.reward == float(a.verdict.correct) for a in game.attempts)
+            assert all(
+                a.verdict is not None and a.reward == float(a.verdict.correct)
+                for a in game.attempts
+            )
             p = sum(a.reward or 0.0 for a in game.attempts) / config.attempts
             expected = 1 - p if config.proposer_reward == "1-p" else 4 * p * (1 - p)
-            assert game.proposer_reward == (expected if proposed else None), "the proposer's reward is not its due"
+            assert game.proposer_reward == (expected if proposed else None), (
+                "the proposer's reward is not its due"
+            )
             assert not proposed or (game.verification is not None and game.verification.correct)
         case Outcome.INVALID:
             known = {ending.value for ending in Ending} - {"action", "outage"}
-            assert game.reason in known | {*config.filters, UNVERIFIED, BUDGET_PROMPT, CLOSED_BOOK}, game.reason
+            assert game.reason in known | {
+                *config.filters,
+                UNVERIFIED,
+                BUDGET_PROMPT,
+                CLOSED_BOOK,
+            }, game.reason
             assert game.proposer_reward == (config.invalid_reward if proposed else None)
             assert not any(a.verdict or a.reward for a in game.attempts)
             assert game.solve_rate is None
         case Outcome.VOID:
             assert game.reason in SERVICES, game.reason
             assert game.proposer_reward is None
-            assert all(a.verdict is None and a.reward is None for a in game.attempts), "a void game pays"
+            assert all(a.verdict is None and a.reward is None for a in game.attempts), (
+                "a void game pays"
+            )
             assert game.solve_rate is None
         case _:
             raise AssertionError("the game is over, but has no outcome")

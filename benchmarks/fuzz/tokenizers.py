@@ -28,7 +28,8 @@ NAMES = ("bytes", "words", "bpe", "bpe-tags")
 
 @cache
 def tokenizer(name: str) -> Tokenizer:
-    """One of :data:`NAMES`. ``bpe-tags`` has tags as single tokens and a chat template; ``bpe`` has tags glued."""
+    """One of :data:`NAMES`. ``bpe-tags`` has tags as single tokens and a chat template; ``bpe`` has
+    tags glued."""
     match name:
         case "bytes":
             return ByteTokenizer()
@@ -48,7 +49,8 @@ def tokenizer(name: str) -> Tokenizer:
             ]
             return WordTokenizer(words, Tags().all())
     made = HuggingFaceTokenizer(_bpe(tags=name == "bpe-tags"))
-    # The library remembers the first 10,000 words that it takes apart: all of them now, so that memory can be flat.
+    # The library remembers the first 10,000 words that it takes apart: all of them now, so that
+    # memory can be flat.
     for number in range(REMEMBERED_WORDS):
         made.encode(f"{number:05}")
         made.encode_data(f"{number:05}")
@@ -62,7 +64,9 @@ def special_ids(name: str) -> frozenset[int]:
     single = {made.encode(tag)[0] for tag in Tags().all() if len(made.encode(tag)) == 1}
     decoder = made.inner.added_tokens_decoder if isinstance(made, HuggingFaceTokenizer) else {}
     added = {i for i, token in decoder.items() if token.content not in GLUED}
-    return frozenset(single | added | {made.pad_id} | ({made.eos_id} if made.eos_id is not None else set()))
+    return frozenset(
+        single | added | {made.pad_id} | ({made.eos_id} if made.eos_id is not None else set())
+    )
 
 
 def _bpe(tags: bool) -> PreTrainedTokenizerFast:
@@ -76,7 +80,9 @@ def _bpe(tags: bool) -> PreTrainedTokenizerFast:
     raw.train_from_iterator(TEXT, trainer)
     more = (*Tags().all(), "<tool_call>") if tags else GLUED
     raw.add_tokens([AddedToken(token, special=False, normalized=False) for token in more])
-    inner = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|endoftext|>")
+    inner = PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|endoftext|>"
+    )
     if tags:
         inner.chat_template = CHAT
     return inner

@@ -18,4 +18,5 @@ class Command:
     configure: Callable[[ArgumentParser], None]
     """Adds the command's arguments to its parser."""
     run: Callable[[Namespace], int]
-    """Does the work and returns the exit status; raises :class:`~ssp_env.errors.SSPError` for a user's mistake."""
+    """Does the work and returns the exit status; raises :class:`~ssp_env.errors.SSPError` for a
+    user's mistake."""

@@ -15,9 +15,17 @@ from rich.progress import Progress as Bars
 from ssp_env.commands.base import Command
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import Retriever
-from ssp_env.search.files import Progress
-from ssp_env.search.index import KINDS, PASSAGES, build_index, kinds_in, load_kind, one_kind, open_index
-from ssp_env.search.manifest import Manifest, read_manifest
+from ssp_env.search.index.directory import (
+    KINDS,
+    PASSAGES,
+    build_index,
+    kinds_in,
+    load_kind,
+    one_kind,
+    open_index,
+)
+from ssp_env.search.index.manifest import Manifest, read_manifest
+from ssp_env.search.index.workplace import Progress
 
 _DEFAULT_KIND = "bm25"
 _EPILOG = """\
@@ -48,16 +56,25 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="KIND",
     )
     parser.add_argument(
-        "--encoder", metavar="MODEL", help="for a dense kind: directory of a sentence-transformers model"
+        "--encoder",
+        metavar="MODEL",
+        help="for a dense kind: directory of a sentence-transformers model",
     )
-    parser.add_argument("--check", metavar="DIR", help="builds nothing: reads every byte of an index and compares")
+    parser.add_argument(
+        "--check", metavar="DIR", help="builds nothing: reads every byte of an index and compares"
+    )
 
 
 def _run(arguments: Namespace) -> int:
     console = Console()
     if arguments.check is not None:
-        if any(value is not None for value in (arguments.corpus, arguments.out, arguments.kind, arguments.encoder)):
-            raise UsageError("ssp index --check takes a directory alone: no CORPUS, --out, --kind or --encoder")
+        if any(
+            value is not None
+            for value in (arguments.corpus, arguments.out, arguments.kind, arguments.encoder)
+        ):
+            raise UsageError(
+                "ssp index --check takes a directory alone: no CORPUS, --out, --kind or --encoder"
+            )
         return _check(console, Path(arguments.check))
     if arguments.corpus is None or arguments.out is None:
         raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help tells more)")
@@ -67,11 +84,15 @@ def _run(arguments: Namespace) -> int:
     whole = (Path(arguments.out) / kind).exists()
     _tell_loading(kind)
     with _bars() as progress:
-        folder = build_index(arguments.corpus, arguments.out, kind, encoder=arguments.encoder, progress=progress)
+        folder = build_index(
+            arguments.corpus, arguments.out, kind, encoder=arguments.encoder, progress=progress
+        )
     manifest = read_manifest(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     what = f"{manifest.passages:,} passages, {decimal(size)}{_recall(manifest)}"
-    console.print(f"{folder}: {'already complete, ' if whole else ''}{what}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{folder}: {'already complete, ' if whole else ''}{what}", highlight=False, soft_wrap=True
+    )
     return 0
 
 
@@ -89,8 +110,12 @@ def _recall(manifest: Manifest) -> str:
 
 def add_index_options(parser: ArgumentParser) -> None:
     """What a command that reads ``--index DIR`` asks beside it."""
-    parser.add_argument("--kind", metavar="KIND", help="with --index: which, where DIR holds several")
-    parser.add_argument("--encoder", metavar="MODEL", help="with --index: the model's directory, where it has moved")
+    parser.add_argument(
+        "--kind", metavar="KIND", help="with --index: which, where DIR holds several"
+    )
+    parser.add_argument(
+        "--encoder", metavar="MODEL", help="with --index: the model's directory, where it has moved"
+    )
 
 
 def check_index_options(arguments: Namespace) -> None:
@@ -107,7 +132,7 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
 
     Args:
         directory: the index directory.
-        kind: as for :func:`~ssp_env.search.index.one_kind`.
+        kind: as for :func:`~ssp_env.search.index.directory.one_kind`.
         encoder: directory of the model; ``None`` takes the name in the index's manifest.
 
     Raises:
@@ -121,13 +146,16 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
 
 
 def _check(console: Console, directory: Path) -> int:
-    """Raises :class:`~ssp_env.errors.DataError` for the first file that is not as it was written."""
+    """Raises :class:`~ssp_env.errors.DataError` for the first file that is not as it was
+    written."""
     store = read_manifest(directory / PASSAGES, PASSAGES, check=True)
     kinds = kinds_in(directory)
     for kind in kinds:
         read_manifest(directory / kind, kind, corpus=store.corpus, check=True)
     what = ", ".join([f"{store.passages:,} passages", *kinds])
-    console.print(f"{directory}: every byte as it was written ({what})", highlight=False, soft_wrap=True)
+    console.print(
+        f"{directory}: every byte as it was written ({what})", highlight=False, soft_wrap=True
+    )
     return 0
 
 
@@ -139,7 +167,12 @@ def _tell_loading(kind: str) -> None:
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     bars = Bars(*columns, console=Console(stderr=True))
     tasks: dict[str, TaskID] = {}
 

@@ -23,14 +23,22 @@ _UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 def _configure(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="saved games: JSON lines, plain or gzip")
-    parser.add_argument("--game", type=int, metavar="N", help="only the N-th game of the file, from 1")
-    parser.add_argument("--tokenizer", metavar="DIR", help="directory of the tokenizer that was played with")
-    parser.add_argument("--judge", choices=sorted(JUDGES), help="also rescore the answers with this judge")
+    parser.add_argument(
+        "--game", type=int, metavar="N", help="only the N-th game of the file, from 1"
+    )
+    parser.add_argument(
+        "--tokenizer", metavar="DIR", help="directory of the tokenizer that was played with"
+    )
+    parser.add_argument(
+        "--judge", choices=sorted(JUDGES), help="also rescore the answers with this judge"
+    )
     parser.epilog = "exit status: 0 if all games are identical, 1 if one differs, 2 for a mistake"
 
 
 def _run(arguments: Namespace) -> int:
-    tokenizer = None if arguments.tokenizer is None else HuggingFaceTokenizer.load(arguments.tokenizer)
+    tokenizer = (
+        None if arguments.tokenizer is None else HuggingFaceTokenizer.load(arguments.tokenizer)
+    )
     judge = None if arguments.judge is None else JUDGES[arguments.judge]()
     console, shown, differing = Console(), 0, 0
     for number, saved in _chosen(arguments.file, arguments.game):
@@ -58,12 +66,18 @@ def _chosen(file: str, wanted: int | None) -> Iterator[tuple[int, SavedGame]]:
 
 
 def _show(console: Console, number: int, saved: SavedGame, replayed: Replay) -> None:
-    console.print(f"game {number}: saved by ssp-env {saved.package}, world {saved.parts.world}", style="dim")
+    console.print(
+        f"game {number}: saved by ssp-env {saved.package}, world {saved.parts.world}", style="dim"
+    )
     render_human(replayed.game, replayed.rules, console)
     if replayed.identical:
         console.print("identical", style="bold green")
     if replayed.as_saved:
-        _print(console, f"not checked, since it is code of your own: {', '.join(replayed.as_saved)}", "yellow")
+        _print(
+            console,
+            f"not checked, since it is code of your own: {', '.join(replayed.as_saved)}",
+            "yellow",
+        )
     for difference in replayed.differences:
         _print(console, f"differs: {difference}", "bold red")
     console.print()
@@ -72,11 +86,17 @@ def _show(console: Console, number: int, saved: SavedGame, replayed: Replay) -> 
 def _show_scores(console: Console, scored: Rescored, judge: str) -> None:
     before, after = scored.before, scored.after
     if not before.attempts or before.solve_rate is None:
-        console.print(f"{judge}: nothing to rescore in a game that is {before.outcome}\n", style="bold")
+        console.print(
+            f"{judge}: nothing to rescore in a game that is {before.outcome}\n", style="bold"
+        )
         return
     for i, (then, now) in enumerate(zip(before.attempts, after.attempts, strict=True), start=1):
-        _print(console, f"{judge}: solver {i}: {_word(then.verdict)} -> {_word(now.verdict)}", "bold")
-    rewards = [f"proposer {game.proposer_reward}, solver {game.solver_reward}" for game in (before, after)]
+        _print(
+            console, f"{judge}: solver {i}: {_word(then.verdict)} -> {_word(now.verdict)}", "bold"
+        )
+    rewards = [
+        f"proposer {game.proposer_reward}, solver {game.solver_reward}" for game in (before, after)
+    ]
     console.print(f"{judge}: {rewards[0]} -> {rewards[1]}\n", style="bold")
 
 

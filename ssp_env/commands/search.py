@@ -13,11 +13,11 @@ from rich.text import Text
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import UsageError
-from ssp_env.retry import RetryPolicy
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever, retriever_of
+from ssp_env.net.retry import RetryPolicy
+from ssp_env.search.bm25.retriever import BM25Retriever, retriever_of
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
+from ssp_env.types import Document
 from ssp_env.worlds import WORLDS, open_world
 
 
@@ -30,16 +30,23 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="NAME",
         help=f"a packaged world: {', '.join(WORLDS)} (default: %(default)s)",
     )
-    where.add_argument("--corpus", metavar="FILE", help="a corpus of your own: JSON lines, plain or gzip")
+    where.add_argument(
+        "--corpus", metavar="FILE", help="a corpus of your own: JSON lines, plain or gzip"
+    )
     where.add_argument("--index", metavar="DIR", help="an index that `ssp index` built")
-    where.add_argument("--url", help="a server that speaks Search-R1's protocol, such as http://127.0.0.1:8000")
+    where.add_argument(
+        "--url", help="a server that speaks Search-R1's protocol, such as http://127.0.0.1:8000"
+    )
     parser.add_argument(
         "--token-env",
         metavar="VAR",
-        help="with --url: environment variable that holds the server's token, such as SSP_SERVE_TOKEN",
+        help="with --url: environment variable that holds the server's token, such as "
+        "SSP_SERVE_TOKEN",
     )
     add_index_options(parser)
-    parser.add_argument("-k", type=_count, default=3, metavar="N", help="documents to show (default: %(default)s)")
+    parser.add_argument(
+        "-k", type=_count, default=3, metavar="N", help="documents to show (default: %(default)s)"
+    )
 
 
 def _run(arguments: Namespace) -> int:
@@ -91,7 +98,9 @@ def _show(console: Console, query: str, ranking: Sequence[Document], where: str)
 
 def _printable(text: str) -> Text:
     """The text without characters that a terminal would obey or cannot encode."""
-    kept = (c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd" for c in text)
+    kept = (
+        c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd" for c in text
+    )
     return Text("".join(kept))
 
 

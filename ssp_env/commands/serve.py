@@ -10,9 +10,9 @@ from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import MissingExtra, UsageError
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25 import BM25Retriever, retriever_of
+from ssp_env.search.bm25.retriever import BM25Retriever, retriever_of
 from ssp_env.search.corpus import read_corpus
-from ssp_env.search.index import one_kind
+from ssp_env.search.index.directory import one_kind
 from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
 from ssp_env.worlds import WORLDS, open_world
 
@@ -45,16 +45,27 @@ def _configure(parser: ArgumentParser) -> None:
         metavar="NAME",
         help=f"a packaged world: {', '.join(WORLDS)} (default: %(default)s)",
     )
-    what.add_argument("--corpus", metavar="FILE", help="a corpus of your own, by BM25: JSON lines, plain or gzip")
+    what.add_argument(
+        "--corpus", metavar="FILE", help="a corpus of your own, by BM25: JSON lines, plain or gzip"
+    )
     add_index_options(parser)
     where = parser.add_argument_group("where to listen")
-    where.add_argument("--host", default=ServerConfig.host, help="address to bind (default: %(default)s)")
     where.add_argument(
-        "--port", type=int, default=ServerConfig.port, help="port to bind, 0 for a free one (default: %(default)s)"
+        "--host", default=ServerConfig.host, help="address to bind (default: %(default)s)"
+    )
+    where.add_argument(
+        "--port",
+        type=int,
+        default=ServerConfig.port,
+        help="port to bind, 0 for a free one (default: %(default)s)",
     )
     token = where.add_mutually_exclusive_group()
-    token.add_argument("--token-file", metavar="FILE", help=f"file with the token (default: ${TOKEN_VARIABLE})")
-    token.add_argument("--no-token", action="store_true", help="let everybody ask who can reach the address")
+    token.add_argument(
+        "--token-file", metavar="FILE", help=f"file with the token (default: ${TOKEN_VARIABLE})"
+    )
+    token.add_argument(
+        "--no-token", action="store_true", help="let everybody ask who can reach the address"
+    )
     limits = parser.add_argument_group("limits")
     for name, text in (
         ("default_k", "documents a query when a request names no topk"),
@@ -66,22 +77,36 @@ def _configure(parser: ArgumentParser) -> None:
     ):
         option = "--" + name.replace("_", "-")
         limits.add_argument(
-            option, type=int, default=getattr(ServerConfig, name), metavar="N", help=f"{text} (default: %(default)s)"
+            option,
+            type=int,
+            default=getattr(ServerConfig, name),
+            metavar="N",
+            help=f"{text} (default: %(default)s)",
         )
     ray = parser.add_argument_group("more than one machine")
     ray.add_argument(
         "--ray",
         action="store_true",
-        help="run as a Ray Serve deployment on the cluster that is there; needs the extra serve-ray",
+        help="run as a Ray Serve deployment on the cluster that is there; needs the extra "
+        "serve-ray",
     )
-    ray.add_argument("--replicas", type=int, metavar="N", help="with --ray: copies of the server (default: 1)")
+    ray.add_argument(
+        "--replicas", type=int, metavar="N", help="with --ray: copies of the server (default: 1)"
+    )
 
 
 def _run(arguments: Namespace) -> int:
     if arguments.replicas is not None and not arguments.ray:
         raise UsageError("--replicas goes with --ray")
     check_index_options(arguments)
-    limits = ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes", "max_waiting")
+    limits = (
+        "default_k",
+        "max_k",
+        "max_queries",
+        "max_query_length",
+        "max_body_bytes",
+        "max_waiting",
+    )
     config = ServerConfig(
         host=arguments.host,
         port=arguments.port,
@@ -102,10 +127,13 @@ _Opened = Callable[[], tuple[Retriever, int]]
 
 
 def _what(arguments: Namespace) -> tuple[str, _Opened]:
-    """What is to be served, in words, and what opens it. What is wrong with its name is said here."""
+    """What is to be served, in words, and what opens it. What is wrong with its name is said
+    here."""
     if arguments.index is not None:
         kind = one_kind(arguments.index, arguments.kind)
-        return f"{kind} of {arguments.index}", partial(open_named, arguments.index, kind, arguments.encoder)
+        return f"{kind} of {arguments.index}", partial(
+            open_named, arguments.index, kind, arguments.encoder
+        )
     if arguments.corpus is not None:
         return f"BM25 over {arguments.corpus}", partial(_open_corpus, arguments.corpus)
     if arguments.world not in WORLDS:
@@ -127,7 +155,9 @@ def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:
     try:
         from ssp_env.search.server.run import run_server
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"ssp serve ({error.name} is missing)", "pip install '.[serve]' in the checkout") from error
+        raise MissingExtra(
+            f"ssp serve ({error.name} is missing)", "pip install '.[serve]' in the checkout"
+        ) from error
     passages = 0
 
     def source() -> Retriever:
@@ -145,7 +175,8 @@ def _serve_on_ray(what: str, opened: _Opened, config: ServerConfig, replicas: in
         from ssp_env.search.server.ray_serve import run_on_ray
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"ssp serve --ray ({error.name} is missing)", "pip install '.[serve-ray]' in the checkout"
+            f"ssp serve --ray ({error.name} is missing)",
+            "pip install '.[serve-ray]' in the checkout",
         ) from error
     run_on_ray(lambda: opened()[0], config, replicas, partial(_tell, what))
 

@@ -1,19 +1,17 @@
-"""Rule filters: cheap checks of a proposed question, each with a reason code (the paper's Section 3.4)."""
+"""Rule filters: cheap checks of a proposed question, each with a reason code (the paper's Section
+3.4)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ssp_env.game.config import GameConfig
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.judge.text import mentions
-from ssp_env.judge.unicode import compatible, fold
-from ssp_env.worlds.base import GroundTruth
-
-if TYPE_CHECKING:
-    from ssp_env.config import GameConfig
+from ssp_env.types import GroundTruth
+from ssp_env.wording.answers import mentions
+from ssp_env.wording.unicode import compatible, fold
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ def no_search(proposal: Proposal) -> bool:
 
 
 def short_question(proposal: Proposal) -> bool:
-    """Fewer characters than ``min_question_chars``; invisible ones and further spaces do not count."""
+    """Fewer characters than ``min_question_chars``; invisible ones and further spaces do not
+    count."""
     return len(" ".join(compatible(proposal.question).split())) < proposal.config.min_question_chars
 
 
@@ -62,6 +61,7 @@ def repeated_query(proposal: Proposal) -> bool:
 
 
 FILTERS: dict[str, Filter] = {
-    rule.__name__: rule for rule in (empty_question, no_search, short_question, long_question, spoiler, repeated_query)
+    rule.__name__: rule
+    for rule in (empty_question, no_search, short_question, long_question, spoiler, repeated_query)
 }
 """All filters that ship, by reason code."""

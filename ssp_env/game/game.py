@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ssp_env.checks import came
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.noise import NoiseDocument
@@ -17,9 +18,7 @@ from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
-from ssp_env.parts import came
-from ssp_env.search.base import Document
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import Document, GroundTruth
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +69,9 @@ class Start:
     def of(cls, game: Game) -> Start:
         """How a game began."""
         question = None if game.origin is Origin.PROPOSED else game.question
-        return cls(game.seed, game.slot, game.group, game.truth, game.origin, game.asked_searches, question)
+        return cls(
+            game.seed, game.slot, game.group, game.truth, game.origin, game.asked_searches, question
+        )
 
 
 @dataclass
@@ -110,7 +111,8 @@ class Game:
 
     @cached_property
     def order_rng(self) -> np.random.Generator:
-        """Decides the order in which verification reads. Apart, so that a replay need not draw the noise again."""
+        """Decides the order in which verification reads. Apart, so that a replay need not draw the
+        noise again."""
         return np.random.default_rng([*self.seed, 2, self.slot])
 
     @property
@@ -158,7 +160,8 @@ class Game:
                 trajectory.end(Ending.OUTAGE)
 
     def take_proposal(self, rules: Rules) -> None:
-        """Reads the ended proposer trajectory: a question that passes all filters, or a failed game.
+        """Reads the ended proposer trajectory: a question that passes all filters, or a failed
+        game.
 
         Raises:
             UsageError: a filter that gives no bool.
@@ -206,5 +209,7 @@ def _finite(role: str, reward: float) -> float:
     except TypeError:
         finite = False
     if not finite:
-        raise UsageError(f"the {role}'s reward function gave {came(reward)}, which is no finite number")
+        raise UsageError(
+            f"the {role}'s reward function gave {came(reward)}, which is no finite number"
+        )
     return float(reward)

@@ -1,10 +1,11 @@
-"""Legal moves: which tokens a well-formed turn can go on with, for players that need a small choice.
+"""Legal moves: which tokens a well-formed turn can go on with, for players that need a small
+choice.
 
-The shortest well-formed turns are meant: an opening tag, what is to stand inside, the closing tag. A world may say
-which words can follow one another inside (its grammar); elsewhere any token of text can that has no angle bracket: no
-tag comes of several tokens, and the unknown token is none. A query's budget is kept by tokenizers that spell a text in
-one way, as words do; others may find a query longer than it was written.
-"""
+The shortest well-formed turns are meant: an opening tag, what is to stand inside, the closing tag.
+A world may say which words can follow one another inside (its grammar); elsewhere any token of text
+can that has no angle bracket: no tag comes of several tokens, and the unknown token is none. A
+query's budget is kept by tokenizers that spell a text in one way, as words do; others may find a
+query longer than it was written."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.protocol import ALLOWED, Action, Role
+from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Action, Role
 
 
 @runtime_checkable
@@ -29,16 +31,19 @@ class Grammar(Protocol):
         """All of its words. The grammar holds for tokenizers that have a token for each."""
         ...
 
-    def continuations(self, action: Action, words: Sequence[str], seen: frozenset[str]) -> tuple[frozenset[str], bool]:
+    def continuations(
+        self, action: Action, words: Sequence[str], seen: frozenset[str]
+    ) -> tuple[frozenset[str], bool]:
         """The words that can follow ``words`` inside this action, and whether it can end there.
 
-        ``seen`` holds every word of the trajectory so far: a world may want players to speak of what they have read.
-        """
+        ``seen`` holds every word of the trajectory so far: a world may want players to speak of
+        what they have read."""
         ...
 
 
 class LegalMoves:
-    """Masks of legal tokens. Looking one up costs as much as the turn is long, so it is meant for short turns."""
+    """Masks of legal tokens. Looking one up costs as much as the turn is long, so it is meant for
+    short turns."""
 
     def __init__(self, rules: Rules) -> None:
         """
@@ -53,28 +58,49 @@ class LegalMoves:
         self._opening: dict[Action, int] = {}
         self._closing: dict[Action, int] = {}
         for action in Action:
-            for table, tag in ((self._opening, tags.opening(action)), (self._closing, tags.closing(action))):
+            for table, tag in (
+                (self._opening, tags.opening(action)),
+                (self._closing, tags.closing(action)),
+            ):
                 ids = tokenizer.encode(tag)
                 if len(ids) != 1:
-                    fix = f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with one token a tag"
+                    fix = (
+                        f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with "
+                        f"one token a tag"
+                    )
                     raise ConfigError("view.legal_moves", True, fix)
                 table[action] = ids[0]
         self._openers = {token: action for action, token in self._opening.items()}
-        silent = {tokenizer.pad_id, tokenizer.eos_id, *(t for tag in tags.all() for t in tokenizer.encode(tag))}
-        text = [token for token in range(self._size) if token not in silent and _is_plain(tokenizer.pieces[token])]
+        silent = {
+            tokenizer.pad_id,
+            tokenizer.eos_id,
+            *(t for tag in tags.all() for t in tokenizer.encode(tag)),
+        }
+        text = [
+            token
+            for token in range(self._size)
+            if token not in silent and _is_plain(tokenizer.pieces[token])
+        ]
         self._text = self._of(text)
         self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]
         self._words = {self._spelling[token]: token for token in text}
         world = rules.world
-        self._grammar = world if isinstance(world, Grammar) and self._words.keys() >= {*world.vocabulary} else None
+        self._grammar = (
+            world
+            if isinstance(world, Grammar) and self._words.keys() >= {*world.vocabulary}
+            else None
+        )
 
     def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on every legal token; at least one is, even in a trajectory that has ended."""
+        """int8 (vocabulary,): 1 on every legal token; at least one is, even in a trajectory that
+        has ended."""
         action, inside = self._open(trajectory)
         if action is None:
             return self._of([self._opening[a] for a in self._actions(trajectory)])
         closing = self._closing[action]
-        if trajectory.room <= 1 or (action is Action.SEARCH and len(inside) >= trajectory.limits.max_query_tokens):
+        if trajectory.room <= 1 or (
+            action is Action.SEARCH and len(inside) >= trajectory.limits.max_query_tokens
+        ):
             return self._of([closing])
         if self._grammar is None:
             mask = self._text.copy()
@@ -98,7 +124,8 @@ class LegalMoves:
         return None, []
 
     def _actions(self, trajectory: Trajectory) -> list[Action]:
-        """What can be begun: no search beyond the budget, and no question before one where a rule asks for evidence."""
+        """What can be begun: no search beyond the budget, and no question before one where a rule
+        asks for evidence."""
         searches = trajectory.searches
         actions = [a for a in Action if a in ALLOWED[trajectory.role]]
         if len(searches) >= trajectory.limits.max_searches:
@@ -115,7 +142,8 @@ class LegalMoves:
 
 
 def _is_plain(piece: bytes) -> bool:
-    """Whether a token is text that means itself: neither blank, nor half a letter, nor part of a tag."""
+    """Whether a token is text that means itself: neither blank, nor half a letter, nor part of a
+    tag."""
     try:
         text = piece.decode()
     except UnicodeDecodeError:

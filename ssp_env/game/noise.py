@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ssp_env.checks import came
 from ssp_env.errors import UsageError
-from ssp_env.parts import came
-from ssp_env.search.base import Document
+from ssp_env.types import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class NoiseSource(Protocol):
         others: Sequence[tuple[int, Document]],
         corpus: Sequence[Document],
     ) -> tuple[NoiseDocument, ...]:
-        """At most ``count`` documents, none of them among ``own``; all randomness comes from ``rng``."""
+        """At most ``count`` documents, none of them among ``own``; all randomness comes from
+        ``rng``."""
         ...
 
 
@@ -41,12 +42,18 @@ def checked_noise(drawn: object, count: int, own: Sequence[Document]) -> tuple[N
     """What a noise source drew.
 
     Raises:
-        UsageError: something else than at most ``count`` ``NoiseDocument``, none of them among ``own``.
+        UsageError: something else than at most ``count`` ``NoiseDocument``, none of them among
+            ``own``.
     """
     if not isinstance(drawn, list | tuple):
-        raise UsageError(f"the noise source gave {came(drawn)}: a tuple of NoiseDocuments is wanted")
+        raise UsageError(
+            f"the noise source gave {came(drawn)}: a tuple of NoiseDocuments is wanted"
+        )
     if len(drawn) > count:
-        raise UsageError(f"the noise source gave {len(drawn)} documents: at most noise_documents = {count} are wanted")
+        raise UsageError(
+            f"the noise source gave {len(drawn)} documents: at most noise_documents = {count} "
+            f"are wanted"
+        )
     taken = {document.id for document in own}
     for item in drawn:
         if not isinstance(item, NoiseDocument) or not isinstance(item.document, Document):
@@ -65,7 +72,8 @@ def draw_noise(
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """Draws noise from the other games of the batch, and from the corpus when those have too little.
+    """Draws noise from the other games of the batch, and from the corpus when those have too
+    little.
 
     Args:
         rng: source of all randomness.
@@ -89,13 +97,17 @@ def draw_noise(
 def _from_corpus(
     rng: np.random.Generator, count: int, taken: set[str], corpus: Sequence[Document]
 ) -> list[NoiseDocument]:
-    """``count`` documents outside ``taken``, or as many as there are. ``taken`` may hold foreign ids."""
+    """``count`` documents outside ``taken``, or as many as there are. ``taken`` may hold foreign
+    ids."""
     if count <= 0:
         return []
     if len(corpus) < 2 * (len(taken) + count):
         free = [document for document in corpus if document.id not in taken]
-        return [NoiseDocument(free[i], "corpus") for i in rng.permutation(len(free))[:count].tolist()]
-    # At least half of a large corpus is free: drawing until something is costs two draws on average.
+        return [
+            NoiseDocument(free[i], "corpus") for i in rng.permutation(len(free))[:count].tolist()
+        ]
+    # At least half of a large corpus is free: drawing until something is costs two draws on
+    # average.
     drawn: dict[str, NoiseDocument] = {}
     while len(drawn) < count:
         document = corpus[int(rng.integers(len(corpus)))]

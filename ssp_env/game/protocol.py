@@ -4,32 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
-from enum import StrEnum
 
 from ssp_env.errors import ConfigError, TokenizerError
-from ssp_env.judge.lookalikes import as_latin
-from ssp_env.judge.unicode import plain
 from ssp_env.tokenizers.base import Tokenizer
-
-
-class Role(StrEnum):
-    """Who writes a trajectory."""
-
-    PROPOSER = "proposer"
-    SOLVER = "solver"
-    VERIFIER = "verifier"
-    """The solver reading documents without search (RAG verification with the policy itself)."""
-    CLOSED_BOOK = "closed_book"
-    """The solver answering from memory alone (the closed-book gate)."""
-
-
-class Action(StrEnum):
-    """What ends a turn."""
-
-    SEARCH = "search"
-    QUESTION = "question"
-    ANSWER = "answer"
-
+from ssp_env.types import Action, Role
+from ssp_env.wording.lookalikes import as_latin
+from ssp_env.wording.unicode import plain
 
 ALLOWED: dict[Role, frozenset[Action]] = {
     Role.PROPOSER: frozenset({Action.SEARCH, Action.QUESTION}),
@@ -55,8 +35,8 @@ class Tags:
     answer: str = "answer"
     """The solver's answer."""
     also: tuple[str, ...] = ()
-    """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``: decoration to the game, but
-    outside text cannot spell them."""
+    """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``:
+    decoration to the game, but outside text cannot spell them."""
 
     def __post_init__(self) -> None:
         named = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "also"]
@@ -65,9 +45,13 @@ class Tags:
         named += [("also", name) for name in self.also]
         for field_name, name in named:
             if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
-                raise ConfigError(f"tags.{field_name}", name, "use a letter, then letters, digits, '_' or '-'")
+                raise ConfigError(
+                    f"tags.{field_name}", name, "use a letter, then letters, digits, '_' or '-'"
+                )
         if len({name for _, name in named}) != len(named):
-            raise ConfigError("tags", [name for _, name in named], "give every tag a name of its own")
+            raise ConfigError(
+                "tags", [name for _, name in named], "give every tag a name of its own"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,10 +73,10 @@ class Tags:
     def defuse(self, text: str) -> str:
         """Outside text with every look-alike of a tag made harmless: its brackets become ‹ and ›.
 
-        Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible characters do not
-        matter, so that neither the parser nor a model can take it for a tag, whatever a tokenizer normalises away.
-        Half a tag at either end of the text goes too: with what stands next to it in a prompt, it could be a whole one.
-        """
+        Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible
+        characters do not matter, so that neither the parser nor a model can take it for a tag,
+        whatever a tokenizer normalises away. Half a tag at either end of the text goes too: with
+        what stands next to it in a prompt, it could be a whole one."""
         if _BRACKET.search(text) is None:
             return text
         names = {name.casefold() for name in self.names}
@@ -112,7 +96,8 @@ class Tags:
 
 
 _LEFT, _RIGHT = "<＜﹤≮˂ᐸ❮", ">＞﹥≯˃ᐳ❯"
-"""Angle brackets: the wide, small and struck-out ones are ``<`` and ``>`` to tokenizers that normalise."""
+"""Angle brackets: the wide, small and struck-out ones are ``<`` and ``>`` to tokenizers that
+normalise."""
 _INSIDE = f"[^{_LEFT}{_RIGHT}‹›]*"
 _BRACKET = re.compile(f"[{_LEFT}{_RIGHT}]")
 _WHOLE = re.compile(f"[{_LEFT}]({_INSIDE})[{_RIGHT}]")
@@ -121,7 +106,8 @@ _SECOND_HALF = re.compile(rf"\A({_INSIDE})[{_RIGHT}]")
 
 
 def _names_in(bracketed: str) -> tuple[str, str]:
-    """What a reader could take for the tag's name: the first word (attributes follow), or all without spaces."""
+    """What a reader could take for the tag's name: the first word (attributes follow), or all
+    without spaces."""
     words = as_latin(plain(bracketed)).casefold().replace("/", " ").split()
     return (words[0] if words else ""), "".join(words)
 

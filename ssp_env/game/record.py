@@ -9,7 +9,7 @@ from typing import Any
 from ssp_env.game.game import Game
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.worlds.base import Analysis
+from ssp_env.types import Analysis
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,8 @@ class GameRecord:
     hops: int | None
     """What the world says of the question; ``None`` when it cannot tell."""
     truly_correct: bool | None
-    """Whether the world counts the ground truth among the question's right answers; ``None`` when it cannot tell."""
+    """Whether the world counts the ground truth among the question's right answers; ``None`` when
+    it cannot tell."""
     right_answers: tuple[str, ...] | None
     """All right answers in the world, at most ten; ``None`` when it cannot tell."""
     weights_version: int
@@ -90,9 +91,13 @@ def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecor
         weights_version: which weights the policy had.
     """
     analysis: Analysis | None = rules.world.analyse(game.question) if game.question else None
-    plays = [_trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t is not None]
+    plays = [
+        _trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t is not None
+    ]
     plays.extend(
-        _trajectory(attempt.trajectory, asdict(attempt.verdict) if attempt.verdict else None, attempt.reward)
+        _trajectory(
+            attempt.trajectory, asdict(attempt.verdict) if attempt.verdict else None, attempt.reward
+        )
         for attempt in game.attempts
     )
     return GameRecord(
@@ -108,7 +113,9 @@ def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecor
         evidence=tuple(document.id for document in game.evidence),
         noise=tuple({"id": item.document.id, "origin": item.origin} for item in game.noise),
         verification=asdict(game.verification) if game.verification is not None else None,
-        closed_book=asdict(game.closed_book_verdict) if game.closed_book_verdict is not None else None,
+        closed_book=asdict(game.closed_book_verdict)
+        if game.closed_book_verdict is not None
+        else None,
         solve_rate=game.solve_rate,
         solver_reward=game.solver_reward,
         proposer_reward=game.proposer_reward,
@@ -147,7 +154,13 @@ def _segments(trajectory: Trajectory) -> list[SegmentRecord]:
     for start, stop in pairwise(bounds):
         if start == stop:
             continue
-        author = "prompt" if start < trajectory.prompt_length else "policy" if mask[start] else "environment"
+        author = (
+            "prompt"
+            if start < trajectory.prompt_length
+            else "policy"
+            if mask[start]
+            else "environment"
+        )
         text = b"".join(pieces[i] for i in ids[start:stop]).decode("utf-8", "replace")
         segments.append(SegmentRecord(author, text.strip(" "), stop - start))
     return segments

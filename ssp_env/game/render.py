@@ -15,7 +15,8 @@ from ssp_env.game.rules import Rules
 
 STYLES = {"prompt": "dim", "policy": "bold", "environment": "cyan"}
 
-# Tokens and documents may spell escape sequences, which a terminal would obey, and answers hold half a surrogate pair.
+# Tokens and documents may spell escape sequences, which a terminal would obey, and answers hold
+# half a surrogate pair.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -91,7 +92,10 @@ def _named(record: GameRecord) -> Iterator[tuple[str, TrajectoryRecord]]:
     attempt = 0
     for trajectory in record.trajectories:
         attempt += trajectory.role == "solver"
-        yield f"{trajectory.role} {attempt}" if trajectory.role == "solver" else trajectory.role, trajectory
+        yield (
+            f"{trajectory.role} {attempt}" if trajectory.role == "solver" else trajectory.role,
+            trajectory,
+        )
 
 
 def _line(name: str, segments: tuple[SegmentRecord, ...]) -> Text:
@@ -109,7 +113,10 @@ def _judged(line: Text, trajectory: TrajectoryRecord) -> Text:
 
 
 def _checks(record: GameRecord) -> Iterator[Text]:
-    for name, verdict in (("verified", record.verification), ("known without search", record.closed_book)):
+    for name, verdict in (
+        ("verified", record.verification),
+        ("known without search", record.closed_book),
+    ):
         if verdict is not None:
             detail = f" ({_visible(verdict['detail'])})" if verdict["detail"] else ""
             yield Text(f"{name}: {'yes' if verdict['correct'] else 'no'}{detail}")

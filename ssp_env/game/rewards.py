@@ -9,14 +9,16 @@ if TYPE_CHECKING:
     from ssp_env.game.game import Attempt, Game
 
 ProposerReward = Callable[["Game"], float]
-"""A valid game, all attempts judged -> the proposer's reward. Invalid games pay ``invalid_reward`` instead."""
+"""A valid game, all attempts judged -> the proposer's reward. Invalid games pay ``invalid_reward``
+instead."""
 
 SolverReward = Callable[["Game", "Attempt"], float]
 """A valid game and one of its attempts, judged -> the reward of this attempt."""
 
 
 def one_minus_p(game: Game) -> float:
-    """1 - mean solve rate, the paper's: hard questions pay, up to the impossible (Appendix, "Rewards Design")."""
+    """1 - mean solve rate, the paper's: hard questions pay, up to the impossible (Appendix,
+    "Rewards Design")."""
     return 1.0 - game.share_right
 
 

@@ -1,8 +1,8 @@
 """A round: the games of one step, played together through propose, filter, verify and solve.
 
-This is the one state machine of the package. Every door (the AEC env, one-role views, batched rollouts)
-asks it which trajectories wait for tokens, hands those tokens over, and reads the games off at the end.
-"""
+This is the one state machine of the package. Every door (the AEC env, one-role views, batched
+rollouts) asks it which trajectories wait for tokens, hands those tokens over, and reads the games
+off at the end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from typing import TypeVar
 
 import numpy as np
 
+from ssp_env.checks import came, check_call
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.noise import checked_noise
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Outcome
-from ssp_env.game.protocol import Role
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, DummyPadding, PooledQuestion, check_strategy
+from ssp_env.game.strategies import (
+    MOST_WAVES,
+    BatchStrategy,
+    DummyPadding,
+    PooledQuestion,
+    check_strategy,
+)
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.parts import came, check_call
-from ssp_env.search.base import Document, search_each
-from ssp_env.worlds.base import GroundTruth, Question
+from ssp_env.search.base import search_each
+from ssp_env.types import Document, GroundTruth, Question, Role
 
 
 class Phase(StrEnum):
@@ -51,21 +56,29 @@ class Round:
     """
 
     def __init__(
-        self, rules: Rules, answers: Answers, slots: int, seed: Sequence[int], strategy: BatchStrategy | None = None
+        self,
+        rules: Rules,
+        answers: Answers,
+        slots: int,
+        seed: Sequence[int],
+        strategy: BatchStrategy | None = None,
     ) -> None:
         """
         Args:
             rules: what is played by.
             answers: where ground truths come from.
             slots: how many questions the step is to have; 0 plays nothing.
-            seed: non-negative numbers that decide, with the tokens that are fed, everything that happens.
-            strategy: what to do with failed slots; they stay empty when not given. ``begin_step`` is called here.
+            seed: non-negative numbers that decide, with the tokens that are fed, everything that
+                happens.
+            strategy: what to do with failed slots; they stay empty when not given. ``begin_step``
+                is called here.
 
         Raises:
             ConfigError: an argument of another kind; names it.
-            UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, in case of another wave, and
-                where a part of the rules (retriever, judge, noise, ...) gives something else than it has to, or the
-                strategy asks for waves without end or fills in more than is empty.
+            UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, in case of
+                another wave, and where a part of the rules (retriever, judge, noise, ...) gives
+                something else than it has to, or the strategy asks for waves without end or fills
+                in more than is empty.
         """
         _check_arguments(answers, slots, seed)
         if strategy is not None:
@@ -82,7 +95,9 @@ class Round:
         self.advance()
 
     @classmethod
-    def of_questions(cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]) -> Round:
+    def of_questions(
+        cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]
+    ) -> Round:
         """A round in which given questions are solved; nothing is proposed or verified."""
         played = cls(rules, _none, 0, seed)
         for slot, question in enumerate(questions):
@@ -110,7 +125,8 @@ class Round:
         return [t for t in self._live() if t.waiting is Waiting.POLICY]
 
     def advance(self) -> None:
-        """Serves all pending searches, and moves on to the next phase as often as one is complete."""
+        """Serves all pending searches, and moves on to the next phase as often as one is
+        complete."""
         advance_all([self])
 
     def _move_on(self) -> None:
@@ -139,7 +155,7 @@ class Round:
         """Whether all games have an outcome."""
         return self.phase is Phase.DONE
 
-    # -- propose ---------------------------------------------------------------------------------------
+    # -- propose -------------------------------------------------------------------------------
 
     def _propose(self, count: int) -> None:
         self.phase = Phase.PROPOSE
@@ -164,7 +180,9 @@ class Round:
         game.proposer = self._trajectory(game, Role.PROPOSER, prompt)
 
     def _filter_and_verify(self) -> None:
-        wave = [game for game in self.games if game.origin is Origin.PROPOSED and game.question is None]
+        wave = [
+            game for game in self.games if game.origin is Origin.PROPOSED and game.question is None
+        ]
         wave = [game for game in wave if game.outcome is Outcome.PENDING]
         for game in wave:
             game.take_proposal(self.rules)
@@ -187,7 +205,7 @@ class Round:
         game.noise = checked_noise(drawn, config.noise_documents, game.evidence)
         return VerifyTask(game.question, game.truth, game.materials())
 
-    # -- verify ----------------------------------------------------------------------------------------
+    # -- verify --------------------------------------------------------------------------------
 
     def _verifier_trajectory(self, game: Game, task: VerifyTask) -> Trajectory | None:
         limit = self.rules.config.max_document_tokens
@@ -196,8 +214,14 @@ class Round:
 
     def _read_verifications(self) -> None:
         """The policy's own readings, judged like any answer (Algorithm 1 of the paper)."""
-        read = [g for g in self.games if g.accepted and g.verifier is not None and g.verification is None]
-        verdicts = self._verdicts([(game, game.verifier) for game in read if game.verifier is not None])
+        read = [
+            g
+            for g in self.games
+            if g.accepted and g.verifier is not None and g.verification is None
+        ]
+        verdicts = self._verdicts(
+            [(game, game.verifier) for game in read if game.verifier is not None]
+        )
         for game, verdict in zip(read, verdicts, strict=True):
             self._settle(game, verdict)
 
@@ -209,7 +233,7 @@ class Round:
         if not result.correct:
             game.fail(UNVERIFIED, self.rules)
 
-    # -- closed book -----------------------------------------------------------------------------------
+    # -- closed book ---------------------------------------------------------------------------
 
     def _ask_closed_book(self) -> None:
         self.phase = Phase.CLOSED_BOOK
@@ -222,8 +246,14 @@ class Round:
 
     def _read_closed_book(self) -> None:
         """Rejects what the solver knew by heart: no search is needed for it."""
-        asked = [g for g in self.games if g.accepted and g.closed_book is not None and g.closed_book_verdict is None]
-        verdicts = self._verdicts([(game, game.closed_book) for game in asked if game.closed_book is not None])
+        asked = [
+            g
+            for g in self.games
+            if g.accepted and g.closed_book is not None and g.closed_book_verdict is None
+        ]
+        verdicts = self._verdicts(
+            [(game, game.closed_book) for game in asked if game.closed_book is not None]
+        )
         for game, verdict in zip(asked, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
                 game.void(verdict)
@@ -239,7 +269,9 @@ class Round:
             self._check_wave(empty)
             self._propose(empty)
             return
-        pool = [PooledQuestion(game.question, game.truth) for game in fresh if game.question is not None]
+        pool = [
+            PooledQuestion(game.question, game.truth) for game in fresh if game.question is not None
+        ]
         for item in self._filled(pool, empty):
             self._add(len(self.games), item.truth, Origin.REUSED).question = item.question
         self._start_solving()
@@ -248,10 +280,16 @@ class Round:
         """Refuses waves without end."""
         asks = f"wants_more of the strategy {type(self._strategy).__name__} asks for another wave"
         if not empty:
-            raise UsageError(f"{asks} though all {self.slots} slots hold a valid question: let it return False then")
+            raise UsageError(
+                f"{asks} though all {self.slots} slots hold a valid question: let it return "
+                f"False then"
+            )
         if self.waves >= MOST_WAVES:
             fix = "bound the waves, or a policy that only fails keeps the step from ending"
-            raise UsageError(f"{asks} after {self.waves} waves, and {empty} of {self.slots} slots are empty: {fix}")
+            raise UsageError(
+                f"{asks} after {self.waves} waves, and {empty} of {self.slots} slots are empty: "
+                f"{fix}"
+            )
 
     def _filled(self, pool: list[PooledQuestion], empty: int) -> Sequence[PooledQuestion]:
         items = self._strategy.fill(self._rng, pool, empty)
@@ -259,13 +297,16 @@ class Round:
         if not isinstance(items, list | tuple):
             raise UsageError(f"{gave} {came(items)}: a list of PooledQuestions is wanted")
         if len(items) > empty:
-            raise UsageError(f"{gave} {len(items)} questions for {empty} empty slots: at most that many are wanted")
+            raise UsageError(
+                f"{gave} {len(items)} questions for {empty} empty slots: at most that many are "
+                f"wanted"
+            )
         for item in items:
             if not isinstance(item, PooledQuestion):
                 raise UsageError(f"{gave} {came(item)}: a list of PooledQuestions is wanted")
         return items
 
-    # -- solve -----------------------------------------------------------------------------------------
+    # -- solve ---------------------------------------------------------------------------------
 
     def _start_solving(self) -> None:
         self.phase = Phase.SOLVE
@@ -281,7 +322,9 @@ class Round:
                 game.attempts.append(Attempt(trajectory))
 
     def _judge(self) -> None:
-        asked = [(game, attempt) for game in self.games if game.accepted for attempt in game.attempts]
+        asked = [
+            (game, attempt) for game in self.games if game.accepted for attempt in game.attempts
+        ]
         verdicts = self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
         for (game, attempt), verdict in zip(asked, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
@@ -302,11 +345,13 @@ class Round:
         ]
         judged = iter(_results("judge", self.rules.judge.judge, tasks))
         return [
-            next(judged) if trajectory.result is not None else Verdict(False, f"no answer: {trajectory.ending}")
+            next(judged)
+            if trajectory.result is not None
+            else Verdict(False, f"no answer: {trajectory.ending}")
             for _, trajectory in pairs
         ]
 
-    # -- shared ----------------------------------------------------------------------------------------
+    # -- shared --------------------------------------------------------------------------------
 
     def _add(self, slot: int, truth: GroundTruth, origin: Origin, group: int | None = None) -> Game:
         game = Game(self._seed, slot, slot if group is None else group, truth, origin)
@@ -331,7 +376,8 @@ class Round:
 
 
 def _none(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:
-    """The answers of a round in which nothing is proposed; a function with a name, so that it can be pickled."""
+    """The answers of a round in which nothing is proposed; a function with a name, so that it can
+    be pickled."""
     return ()
 
 
@@ -341,7 +387,9 @@ def _check_arguments(answers: object, slots: object, seed: object) -> None:
         ConfigError: one of them is of another kind.
     """
     if not callable(answers):
-        raise ConfigError("answers", answers, "give a function of (rng, count) that draws that many GroundTruths")
+        raise ConfigError(
+            "answers", answers, "give a function of (rng, count) that draws that many GroundTruths"
+        )
     check_call("answers", answers, ("rng", "count"))
     if isinstance(slots, bool) or not isinstance(slots, int | np.integer) or slots < 0:
         raise ConfigError("slots", slots, "give a whole number, at least 0")
@@ -350,7 +398,8 @@ def _check_arguments(answers: object, slots: object, seed: object) -> None:
 
 
 def advance_all(rounds: Sequence[Round]) -> None:
-    """:meth:`Round.advance` for many rounds that share a retriever: all their searches are one batch."""
+    """:meth:`Round.advance` for many rounds that share a retriever: all their searches are one
+    batch."""
     due = [pair for played in rounds for pair in played._due()]
     if due:
         _search(rounds[0].rules, due)
@@ -359,7 +408,9 @@ def advance_all(rounds: Sequence[Round]) -> None:
 
 
 def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
-    results = search_each(rules.retriever, [trajectory.query or "" for _, trajectory in due], rules.config.top_k)
+    results = search_each(
+        rules.retriever, [trajectory.query or "" for _, trajectory in due], rules.config.top_k
+    )
     limit = rules.config.max_document_tokens
     for (game, trajectory), found in zip(due, results, strict=True):
         if isinstance(found, ServiceError):

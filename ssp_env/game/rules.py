@@ -6,22 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssp_env.config import GameConfig
+from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.noise import NoiseSource, draw_noise
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import Role, check_tokenizer
+from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier, WorldVerifier
-from ssp_env.parts import check_call
-from ssp_env.search.base import Document, Retriever
+from ssp_env.search.base import Retriever
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.worlds.base import World
+from ssp_env.types import Document, Role, World
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Rules:
     solver_reward: SolverReward
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
-        """Itself: nothing in it changes by play, so copies of an env (for tree search, say) share it."""
+        """Itself: nothing in it changes by play, so copies of an env (for tree search, say) share
+        it."""
         return self
 
     @classmethod
@@ -74,13 +75,15 @@ class Rules:
             retriever: BM25 over the world's corpus when not given.
             judge: exact match over all wordings when not given.
             verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
-            filters: more rules for a question, by reason code; they follow those that ``config.filters`` names.
+            filters: more rules for a question, by reason code; they follow those that
+                ``config.filters`` names.
             noise: :func:`~ssp_env.game.noise.draw_noise` when not given.
             proposer_reward: in place of the one that ``config.proposer_reward`` names.
             solver_reward: 1 for a right answer, 0 otherwise, when not given.
 
         Raises:
-            ConfigError: a part that cannot work with another, or an answer that the default retriever cannot find.
+            ConfigError: a part that cannot work with another, or an answer that the default
+                retriever cannot find.
             TokenizerError: a tag that the tokenizer cannot spell.
         """
         for name, part, method in (
@@ -112,7 +115,7 @@ class Rules:
         own = _own_filters(filters, config)
         if retriever is None:
             # Imported here: it brings scipy along, which an own retriever can do without.
-            from ssp_env.search.bm25 import retriever_of
+            from ssp_env.search.bm25.retriever import retriever_of
 
             own_index = retriever_of(world)
             _check_answers(world, own_index.knows)
@@ -137,7 +140,8 @@ class Rules:
 _SHORT_FORMS = {
     "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for exact match",
     "verifier": '; one that ships is named in the rules: game={"verifier": "world"}',
-    "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": "4p(1-p)"}',
+    "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": '
+    '"4p(1-p)"}',
 }
 """What to do who gave a name for a part."""
 
@@ -149,7 +153,11 @@ def _check_part(name: str, part: object, method: str) -> None:
     """
     if part is None or (callable(getattr(part, method, None)) and not isinstance(part, type)):
         return
-    what = "a function" if method == "__call__" else f"an object with a method {method}(), not its class or its name"
+    what = (
+        "a function"
+        if method == "__call__"
+        else f"an object with a method {method}(), not its class or its name"
+    )
     raise ConfigError(name, part, f"give {what}{_SHORT_FORMS.get(name, '')}")
 
 
@@ -174,7 +182,10 @@ def _check_room(prompts: Prompts, config: GameConfig) -> None:
     """
     needed = len(prompts.proposer("", config.asked_searches[0]))
     if needed > config.max_prompt_tokens:
-        fix = f"the proposer's prompt alone takes {needed} tokens, without any answer in it; give more than that"
+        fix = (
+            f"the proposer's prompt alone takes {needed} tokens, without any answer in it; "
+            f"give more than that"
+        )
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
@@ -186,7 +197,8 @@ def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
     for truth in world.answers:
         if not any(knows(wording) for wording in truth.wordings):
             where = (
-                f"answer {truth.id!r} of the world {world.name!r} cannot be found by any search: no word of it occurs "
+                f"answer {truth.id!r} of the world {world.name!r} cannot be found by any "
+                f"search: no word of it occurs "
             )
             where += f"in {world.corpus.name}"
             fix = "add a passage that mentions it, give it an alias that occurs, or leave it out"
@@ -208,5 +220,8 @@ def _verifier(name: str, world: World) -> Verifier | None:
             return WorldVerifier(world)
         case "none":
             return NoVerifier()
-    fix = "make it first, an ssp_env.judge.openai.OpenAIVerifier(client, judge), and pass it as verifier=..."
+    fix = (
+        "make it first, an ssp_env.judge.openai.OpenAIVerifier(client, judge), and pass it as "
+        "verifier=..."
+    )
     raise ConfigError("game.verifier", name, fix)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ssp_env.game.protocol import ALLOWED, Action, Role, Tags
+from ssp_env.game.protocol import ALLOWED, Tags
+from ssp_env.types import Action, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,9 @@ class Forgery:
 class TurnScanner:
     """Reads the bytes of one turn as they come; each byte is looked at a bounded number of times.
 
-    A tag counts wherever its last byte falls: at the end of a token, in the middle of one, or spread
-    over several. Of several openings the last one before the closing tag counts; a closing tag
-    without an opening is text.
-    """
+    A tag counts wherever its last byte falls: at the end of a token, in the middle of one, or
+    spread over several. Of several openings the last one before the closing tag counts; a closing
+    tag without an opening is text."""
 
     __slots__ = ("_content_from", "_from", "_open", "_tags", "_text")
 
@@ -96,10 +96,13 @@ class ScannerTags:
         actions = [action for action in Action if action in ALLOWED[role]]
         self.openings = {tags.opening(a.value).encode(): a for a in actions}
         self.closings = {tags.closing(a.value).encode(): a for a in actions}
-        self.forbidden = frozenset({tags.opening("information").encode(), tags.closing("information").encode()})
+        self.forbidden = frozenset(
+            {tags.opening("information").encode(), tags.closing("information").encode()}
+        )
         known = (*self.openings, *self.closings, *self.forbidden)
         self.pattern = re.compile(b"|".join(map(re.escape, known)))
-        """Any of the tags. None is the beginning of another one, since ``>`` stands at the end of each alone."""
+        """Any of the tags. None is the beginning of another one, since ``>`` stands at the end of
+        each alone."""
         self.longest = max(map(len, known))
         """Bytes of the longest tag."""
         self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))

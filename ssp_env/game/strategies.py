@@ -1,7 +1,8 @@
-"""Batch strategies: what a step does with the slots whose proposals failed (the paper's Appendix B.1).
+"""Batch strategies: what a step does with the slots whose proposals failed (the paper's Appendix
+B.1).
 
-A strategy belongs to the game, not to a trainer. Its state is plain data, so that any checkpoint can hold it.
-"""
+A strategy belongs to the game, not to a trainer. Its state is plain data, so that any checkpoint
+can hold it."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.parts import check_call
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import GroundTruth
 
 MOST_WAVES = 1000
 """Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
@@ -37,8 +38,9 @@ class BatchStrategy(Protocol):
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """Whether another wave of proposals is to be played.
 
-        Has to be ``False`` once all slots are full, and after so many waves at the latest: a policy that only fails
-        would keep the step from ending. A round raises a ``UsageError`` after :data:`MOST_WAVES`.
+        Has to be ``False`` once all slots are full, and after so many waves at the latest: a policy
+        that only fails would keep the step from ending. A round raises a ``UsageError`` after
+        :data:`MOST_WAVES`.
 
         Args:
             valid: verified questions of this step so far.
@@ -47,8 +49,11 @@ class BatchStrategy(Protocol):
         """
         ...
 
-    def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
-        """Questions for the empty slots; may be fewer, never more. ``fresh`` holds this step's verified questions."""
+    def fill(
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+    ) -> list[PooledQuestion]:
+        """Questions for the empty slots; may be fewer, never more. ``fresh`` holds this step's
+        verified questions."""
         ...
 
     def get_state(self) -> dict[str, Any]:
@@ -61,14 +66,17 @@ class BatchStrategy(Protocol):
 
 
 class DummyPadding:
-    """Leaves failed slots empty. They still count in the batch's denominators, as dummy problems would."""
+    """Leaves failed slots empty. They still count in the batch's denominators, as dummy problems
+    would."""
 
     def begin_step(self) -> None: ...
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         return False
 
-    def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
+    def fill(
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+    ) -> list[PooledQuestion]:
         return []
 
     def get_state(self) -> dict[str, Any]:
@@ -91,11 +99,11 @@ class DynamicResampling(DummyPadding):
 
 
 class ReplayBuffer(DummyPadding):
-    """Fills failed slots with earlier verified questions; forgets them all every ``reset_every`` steps.
+    """Fills failed slots with earlier verified questions; forgets them all every ``reset_every``
+    steps.
 
-    A question played again does not enter the pool again, so that reuse cannot breed reuse, and earns
-    its proposer nothing.
-    """
+    A question played again does not enter the pool again, so that reuse cannot breed reuse, and
+    earns its proposer nothing."""
 
     def __init__(self, reset_every: int | None = None) -> None:
         """
@@ -103,7 +111,9 @@ class ReplayBuffer(DummyPadding):
             reset_every: steps between two resets; ``None`` never resets (the paper's Full Reuse).
         """
         if reset_every is not None and reset_every < 1:
-            raise ConfigError("strategy.reset_every", reset_every, "give a number of steps, at least 1")
+            raise ConfigError(
+                "strategy.reset_every", reset_every, "give a number of steps, at least 1"
+            )
         self.reset_every = reset_every
         self.pool: list[PooledQuestion] = []
         self._steps = 0
@@ -113,12 +123,15 @@ class ReplayBuffer(DummyPadding):
             self.pool.clear()
         self._steps += 1
 
-    def fill(self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int) -> list[PooledQuestion]:
+    def fill(
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+    ) -> list[PooledQuestion]:
         earlier = list(self.pool)
         self.pool.extend(fresh)
         if not earlier:
             return []
-        # Without replacement until the pool is used up, so that no question fills two slots needlessly.
+        # Without replacement until the pool is used up, so that no question fills two slots
+        # needlessly.
         order: list[int] = []
         while len(order) < empty:
             order.extend(rng.permutation(len(earlier)).tolist())
@@ -132,7 +145,9 @@ class ReplayBuffer(DummyPadding):
         self.pool = [
             PooledQuestion(
                 item["question"],
-                GroundTruth(item["truth"]["id"], item["truth"]["answer"], tuple(item["truth"]["aliases"])),
+                GroundTruth(
+                    item["truth"]["id"], item["truth"]["answer"], tuple(item["truth"]["aliases"])
+                ),
             )
             for item in state["pool"]
         ]
@@ -142,10 +157,15 @@ def check_strategy(strategy: object) -> None:
     """Makes sure that a round can call a strategy.
 
     Raises:
-        ConfigError: a class or a name instead of a strategy, or a method that is missing or takes something else.
+        ConfigError: a class or a name instead of a strategy, or a method that is missing or takes
+            something else.
     """
     if isinstance(strategy, type):
-        raise ConfigError("strategy", strategy, f"this is a class; pass one that was made: {strategy.__name__}(...)")
+        raise ConfigError(
+            "strategy",
+            strategy,
+            f"this is a class; pass one that was made: {strategy.__name__}(...)",
+        )
     for name, arguments in (
         ("begin_step", ()),
         ("wants_more", ("valid", "slots", "waves")),
@@ -153,7 +173,10 @@ def check_strategy(strategy: object) -> None:
     ):
         method = getattr(strategy, name, None)
         if not callable(method):
-            fix = f"it has no method {name}(); pass a BatchStrategy, such as make_strategy('resample')"
+            fix = (
+                f"it has no method {name}(); pass a BatchStrategy, such as "
+                f"make_strategy('resample')"
+            )
             raise ConfigError("strategy", strategy, fix)
         check_call(f"strategy.{name}", method, arguments)
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ssp_env.config import GameConfig
 from ssp_env.errors import UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import ALLOWED, Action, Role
+from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
-from ssp_env.search.base import Document
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Action, Document, Role
 
 
 class Waiting(StrEnum):
@@ -50,7 +50,9 @@ class Limits:
         """The limits that a config sets for a role."""
         searches = config.max_searches if Action.SEARCH in ALLOWED[role] else 0
         scanner = ScannerTags(config.tags, role)
-        return cls(role, tokenizer, scanner, config.max_response_tokens, searches, config.max_query_tokens)
+        return cls(
+            role, tokenizer, scanner, config.max_response_tokens, searches, config.max_query_tokens
+        )
 
 
 _keys = itertools.count()
@@ -60,9 +62,9 @@ _keys = itertools.count()
 class Trajectory:
     """Prompt, turns and observations of one role, as one growing sequence of token ids.
 
-    ``ids`` (int), ``mask`` (1 on precisely the tokens that the policy wrote) and ``logprobs`` (behaviour
-    log-probabilities in nats, float64, 0.0 where the mask is 0) have equal length. Nothing is ever removed.
-    """
+    ``ids`` (int), ``mask`` (1 on precisely the tokens that the policy wrote) and ``logprobs``
+    (behaviour log-probabilities in nats, float64, 0.0 where the mask is 0) have equal length.
+    Nothing is ever removed."""
 
     limits: Limits
     ids: list[int]
@@ -113,8 +115,9 @@ class Trajectory:
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Raises:
-            UsageError: it is not the policy's turn, there are no tokens, an id is outside the vocabulary, tokens go
-                on after the turn's end, or there are not as many log-probabilities (nothing is taken then).
+            UsageError: it is not the policy's turn, there are no tokens, an id is outside the
+                vocabulary, tokens go on after the turn's end, or there are not as many
+                log-probabilities (nothing is taken then).
         """
         ids = self._checked(ids, logprobs)
         if not ids:
@@ -160,7 +163,9 @@ class Trajectory:
             UsageError: no search is pending.
         """
         if self.waiting is not Waiting.SEARCH or self.query is None:
-            raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for documents")
+            raise UsageError(
+                f"this {self.role} trajectory waits for {self.waiting}, not for documents"
+            )
         self.searches.append(SearchRecord(self.query, tuple(documents)))
         self.query = None
         if len(observation) >= self.room:
@@ -176,9 +181,13 @@ class Trajectory:
         """Ends it."""
         self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
 
-    def _checked(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> list[int] | tuple[int, ...]:
+    def _checked(
+        self, ids: Sequence[int], logprobs: Sequence[float] | None
+    ) -> list[int] | tuple[int, ...]:
         if self.waiting is not Waiting.POLICY:
-            raise UsageError(f"this {self.role} trajectory waits for {self.waiting}, not for tokens")
+            raise UsageError(
+                f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
+            )
         if not isinstance(ids, list | tuple):
             ids = [int(token) for token in ids]
         if logprobs is not None and len(logprobs) != len(ids):
@@ -213,7 +222,9 @@ class Trajectory:
             pieces = []
         if len(pieces) < len(ids) or (ids and min(ids) < 0):
             size = self.limits.tokenizer.vocab_size
-            token = next(token for token in ids if not hasattr(token, "__index__") or not 0 <= token < size)
+            token = next(
+                token for token in ids if not hasattr(token, "__index__") or not 0 <= token < size
+            )
             raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
         return pieces
 

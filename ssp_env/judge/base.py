@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from ssp_env.checks import came
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.parts import came
-from ssp_env.search.base import Document
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import Document, GroundTruth
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A judgment that was reached. A judgment that could not be reached is a ``ServiceError`` instead."""
+    """A judgment that was reached. A judgment that could not be reached is a ``ServiceError``
+    instead."""
 
     correct: bool
     detail: str = ""
@@ -26,7 +26,9 @@ class Verdict:
             UsageError: ``correct`` is no bool, or ``detail`` no string.
         """
         if type(self.correct) is not bool:
-            raise UsageError(f"Verdict.correct is True or False, not {came(self.correct)}: use bool(...)")
+            raise UsageError(
+                f"Verdict.correct is True or False, not {came(self.correct)}: use bool(...)"
+            )
         if not isinstance(self.detail, str):
             raise UsageError(f"Verdict.detail is a string, not {came(self.detail)}: use str(...)")
 
@@ -42,7 +44,8 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTask:
-    """Can ``question`` be answered with the ground truth from ``documents`` alone (the paper's Section 3.3)?"""
+    """Can ``question`` be answered with the ground truth from ``documents`` alone (the paper's
+    Section 3.3)?"""
 
     question: str
     truth: GroundTruth
@@ -54,8 +57,8 @@ class VerifyTask:
 class Judge(Protocol):
     """Decides whether a solver's answer is right: the paper's r(A(rho), a*).
 
-    One result a task, in order: a verdict, or the ``ServiceError`` that voids that task's game alone.
-    """
+    One result a task, in order: a verdict, or the ``ServiceError`` that voids that task's game
+    alone."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]: ...
 
@@ -64,7 +67,7 @@ class Judge(Protocol):
 class Verifier(Protocol):
     """Decides whether a proposed question is answerable from documents, without search.
 
-    One result a task, in order: a verdict, or the ``ServiceError`` that voids that task's game alone.
-    """
+    One result a task, in order: a verdict, or the ``ServiceError`` that voids that task's game
+    alone."""
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]: ...

@@ -1,4 +1,5 @@
-"""A client for servers that speak the OpenAI chat-completions protocol (vLLM, SGLang, llama.cpp, hosted ones)."""
+"""A client for servers that speak the OpenAI chat-completions protocol (vLLM, SGLang, llama.cpp,
+hosted ones)."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeVar
 
-from ssp_env.background import shared
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
-from ssp_env.http_call import Caller, check_key_name, check_url, read_key
-from ssp_env.retry import RetryPolicy
+from ssp_env.net.http import Caller, check_key_name, check_url, read_key
+from ssp_env.net.loop import shared
+from ssp_env.net.retry import RetryPolicy
 
 T = TypeVar("T")
 
@@ -29,7 +30,8 @@ class ChatConfig:
     model: str
     """Name of the model, as the server calls it."""
     api_key_env: str | None = None
-    """*Name* of the environment variable that holds the API key; ``None`` for a server that asks for none."""
+    """*Name* of the environment variable that holds the API key; ``None`` for a server that asks
+    for none."""
     timeout: float = 60.0
     """Seconds for one call, from connecting to the last byte of the reply."""
     max_tokens: int = 512
@@ -45,11 +47,17 @@ class ChatConfig:
             raise ConfigError("chat.model", self.model, "name a model that the server offers")
         check_key_name("chat.api_key_env", self.api_key_env)
         if not (self.timeout > 0 and math.isfinite(self.timeout)):
-            raise ConfigError("chat.timeout", self.timeout, "a time-out is a number of seconds above zero")
+            raise ConfigError(
+                "chat.timeout", self.timeout, "a time-out is a number of seconds above zero"
+            )
         if self.max_tokens < 1:
-            raise ConfigError("chat.max_tokens", self.max_tokens, "leave room for a reply of at least one token")
+            raise ConfigError(
+                "chat.max_tokens", self.max_tokens, "leave room for a reply of at least one token"
+            )
         if self.concurrency < 1:
-            raise ConfigError("chat.concurrency", self.concurrency, "at least one call has to be under way")
+            raise ConfigError(
+                "chat.concurrency", self.concurrency, "at least one call has to be under way"
+            )
 
 
 class ChatClient:
@@ -74,24 +82,31 @@ class ChatClient:
     def __enter__(self) -> ChatClient:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
         """Closes the connections; the client cannot be used afterwards."""
         self._caller.close()
 
-    def ask(self, prompts: Sequence[str], parse: Callable[[str], T], service: str) -> list[T | ServiceError]:
+    def ask(
+        self, prompts: Sequence[str], parse: Callable[[str], T], service: str
+    ) -> list[T | ServiceError]:
         """Sends each prompt as one user message and parses the replies.
 
         Args:
             prompts: any number of prompts.
-            parse: makes a result of a reply; raises ``TransientServiceError`` for one that is not well-formed,
-                which is asked for again like any other failure.
+            parse: makes a result of a reply; raises ``TransientServiceError`` for one that is not
+                well-formed, which is asked for again like any other failure.
             service: what errors call this service.
 
-        Returns:
-            One entry a prompt, in order: the result, or the ``ServiceError`` that outlived its retries.
+        Returns: One entry a prompt, in order: the result, or the ``ServiceError`` that outlived its
+            retries.
         """
 
         async def one(prompt: str) -> T | ServiceError:
@@ -112,7 +127,8 @@ class ChatClient:
         """The text of one reply.
 
         Raises:
-            TransientServiceError: no reply, a reply that is not a chat completion, or a status worth another try.
+            TransientServiceError: no reply, a reply that is not a chat completion, or a status
+                worth another try.
             ServiceError: any other status.
         """
         body = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.text import exact_match, f1
+from ssp_env.wording.answers import exact_match, f1
 
 
 class ExactMatchJudge:

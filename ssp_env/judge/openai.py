@@ -1,8 +1,8 @@
 """Judge and verifier by a language model behind an OpenAI-compatible server.
 
-The paper judges with a large instruction-tuned model and verifies with it by default (its appendices on prompts and
-on training details). An outage or a reply that holds no verdict is an error of that task, never a verdict.
-"""
+The paper judges with a large instruction-tuned model and verifies with it by default (its
+appendices on prompts and on training details). An outage or a reply that holds no verdict is an
+error of that task, never a verdict."""
 
 from __future__ import annotations
 
@@ -14,23 +14,31 @@ from ssp_env.errors import ServiceError, TransientServiceError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.template import Template, block, line, unescape
-from ssp_env.search.base import Document
+from ssp_env.types import Document
 
-__all__ = ["ChatClient", "ChatConfig", "OpenAIJudge", "OpenAIVerifier", "parse_answer", "parse_verdict"]
+__all__ = [
+    "ChatClient",
+    "ChatConfig",
+    "OpenAIJudge",
+    "OpenAIVerifier",
+    "parse_answer",
+    "parse_verdict",
+]
 
 _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
 class OpenAIJudge:
-    """Asks a model whether a prediction means the same as the ground truth (the paper's LLM-as-a-judge)."""
+    """Asks a model whether a prediction means the same as the ground truth (the paper's
+    LLM-as-a-judge)."""
 
     def __init__(self, client: ChatClient, prompt: str | Path | None = None) -> None:
         """
         Args:
             client: the server.
-            prompt: file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks for a line
-                ``verdict: correct`` or ``verdict: incorrect``; ``None`` for the package's own.
+            prompt: file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks for a
+                line ``verdict: correct`` or ``verdict: incorrect``; ``None`` for the package's own.
 
         Raises:
             ConfigError: the file cannot be read or lacks a placeholder.
@@ -42,26 +50,31 @@ class OpenAIJudge:
         """One result a task, in order. A blank prediction is wrong without a call."""
         asked = [index for index, task in enumerate(tasks) if task.prediction.strip()]
         results: list[Verdict | ServiceError] = [Verdict(False, "no answer")] * len(tasks)
-        replies = self._client.ask([self._prompt(tasks[index]) for index in asked], parse_verdict, "judge")
+        replies = self._client.ask(
+            [self._prompt(tasks[index]) for index in asked], parse_verdict, "judge"
+        )
         for index, reply in zip(asked, replies, strict=True):
             results[index] = reply
         return results
 
     def _prompt(self, task: JudgeTask) -> str:
         answers = "\n".join(f"- {line(wording)}" for wording in task.truth.wordings)
-        return self._template.fill(question=line(task.question), answers=answers, prediction=line(task.prediction))
+        return self._template.fill(
+            question=line(task.question), answers=answers, prediction=line(task.prediction)
+        )
 
 
 class OpenAIVerifier:
-    """Lets a model answer from the documents alone, and a judge compare its answer with the ground truth."""
+    """Lets a model answer from the documents alone, and a judge compare its answer with the ground
+    truth."""
 
     def __init__(self, client: ChatClient, judge: Judge, prompt: str | Path | None = None) -> None:
         """
         Args:
             client: the server of the model that reads.
             judge: decides whether what it read is the ground truth.
-            prompt: file with ``{question}`` and ``{documents}`` that asks for ``<answer>...</answer>``;
-                ``None`` for the package's own.
+            prompt: file with ``{question}`` and ``{documents}`` that asks for
+                ``<answer>...</answer>``; ``None`` for the package's own.
 
         Raises:
             ConfigError: the file cannot be read or lacks a placeholder.
@@ -71,7 +84,8 @@ class OpenAIVerifier:
         self._template = Template(prompt, "verify.txt", ("question", "documents"))
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One result a task, in order. An empty answer is a verdict: the documents do not settle the question."""
+        """One result a task, in order. An empty answer is a verdict: the documents do not settle
+        the question."""
         answers = self._client.ask([self._prompt(task) for task in tasks], parse_answer, "verifier")
         read = [
             JudgeTask(task.question, answer, task.truth)
@@ -79,7 +93,10 @@ class OpenAIVerifier:
             if isinstance(answer, str)
         ]
         verdicts = iter(zip(read, self._judge.judge(read), strict=True))
-        return [answer if isinstance(answer, ServiceError) else _with_answer(*next(verdicts)) for answer in answers]
+        return [
+            answer if isinstance(answer, ServiceError) else _with_answer(*next(verdicts))
+            for answer in answers
+        ]
 
     def _prompt(self, task: VerifyTask) -> str:
         documents = "\n".join(_show(document) for document in task.documents)
@@ -89,8 +106,8 @@ class OpenAIVerifier:
 def parse_verdict(reply: str) -> Verdict:
     """The verdict of a reply: its one line ``verdict: correct`` or ``verdict: incorrect``.
 
-    Case, emphasis (``*``, ``_``, backticks) and a full stop do not count. What a reasoning model writes before
-    ``</think>`` is passed over.
+    Case, emphasis (``*``, ``_``, backticks) and a full stop do not count. What a reasoning model
+    writes before ``</think>`` is passed over.
 
     Raises:
         TransientServiceError: no such line, several, or one with another word.
@@ -130,4 +147,7 @@ def _show(document: Document) -> str:
 def _with_answer(task: JudgeTask, result: Verdict | ServiceError) -> Verdict | ServiceError:
     if isinstance(result, ServiceError):
         return result
-    return Verdict(result.correct, f"read as {task.prediction!r}" + (f"; {result.detail}" if result.detail else ""))
+    return Verdict(
+        result.correct,
+        f"read as {task.prediction!r}" + (f"; {result.detail}" if result.detail else ""),
+    )

@@ -1,4 +1,5 @@
-"""Prompt templates: text files with named placeholders, filled with text that nobody vouches for."""
+"""Prompt templates: text files with named placeholders, filled with text that nobody vouches
+for."""
 
 from __future__ import annotations
 
@@ -27,14 +28,19 @@ class Template:
         try:
             self._text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("prompt", str(source), f"give a readable UTF-8 text file ({error})") from error
+            raise ConfigError(
+                "prompt", str(source), f"give a readable UTF-8 text file ({error})"
+            ) from error
         missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self._text]
         if missing:
-            raise ConfigError("prompt", str(source), f"put {' and '.join(missing)} into this template")
+            raise ConfigError(
+                "prompt", str(source), f"put {' and '.join(missing)} into this template"
+            )
         self._holes = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
 
     def fill(self, **values: str) -> str:
-        """The prompt with every placeholder replaced in one pass, so that a value's own braces stay as they are.
+        """The prompt with every placeholder replaced in one pass, so that a value's own braces stay
+        as they are.
 
         Values go in as they are: pass outside text through :func:`line` or :func:`block` first.
         """
@@ -42,16 +48,16 @@ class Template:
 
 
 def line(text: str) -> str:
-    """Outside text as one line that can neither open nor close a tag, nor pass for a line of its own."""
+    """Outside text as one line that can neither open nor close a tag, nor pass for a line of its
+    own."""
     return " ".join(block(text).split())
 
 
 def block(text: str) -> str:
     """Outside text that can neither open nor close a tag; line breaks stay.
 
-    Only angle brackets are escaped: an ampersand is harmless, and a reader would copy its escape into an answer.
-    Half a surrogate pair, which no server would take, becomes a question mark.
-    """
+    Only angle brackets are escaped: an ampersand is harmless, and a reader would copy its escape
+    into an answer. Half a surrogate pair, which no server would take, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("<", "&lt;").replace(">", "&gt;")
 
 

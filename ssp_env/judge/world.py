@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.judge.text import exact_match
-from ssp_env.worlds.base import World
+from ssp_env.types import World
+from ssp_env.wording.answers import exact_match
 
 
 class WorldJudge:
-    """Right when the prediction matches the ground truth or any other right answer that the world knows.
+    """Right when the prediction matches the ground truth or any other right answer that the world
+    knows.
 
-    A question with several right answers is a weakness of its proposer; the solver is not to pay for it.
-    """
+    A question with several right answers is a weakness of its proposer; the solver is not to pay
+    for it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,14 +29,17 @@ class WorldJudge:
             return Verdict(True, "the ground truth")
         analysis = self._world.analyse(task.question)
         if analysis is None:
-            return Verdict(False, "not the ground truth; the world does not understand the question")
+            return Verdict(
+                False, "not the ground truth; the world does not understand the question"
+            )
         if exact_match(task.prediction, analysis.answers):
             return Verdict(True, "not the ground truth, but right in this world")
         return Verdict(False, "no right answer in this world")
 
 
 class WorldVerifier:
-    """Verifies by reading instead of by a model: the documents must support one answer, the ground truth."""
+    """Verifies by reading instead of by a model: the documents must support one answer, the ground
+    truth."""
 
     def __init__(self, world: World) -> None:
         """
@@ -47,7 +51,9 @@ class WorldVerifier:
         """
         if not getattr(world, "can_read", False):
             raise ConfigError(
-                "verifier", "world", f"the world {world.name!r} cannot read documents; choose policy, openai or none"
+                "verifier",
+                "world",
+                f"the world {world.name!r} cannot read documents; choose policy, openai or none",
             )
         self._world = world
 
@@ -62,7 +68,9 @@ class WorldVerifier:
         if not answers:
             return Verdict(False, "the documents support no answer")
         if len(answers) > 1:
-            return Verdict(False, f"the documents support {len(answers)} answers: {'; '.join(sorted(answers))}")
+            return Verdict(
+                False, f"the documents support {len(answers)} answers: {'; '.join(sorted(answers))}"
+            )
         (answer,) = answers
         return Verdict(exact_match(answer, task.truth.wordings), f"the documents support: {answer}")
 

@@ -10,7 +10,15 @@ from ssp_env.players.mini import MiniPlayer
 from ssp_env.players.random_legal import RandomLegalPlayer
 from ssp_env.worlds.mini import MiniWorld
 
-__all__ = ["ClozePlayer", "MiniPlayer", "Player", "RandomLegalPlayer", "TextPlayer", "player_for", "scripted_player"]
+__all__ = [
+    "ClozePlayer",
+    "MiniPlayer",
+    "Player",
+    "RandomLegalPlayer",
+    "TextPlayer",
+    "player_for",
+    "scripted_player",
+]
 
 
 def player_for(rules: Rules, given: Player | None) -> Player:
@@ -22,7 +30,9 @@ def player_for(rules: Rules, given: Player | None) -> Player:
     if given is None:
         return scripted_player(rules)
     if isinstance(given, type) or not callable(getattr(given, "play", None)):
-        raise ConfigError("other", given, "give an object with a method play(), not its class or its name")
+        raise ConfigError(
+            "other", given, "give an object with a method play(), not its class or its name"
+        )
     return given
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from ssp_env.checks import came
 from ssp_env.errors import UsageError
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.parts import came
 
 
 class Player(Protocol):
     """Writes turns for any role: proposer, solver, verifier and closed book.
 
-    It may look at everything that a policy sees (``ids``), and at the same things in plain: ``about``, ``documents``,
-    ``searches``.
-    """
+    It may look at everything that a policy sees (``ids``), and at the same things in plain:
+    ``about``, ``documents``, ``searches``."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each trajectory, with :meth:`~ssp_env.game.trajectory.Trajectory.feed_turn` or ``feed``.
+        """Writes one turn in each trajectory, with
+        :meth:`~ssp_env.game.trajectory.Trajectory.feed_turn` or ``feed``.
 
         Args:
             trajectories: all of them wait for tokens; they may be of different games and roles.
@@ -41,7 +41,10 @@ class TextPlayer:
         for trajectory in trajectories:
             text: object = self.write(trajectory)
             if not isinstance(text, str):
-                what = f"{type(self).__name__}.write() gave {came(text)} for a {trajectory.role}'s turn"
+                what = (
+                    f"{type(self).__name__}.write() gave {came(text)} for a "
+                    f"{trajectory.role}'s turn"
+                )
                 raise UsageError(f"{what}: the turn's text is wanted, a string")
             trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))
 

@@ -1,15 +1,16 @@
-"""A scripted player for real text: blanks the answer out of a sentence, and fills a gap by finding the sentence."""
+"""A scripted player for real text: blanks the answer out of a sentence, and fills a gap by finding
+the sentence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.judge.text import normalise
 from ssp_env.players.base import TextPlayer
-from ssp_env.search.base import Document
+from ssp_env.types import Document, Role
+from ssp_env.wording.answers import normalise
 
 GAP = "_____"
 FRAME = 'What is missing in this sentence: "{}"'
@@ -23,9 +24,9 @@ _ASKED = re.compile(r'this sentence: "(.*)"', re.DOTALL)
 class ClozePlayer(TextPlayer):
     """Plays every role in any world whose passages are sentences, without a model.
 
-    As proposer it searches for the answer, picks the first sentence that mentions it, and asks for the missing words.
-    As solver, verifier or closed book it looks for a sentence that goes on before and after the gap as asked.
-    """
+    As proposer it searches for the answer, picks the first sentence that mentions it, and asks for
+    the missing words. As solver, verifier or closed book it looks for a sentence that goes on
+    before and after the gap as asked."""
 
     def __init__(self, tags: Tags) -> None:
         """
@@ -47,7 +48,9 @@ class ClozePlayer(TextPlayer):
         if not trajectory.searches:
             return self._call("search", trajectory.about)
         documents = [d for search in trajectory.searches for d in search.documents]
-        return self._call("question", next(_questions(trajectory.about, documents), FRAME.format(GAP)))
+        return self._call(
+            "question", next(_questions(trajectory.about, documents), FRAME.format(GAP))
+        )
 
     def _call(self, action: str, content: str) -> str:
         return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
-from ssp_env.search.base import Document
+from ssp_env.types import Document, Role
 from ssp_env.worlds.mini.grammar import Hop, follow, parse_question, write_question
 from ssp_env.worlds.mini.lexicon import Relation
 from ssp_env.worlds.mini.pages import read_facts
@@ -15,7 +15,8 @@ from ssp_env.worlds.mini.world import fact_tables
 
 
 class MiniPlayer(TextPlayer):
-    """Plays every role well: questions have ``hops`` hops where the pages allow it, answers are read off the pages."""
+    """Plays every role well: questions have ``hops`` hops where the pages allow it, answers are
+    read off the pages."""
 
     def __init__(self, tags: Tags, hops: int = 1) -> None:
         """
@@ -54,7 +55,9 @@ class MiniPlayer(TextPlayer):
         if parsed is None:
             return self._call("answer", "nothing")
         entity, hops = parsed
-        tables = fact_tables(read_facts(d for search in trajectory.searches for d in search.documents))
+        tables = fact_tables(
+            read_facts(d for search in trajectory.searches for d in search.documents)
+        )
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if len(reached) != 1:
@@ -75,6 +78,16 @@ def _read(question: str, documents: Sequence[Document]) -> str:
     return next(iter(reached)) if len(reached) == 1 else "nothing"
 
 
-def _backwards(documents: Sequence[Document], value: str, seen: set[str]) -> list[tuple[str, Relation]]:
-    facts = [(subject, relation) for subject, relation, object_ in read_facts(documents) if object_ == value]
-    return [(subject, relation) for subject, relation in facts if subject not in seen and relation.inverse is None]
+def _backwards(
+    documents: Sequence[Document], value: str, seen: set[str]
+) -> list[tuple[str, Relation]]:
+    facts = [
+        (subject, relation)
+        for subject, relation, object_ in read_facts(documents)
+        if object_ == value
+    ]
+    return [
+        (subject, relation)
+        for subject, relation in facts
+        if subject not in seen and relation.inverse is None
+    ]

@@ -1,7 +1,7 @@
 """Saved games: one JSON document each, replayed and rescored offline. See docs/replay.md."""
 
+from ssp_env.doors.replay import ReplayEnv, replay_env
 from ssp_env.replay.compare import Difference
-from ssp_env.replay.env import ReplayEnv, replay_env
 from ssp_env.replay.play import Replay, replay
 from ssp_env.replay.recorded import OwnCode
 from ssp_env.replay.rescore import Rescored, rescore

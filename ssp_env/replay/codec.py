@@ -1,4 +1,5 @@
-"""Frozen dataclasses as plain JSON data and back. Reading is strict: every field, each of its type, and no other."""
+"""Frozen dataclasses as plain JSON data and back. Reading is strict: every field, each of its type,
+and no other."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _CLOSES_UP = re.compile("(?<=[\ud800-\udbff])(?=[\udc00-\udfff])")
 
 
 def plain(value: Any) -> Any:
-    """A value as what :mod:`json` writes: numbers that are not finite become texts, texts that JSON would change become
-    lists of their parts.
+    """A value as what :mod:`json` writes: numbers that are not finite become texts, texts that JSON
+    would change become lists of their parts.
 
     Raises:
         UsageError: something that no JSON can hold.
@@ -62,13 +63,14 @@ class Reader:
         """A value of this type.
 
         Args:
-            kind: a dataclass, an enumeration, ``str``, ``float``, ``int``, ``bool``, or tuples, dicts and options of
-                these.
+            kind: a dataclass, an enumeration, ``str``, ``float``, ``int``, ``bool``, or tuples,
+                dicts and options of these.
             value: as :func:`plain` gave it.
             field: what errors call it.
 
         Raises:
-            DataError: a field that is missing, unknown, of another type, or refused by its dataclass.
+            DataError: a field that is missing, unknown, of another type, or refused by its
+                dataclass.
         """
         result: T = self._any(kind, value, field)
         return result
@@ -118,7 +120,9 @@ class Reader:
         for name in value:
             if name not in hints:
                 raise self.wrong(f"{before}{name}", "is not known")
-        ready = {name: self._any(hint, value[name], f"{before}{name}") for name, hint in hints.items()}
+        ready = {
+            name: self._any(hint, value[name], f"{before}{name}") for name, hint in hints.items()
+        }
         try:
             return kind(**ready)
         except ConfigError as error:

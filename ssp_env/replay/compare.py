@@ -29,11 +29,14 @@ class Difference:
 
     def __str__(self) -> str:
         place = self.where if self.token is None else f"{self.where}, token {self.token}"
-        return f"{place}: {self.field}: saved {_shown(self.saved)}, replayed {_shown(self.replayed)}"
+        return (
+            f"{place}: {self.field}: saved {_shown(self.saved)}, replayed {_shown(self.replayed)}"
+        )
 
 
 def differences(saved: SavedGame, replayed: SavedGame) -> list[Difference]:
-    """Every field that differs, trajectories first and in the order of play; of tokens, the first that does."""
+    """Every field that differs, trajectories first and in the order of play; of tokens, the first
+    that does."""
     return [*_plays(saved, replayed), *_game(saved, replayed)]
 
 
@@ -45,7 +48,9 @@ def _plays(saved: SavedGame, replayed: SavedGame) -> Iterator[Difference]:
         else:
             before, after = ("played" if name in plays else "absent" for plays in (then, now))
             yield Difference(name, "trajectory", before, after)
-    for i, (attempt, again) in enumerate(zip(saved.attempts, replayed.attempts, strict=False), start=1):
+    for i, (attempt, again) in enumerate(
+        zip(saved.attempts, replayed.attempts, strict=False), start=1
+    ):
         for field in ("verdict", "reward"):
             yield from _walk(f"solver {i}", field, getattr(attempt, field), getattr(again, field))
 
@@ -82,7 +87,9 @@ def _tokens(name: str, field: str, then: Sequence[Any], now: Sequence[Any]) -> I
 def _walk(where: str, field: str, then: Any, now: Any) -> Iterator[Difference]:
     if is_dataclass(then) and type(then) is type(now):
         for f in fields(then):
-            yield from _walk(where, f"{field}.{f.name}", getattr(then, f.name), getattr(now, f.name))
+            yield from _walk(
+                where, f"{field}.{f.name}", getattr(then, f.name), getattr(now, f.name)
+            )
     elif isinstance(then, tuple) and isinstance(now, tuple):
         for i, (before, after) in enumerate(zip(then, now, strict=False)):
             yield from _walk(where, f"{field}[{i}]", before, after)

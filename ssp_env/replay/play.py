@@ -28,7 +28,8 @@ class Replay:
     """What it was replayed by: search, judge and verifier are recorded ones."""
     differences: tuple[Difference, ...]
     as_saved: tuple[str, ...] = ()
-    """Code of the user's own that was not given, so that what it said was played back and not checked."""
+    """Code of the user's own that was not given, so that what it said was played back and not
+    checked."""
 
     @property
     def identical(self) -> bool:
@@ -36,15 +37,19 @@ class Replay:
         return not self.differences
 
 
-def replay(saved: SavedGame, tokenizer: Tokenizer | str | Path | None = None, own: OwnCode | None = None) -> Replay:
+def replay(
+    saved: SavedGame, tokenizer: Tokenizer | str | Path | None = None, own: OwnCode | None = None
+) -> Replay:
     """Plays the policy's saved tokens again, without search or judge, and compares everything.
 
-    Prompts and observations are made anew from texts and documents; filters, budgets and rewards are computed anew.
-    What code of the user's own said (filters, rewards, noise) is played back, unless that code is given.
+    Prompts and observations are made anew from texts and documents; filters, budgets and rewards
+    are computed anew. What code of the user's own said (filters, rewards, noise) is played back,
+    unless that code is given.
 
     Args:
         saved: the game.
-        tokenizer: the one it was played with, or its directory; needed if the document cannot say what it is made of.
+        tokenizer: the one it was played with, or its directory; needed if the document cannot say
+            what it is made of.
         own: functions of the user's own.
 
     Raises:
@@ -75,7 +80,9 @@ class _Feed:
     """The tokens that are left for one trajectory; none if it was not played then."""
 
     def __init__(self, saved: SavedTrajectory | None) -> None:
-        self._tokens = iter(zip(saved.own, saved.logprobs, strict=True) if saved is not None else ())
+        self._tokens = iter(
+            zip(saved.own, saved.logprobs, strict=True) if saved is not None else ()
+        )
         self._voided = saved is not None and saved.ending is Ending.OUTAGE
         self._searches = len(saved.searches) if saved is not None else 0
 
@@ -91,19 +98,24 @@ class _Feed:
 
 
 def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
-    """One turn after the other, so that a single search is due at a time. What the outage cut off comes last."""
+    """One turn after the other, so that a single search is due at a time. What the outage cut off
+    comes last."""
     played = Round.of_start(rules, saved.start)
     recorded.watch(played)
     game, then = played.games[0], saved.trajectories()
     feeds: dict[str, _Feed] = {}
-    while waiting := {name: t for name, t in trajectories_of(game).items() if t.waiting is Waiting.POLICY}:
+    while waiting := {
+        name: t for name, t in trajectories_of(game).items() if t.waiting is Waiting.POLICY
+    }:
         for name in waiting:
             feeds.setdefault(name, _Feed(then.get(name)))
         ready = [name for name, t in waiting.items() if not feeds[name].cut_off(t)]
         if not ready:
             for last, trajectory in waiting.items():
                 feeds[last].write(trajectory)
-            played.void(list(waiting.values()), ServiceError(saved.reason or "engine", "it failed then"))
+            played.void(
+                list(waiting.values()), ServiceError(saved.reason or "engine", "it failed then")
+            )
         else:
             trajectory = waiting[ready[0]]
             feeds[ready[0]].write(trajectory)

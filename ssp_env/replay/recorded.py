@@ -8,29 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from ssp_env.checks import came
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import Role
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.parts import came
 from ssp_env.replay.saved import SavedGame, trajectories_of
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import Tokenizer
-from ssp_env.worlds.base import Analysis, GroundTruth, Question, World
+from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
 
 
 @dataclass(frozen=True)
 class OwnCode:
-    """Functions of the user's own, which no document holds. Without one, what it said is played back."""
+    """Functions of the user's own, which no document holds. Without one, what it said is played
+    back."""
 
     filters: Mapping[str, Filter] | None = None
     """Rules for a question, by reason code."""
@@ -41,15 +40,16 @@ class OwnCode:
 class Recorded:
     """Everything that a game asked for outside its own code, answered from the document.
 
-    It is retriever, judge, verifier and noise source at once. What the document does not know is noted in
-    ``unrecorded`` and is an outage, never an empty answer. In a void game, what is missing is what failed then.
-    """
+    It is retriever, judge, verifier and noise source at once. What the document does not know is
+    noted in ``unrecorded`` and is an outage, never an empty answer. In a void game, what is missing
+    is what failed then."""
 
     def __init__(self, saved: SavedGame, strict: bool) -> None:
         """
         Args:
             saved: the game.
-            strict: give only what was asked for in the same words; else what was given at the same place.
+            strict: give only what was asked for in the same words; else what was given at the same
+                place.
         """
         self._saved, self._strict = saved, strict
         self._trajectories = saved.trajectories()
@@ -65,7 +65,7 @@ class Recorded:
         assert self._round is not None, "watch() comes first"
         return self._round.games[0]
 
-    # -- services --------------------------------------------------------------------------------------
+    # -- services ------------------------------------------------------------------------------
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """What was found then.
@@ -73,7 +73,11 @@ class Recorded:
         Raises:
             ServiceError: nothing was.
         """
-        due = [(name, t) for name, t in trajectories_of(self._game).items() if t.waiting is Waiting.SEARCH]
+        due = [
+            (name, t)
+            for name, t in trajectories_of(self._game).items()
+            if t.waiting is Waiting.SEARCH
+        ]
         return [self._found(name, t, query) for (name, t), query in zip(due, queries, strict=True)]
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
@@ -87,7 +91,9 @@ class Recorded:
                 known = [("closed_book", saved.closed_book_verdict)]
             case _:
                 verdicts = dict(enumerate(attempt.verdict for attempt in saved.attempts))
-                answered = [i for i, a in enumerate(self._game.attempts) if a.trajectory.result is not None]
+                answered = [
+                    i for i, a in enumerate(self._game.attempts) if a.trajectory.result is not None
+                ]
                 known = [(f"solver {i + 1}", verdicts.get(i)) for i in answered]
         return [self._verdict(*pair, task) for pair, task in zip(known, tasks, strict=True)]
 
@@ -116,10 +122,14 @@ class Recorded:
             return list(searches[position].documents)
         raise self._outage("search", f"search {position + 1} of {name} for {query!r}")
 
-    def _verdict(self, name: str, verdict: Verdict | None, task: JudgeTask) -> Verdict | ServiceError:
+    def _verdict(
+        self, name: str, verdict: Verdict | None, task: JudgeTask
+    ) -> Verdict | ServiceError:
         saved = self._trajectories.get(name)
         then = saved.result if saved is not None else None
-        same = self._as_then(task.prediction, then) and self._as_then(task.question, self._saved.question)
+        same = self._as_then(task.prediction, then) and self._as_then(
+            task.question, self._saved.question
+        )
         if verdict is not None and same:
             return verdict
         return self._outage("judge", f"a verdict on {task.prediction!r} ({name})")
@@ -133,14 +143,16 @@ class Recorded:
         self.unrecorded.append(asked)
         return ServiceError(service, f"not recorded: {asked}")
 
-    # -- functions of the user's own -------------------------------------------------------------------
+    # -- functions of the user's own -----------------------------------------------------------
 
     def filter(self, code: str) -> Filter:
         """A filter of the user's own, as it found then."""
 
         def fails(proposal: Proposal) -> bool:
             if not self._as_then(proposal.question, self._saved.question):
-                raise UsageError(f"the filter {code!r} is code of your own: pass it to filter other questions")
+                raise UsageError(
+                    f"the filter {code!r} is code of your own: pass it to filter other questions"
+                )
             return self._saved.outcome is Outcome.INVALID and self._saved.reason == code
 
         return fails
@@ -153,13 +165,17 @@ class Recorded:
         """What a reward function of the user's own paid."""
         index = next(i for i, one in enumerate(game.attempts) if one is attempt)
         attempts = self._saved.attempts
-        return self._paid(f"solver {index + 1}", attempts[index].reward if index < len(attempts) else None)
+        return self._paid(
+            f"solver {index + 1}", attempts[index].reward if index < len(attempts) else None
+        )
 
     def _paid(self, name: str, reward: float | None) -> float:
         if reward is not None:
             return reward
         if self._strict:
-            raise UsageError(f"the reward of {name} was paid by code of your own: pass it to pay other games")
+            raise UsageError(
+                f"the reward of {name} was paid by code of your own: pass it to pay other games"
+            )
         self.unrecorded.append(f"a reward of {name}")
         return 0.0
 
@@ -204,21 +220,31 @@ def check_saved(value: object) -> None:
         UsageError: something else than a saved game, such as the name of its file.
     """
     if not isinstance(value, SavedGame):
-        raise UsageError(f"a SavedGame is wanted, not {came(value)}: read_games(path) gives the games of a file")
+        raise UsageError(
+            f"a SavedGame is wanted, not {came(value)}: read_games(path) gives the games of a file"
+        )
 
 
 def recorded_rules(
-    saved: SavedGame, recorded: Recorded, tokenizer: Tokenizer, own: OwnCode, world: World | None = None
+    saved: SavedGame,
+    recorded: Recorded,
+    tokenizer: Tokenizer,
+    own: OwnCode,
+    world: World | None = None,
 ) -> Rules:
-    """The rules that a saved game was played by, with everything outside the package's code recorded.
+    """The rules that a saved game was played by, with everything outside the package's code
+    recorded.
 
     Raises:
-        ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did not have.
+        ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did
+            not have.
     """
     filters = {code: (own.filters or {}).get(code) for code in saved.parts.filters}
     for code in own.filters or {}:
         if code not in filters:
-            raise ConfigError("filters", code, f"the game had no such filter, but {', '.join(filters)}")
+            raise ConfigError(
+                "filters", code, f"the game had no such filter, but {', '.join(filters)}"
+            )
     config, parts = saved.config, saved.parts
     return Rules(
         config=config,
@@ -230,10 +256,14 @@ def recorded_rules(
         verifier=None if parts.verifier is None else recorded,
         limits={role: Limits.of(role, config, tokenizer) for role in Role},
         world=world if world is not None else RecordedWorld(parts.world, saved.start.truth),
-        filters={code: given or parts.shipped_filter(code) or recorded.filter(code) for code, given in filters.items()},
+        filters={
+            code: given or parts.shipped_filter(code) or recorded.filter(code)
+            for code, given in filters.items()
+        },
         noise=recorded.noise,
         proposer_reward=own.proposer_reward or _proposer_reward(saved) or recorded.proposer_reward,
-        solver_reward=own.solver_reward or (recorded.solver_reward if parts.pays_solver_itself else right_answer),
+        solver_reward=own.solver_reward
+        or (recorded.solver_reward if parts.pays_solver_itself else right_answer),
     )
 
 

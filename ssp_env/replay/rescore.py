@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ssp_env.checks import came
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
@@ -14,11 +15,10 @@ from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask
-from ssp_env.parts import came
 from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
 from ssp_env.replay.saved import SavedGame, SavedParts, SavedTrajectory, results_of
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import Tokenizer
+from ssp_env.types import Document
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Rescored:
 
     before: SavedGame
     after: SavedGame
-    """With other verdicts and rewards; void if the new judge failed; unchanged if it was void or invalid before."""
+    """With other verdicts and rewards; void if the new judge failed; unchanged if it was void or
+    invalid before."""
 
     @property
     def changed(self) -> bool:
@@ -46,20 +47,24 @@ def rescore(
 
     Args:
         saved_games: of any outcome.
-        judge: decides anew about every answer that was given, in one call; the saved verdicts stand when not given.
+        judge: decides anew about every answer that was given, in one call; the saved verdicts stand
+            when not given.
         proposer_reward: pays anew; what paid then, when not given.
         solver_reward: the same for each attempt.
         tokenizer: as for :func:`~ssp_env.replay.play.replay`.
 
     Raises:
-        ConfigError: a new judge over games that code of the user's own paid, and that code is not given; or the
-            tokenizer is missing.
-        UsageError: the judge does not give one result a task, a reward is no finite number, or something else than
-            saved games is given.
+        ConfigError: a new judge over games that code of the user's own paid, and that code is not
+            given; or the tokenizer is missing.
+        UsageError: the judge does not give one result a task, a reward is no finite number, or
+            something else than saved games is given.
         ServiceError: the judge failed altogether. One that fails for a task makes that game void.
     """
     if isinstance(saved_games, str | Path | SavedGame):
-        raise UsageError(f"several saved games are wanted, not {came(saved_games)}: pass read_games(path) or a list")
+        raise UsageError(
+            f"several saved games are wanted, not {came(saved_games)}: pass read_games(path) or "
+            f"a list"
+        )
     saved_games = list(saved_games)
     for saved in saved_games:
         check_saved(saved)
@@ -74,8 +79,13 @@ def rescore(
     for game, rules in tables:
         if game.outcome is Outcome.VALID:
             game.finish(rules)
-    after = iter([_after(saved, game, judge, own) for saved, (game, _) in zip(valid, tables, strict=True)])
-    return [Rescored(saved, next(after) if saved.outcome is Outcome.VALID else saved) for saved in saved_games]
+    after = iter(
+        [_after(saved, game, judge, own) for saved, (game, _) in zip(valid, tables, strict=True)]
+    )
+    return [
+        Rescored(saved, next(after) if saved.outcome is Outcome.VALID else saved)
+        for saved in saved_games
+    ]
 
 
 def _scores(saved: SavedGame) -> tuple[object, ...]:
@@ -89,12 +99,18 @@ def _check_paid(parts: SavedParts, own: OwnCode) -> None:
         ("solver_reward", own.solver_reward, parts.pays_solver_itself, parts.solver_reward),
     ):
         if is_own and given is None:
-            raise ConfigError(name, None, f"other verdicts have to be paid anew: pass the function {function}")
+            raise ConfigError(
+                name, None, f"other verdicts have to be paid anew: pass the function {function}"
+            )
 
 
-def _restored(saved: SavedGame, tokenizer: Tokenizer | str | Path | None, own: OwnCode) -> tuple[Game, Rules]:
+def _restored(
+    saved: SavedGame, tokenizer: Tokenizer | str | Path | None, own: OwnCode
+) -> tuple[Game, Rules]:
     """The game as it was when it was over, without playing it again."""
-    rules = recorded_rules(saved, Recorded(saved, strict=False), saved.tokenizer.open(tokenizer), own)
+    rules = recorded_rules(
+        saved, Recorded(saved, strict=False), saved.tokenizer.open(tokenizer), own
+    )
     start, question = saved.start, saved.question or ""
     searches = saved.proposer.searches if saved.proposer is not None else ()
     evidence = {document.id: document for search in searches for document in search.documents}
@@ -122,14 +138,19 @@ def _restored(saved: SavedGame, tokenizer: Tokenizer | str | Path | None, own: O
         verification=saved.verification,
         closed_book=restore(saved.closed_book, question),
         closed_book_verdict=saved.closed_book_verdict,
-        attempts=[Attempt(_trajectory(a.trajectory, rules, question), a.verdict, a.reward) for a in saved.attempts],
+        attempts=[
+            Attempt(_trajectory(a.trajectory, rules, question), a.verdict, a.reward)
+            for a in saved.attempts
+        ],
         proposer_reward=saved.proposer_reward,
         asked_searches=start.asked_searches,
     )
     return game, rules
 
 
-def _trajectory(saved: SavedTrajectory, rules: Rules, about: str, documents: tuple[Document, ...] = ()) -> Trajectory:
+def _trajectory(
+    saved: SavedTrajectory, rules: Rules, about: str, documents: tuple[Document, ...] = ()
+) -> Trajectory:
     prompt = list(saved.ids[: saved.runs[0]])
     trajectory = Trajectory(rules.limits[saved.role], prompt, about, documents)
     logprobs = iter(saved.logprobs)
@@ -142,8 +163,16 @@ def _trajectory(saved: SavedTrajectory, rules: Rules, about: str, documents: tup
 
 def _judge(games: Sequence[Game], judge: Judge) -> None:
     """New verdicts for all answers; attempts that gave none stay wrong."""
-    asked = [(game, attempt) for game in games for attempt in game.attempts if attempt.trajectory.result is not None]
-    tasks = [JudgeTask(game.question or "", attempt.trajectory.result or "", game.truth) for game, attempt in asked]
+    asked = [
+        (game, attempt)
+        for game in games
+        for attempt in game.attempts
+        if attempt.trajectory.result is not None
+    ]
+    tasks = [
+        JudgeTask(game.question or "", attempt.trajectory.result or "", game.truth)
+        for game, attempt in asked
+    ]
     results = judge.judge(tasks) if tasks else []
     if len(results) != len(tasks):
         raise UsageError(f"the judge gave {len(results)} results for {len(tasks)} tasks")
@@ -155,5 +184,7 @@ def _judge(games: Sequence[Game], judge: Judge) -> None:
 
 
 def _after(saved: SavedGame, game: Game, judge: Judge | None, own: OwnCode) -> SavedGame:
-    parts = replace(saved.parts, **SavedParts.scorers(judge, own.proposer_reward, own.solver_reward))
+    parts = replace(
+        saved.parts, **SavedParts.scorers(judge, own.proposer_reward, own.solver_reward)
+    )
     return replace(saved, **results_of(game), parts=parts)

@@ -1,4 +1,5 @@
-"""The document that a game is saved as: all that is needed to play it again, and what came of it."""
+"""The document that a game is saved as: all that is needed to play it again, and what came of
+it."""
 
 from __future__ import annotations
 
@@ -10,14 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ssp_env.config import GameConfig
 from ssp_env.errors import DataError, UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.game import Attempt, Game, Start
 from ssp_env.game.legal import Grammar
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.protocol import Role
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory
@@ -25,6 +25,7 @@ from ssp_env.judge.base import Judge, Verdict
 from ssp_env.replay.codec import Reader, plain
 from ssp_env.replay.tokenizer import SavedTokenizer
 from ssp_env.search.corpus import read_jsonl
+from ssp_env.types import Role
 
 FORMAT = 1
 """Version of the document. It goes up whenever a field comes, goes or changes its meaning."""
@@ -71,11 +72,15 @@ class SavedParts:
 
     @staticmethod
     def scorers(
-        judge: Judge | None, proposer_reward: ProposerReward | None, solver_reward: SolverReward | None
+        judge: Judge | None,
+        proposer_reward: ProposerReward | None,
+        solver_reward: SolverReward | None,
     ) -> dict[str, Any]:
         """The names of those that are given, by field."""
         given = {"judge": judge, "proposer_reward": proposer_reward, "solver_reward": solver_reward}
-        names: dict[str, Any] = {field: _dotted(part) for field, part in given.items() if part is not None}
+        names: dict[str, Any] = {
+            field: _dotted(part) for field, part in given.items() if part is not None
+        }
         for name, shipped in PROPOSER_REWARDS.items():
             if shipped is proposer_reward:
                 names["proposer_reward"] = name
@@ -104,7 +109,8 @@ class SavedTrajectory:
     role: Role
     ids: tuple[int, ...]
     runs: tuple[int, ...]
-    """The loss mask as lengths of runs: the prompt, then by turns the policy's tokens and the environment's."""
+    """The loss mask as lengths of runs: the prompt, then by turns the policy's tokens and the
+    environment's."""
     logprobs: tuple[float, ...]
     """Of the policy's tokens, in order."""
     searches: tuple[SearchRecord, ...]
@@ -119,9 +125,13 @@ class SavedTrajectory:
             UsageError: a document that could not be read back.
         """
         assert trajectory.ending is not None, "all trajectories of a game that is over have ended"
-        for document in (document for search in trajectory.searches for document in search.documents):
+        for document in (
+            document for search in trajectory.searches for document in search.documents
+        ):
             if not isinstance(document.id, str):
-                raise UsageError(f"the retriever gave a document whose id is {document.id!r}, which is no string")
+                raise UsageError(
+                    f"the retriever gave a document whose id is {document.id!r}, which is no string"
+                )
         mask = trajectory.mask
         runs = [len(list(run)) for _, run in groupby(mask)]
         return cls(
@@ -197,12 +207,15 @@ class SavedGame:
             path: what errors call it.
 
         Raises:
-            DataError: not JSON, a field that is missing or wrong, or a format that this version does not know.
+            DataError: not JSON, a field that is missing or wrong, or a format that this version
+                does not know.
         """
         try:
             row = json.loads(text)
         except json.JSONDecodeError as error:
-            raise DataError(path, f"not JSON ({error.msg} at column {error.colno})", error.lineno) from None
+            raise DataError(
+                path, f"not JSON ({error.msg} at column {error.colno})", error.lineno
+            ) from None
         return _of_row(row, Reader(str(path)))
 
     def write(self, path: str | Path) -> None:
@@ -226,9 +239,16 @@ class SavedGame:
         return games[0]
 
     def trajectories(self) -> dict[str, SavedTrajectory]:
-        """All of them by name, in the order of play: ``proposer``, ``verifier``, ``closed_book``, ``solver 1`` ..."""
-        first = {"proposer": self.proposer, "verifier": self.verifier, "closed_book": self.closed_book}
-        attempts = {f"solver {i}": attempt.trajectory for i, attempt in enumerate(self.attempts, start=1)}
+        """All of them by name, in the order of play: ``proposer``, ``verifier``, ``closed_book``,
+        ``solver 1`` ..."""
+        first = {
+            "proposer": self.proposer,
+            "verifier": self.verifier,
+            "closed_book": self.closed_book,
+        }
+        attempts = {
+            f"solver {i}": attempt.trajectory for i, attempt in enumerate(self.attempts, start=1)
+        }
         return {name: t for name, t in first.items() if t is not None} | attempts
 
 
@@ -274,7 +294,8 @@ def read_games(path: str | Path) -> Iterator[SavedGame]:
     """Reads games one after the other, plain or gzip.
 
     Raises:
-        DataError: a file that cannot be read, or a field that is missing or wrong; names file, line and field.
+        DataError: a file that cannot be read, or a field that is missing or wrong; names file, line
+            and field.
     """
     for line, row in read_jsonl(path):
         yield _of_row(row, Reader(str(path), line))
@@ -283,7 +304,9 @@ def read_games(path: str | Path) -> Iterator[SavedGame]:
 def trajectories_of(game: Game) -> dict[str, Trajectory]:
     """The trajectories of a game by the names of :meth:`SavedGame.trajectories`."""
     first = {"proposer": game.proposer, "verifier": game.verifier, "closed_book": game.closed_book}
-    attempts = {f"solver {i}": attempt.trajectory for i, attempt in enumerate(game.attempts, start=1)}
+    attempts = {
+        f"solver {i}": attempt.trajectory for i, attempt in enumerate(game.attempts, start=1)
+    }
     return {name: t for name, t in first.items() if t is not None} | attempts
 
 
@@ -347,8 +370,17 @@ def _materials(game: Game) -> tuple[str, ...] | None:
         return tuple(document.id for document in game.verifier.documents)
     if game.verification is None:
         return None
-    # The game's own stream was used up when it was played; one that begins alike draws the same order.
-    again = Game(game.seed, game.slot, game.group, game.truth, game.origin, evidence=game.evidence, noise=game.noise)
+    # The game's own stream was used up when it was played; one that begins alike draws the same
+    # order.
+    again = Game(
+        game.seed,
+        game.slot,
+        game.group,
+        game.truth,
+        game.origin,
+        evidence=game.evidence,
+        noise=game.noise,
+    )
     return tuple(document.id for document in again.materials())
 
 
@@ -359,15 +391,21 @@ def _of_row(row: Any, reader: Reader) -> SavedGame:
     if type(version) is not int or version < 1:
         raise reader.wrong("format", f"is {version!r}, not a version number")
     if version > FORMAT:
-        raise reader.wrong("format", f"is {version}, but this version of ssp-env reads up to {FORMAT}: upgrade it")
+        raise reader.wrong(
+            "format", f"is {version}, but this version of ssp-env reads up to {FORMAT}: upgrade it"
+        )
     game = reader.read(SavedGame, row)
     if min(game.start.slot, *game.start.seed, 0) < 0:
-        raise reader.wrong("start", f"has a negative seed or slot: {list(game.start.seed)}, {game.start.slot}")
+        raise reader.wrong(
+            "start", f"has a negative seed or slot: {list(game.start.seed)}, {game.start.slot}"
+        )
     if game.outcome is Outcome.VALID and not game.attempts:
         raise reader.wrong("attempts", "is empty in a valid game")
     if (fault := game.tokenizer.fault()) is not None:
         raise reader.wrong(f"tokenizer.{fault[0]}", fault[1])
-    alone = [name for name in ("proposer", "verifier", "closed_book") if getattr(game, name) is not None]
+    alone = [
+        name for name in ("proposer", "verifier", "closed_book") if getattr(game, name) is not None
+    ]
     fields = [*alone, *(f"attempts[{i}].trajectory" for i in range(len(game.attempts)))]
     for field, trajectory in zip(fields, game.trajectories().values(), strict=True):
         _check(reader, field, trajectory, game.tokenizer.vocab_size)
@@ -378,9 +416,13 @@ def _check(reader: Reader, field: str, trajectory: SavedTrajectory, vocab_size: 
     ids, runs = trajectory.ids, trajectory.runs
     outside = next((i for i, token in enumerate(ids) if not 0 <= token < vocab_size), None)
     if outside is not None:
-        raise reader.wrong(f"{field}.ids[{outside}]", f"is {ids[outside]}, outside the vocabulary of {vocab_size}")
+        raise reader.wrong(
+            f"{field}.ids[{outside}]", f"is {ids[outside]}, outside the vocabulary of {vocab_size}"
+        )
     if sum(runs) != len(ids) or any(run < (i > 0) for i, run in enumerate(runs)):
-        raise reader.wrong(f"{field}.runs", f"does not divide {len(ids)} tokens into runs: {_shown(runs)}")
+        raise reader.wrong(
+            f"{field}.runs", f"does not divide {len(ids)} tokens into runs: {_shown(runs)}"
+        )
     if len(trajectory.logprobs) != sum(runs[1::2]):
         what = f"has {len(trajectory.logprobs)} entries for {sum(runs[1::2])} tokens of the policy"
         raise reader.wrong(f"{field}.logprobs", what)

@@ -17,7 +17,8 @@ class SavedTokenizer:
     """A tokenizer by name, by its vocabulary, or by the digests of its files."""
 
     kind: str
-    """``bytes``, ``words``, ``transformers``, or the class of one that is code of the user's own."""
+    """``bytes``, ``words``, ``transformers``, or the class of one that is code of the user's
+    own."""
     vocab_size: int
     pieces_sha256: str
     """Over the bytes behind every id, and the end and padding ids."""
@@ -50,13 +51,21 @@ class SavedTokenizer:
         if not name or not file.is_file():
             return cls("transformers", size, pieces, spec_sha256=loaded)
         directory, digest = str(file.parent.resolve()), _sha256(file.read_bytes())
-        return cls("transformers", size, pieces, directory=directory, file_sha256=digest, spec_sha256=loaded)
+        return cls(
+            "transformers",
+            size,
+            pieces,
+            directory=directory,
+            file_sha256=digest,
+            spec_sha256=loaded,
+        )
 
     def open(self, given: Tokenizer | str | Path | None = None) -> Tokenizer:
         """The tokenizer, ready for use.
 
         Args:
-            given: the tokenizer, or its directory; needed where the document cannot say what it is made of.
+            given: the tokenizer, or its directory; needed where the document cannot say what it is
+                made of.
 
         Raises:
             ConfigError: ``given`` is another one, or it is needed and missing.
@@ -67,11 +76,14 @@ class SavedTokenizer:
         tokenizer = HuggingFaceTokenizer.load(given) if isinstance(given, str | Path) else given
         if not self._is(tokenizer):
             shown = str(given) if isinstance(given, str | Path) else type(given).__name__
-            raise ConfigError("tokenizer", shown, f"the game was played with another one: {self._description()}")
+            raise ConfigError(
+                "tokenizer", shown, f"the game was played with another one: {self._description()}"
+            )
         return tokenizer
 
     def fault(self) -> tuple[str, str] | None:
-        """A field and what is wrong with it, where the vocabulary in the document does not give its own digest."""
+        """A field and what is wrong with it, where the vocabulary in the document does not give its
+        own digest."""
         return _fault(self) if self.kind in ("bytes", "words") else None
 
     def _found(self) -> Tokenizer:
@@ -84,12 +96,15 @@ class SavedTokenizer:
                 file = Path(self.directory) / "tokenizer.json"
                 if file.is_file():
                     return _loaded(self, self.directory, _sha256(file.read_bytes()))
-        raise ConfigError("tokenizer", None, f"give the one that the game was played with: {self._description()}")
+        raise ConfigError(
+            "tokenizer", None, f"give the one that the game was played with: {self._description()}"
+        )
 
     def _is(self, tokenizer: Tokenizer) -> bool:
         other = SavedTokenizer.of(tokenizer)
         if any(
-            getattr(self, name) != getattr(other, name) for name in ("kind", "vocab_size", "pieces_sha256", "words")
+            getattr(self, name) != getattr(other, name)
+            for name in ("kind", "vocab_size", "pieces_sha256", "words")
         ):
             return False
         same_file = self.file_sha256 is not None and self.file_sha256 == other.file_sha256
@@ -116,12 +131,19 @@ def _fault(saved: SavedTokenizer) -> tuple[str, str] | None:
     except TokenizerError as error:
         return "words", f"is no vocabulary: {error}"
     if made.vocab_size != saved.vocab_size:
-        return "vocab_size", f"is {saved.vocab_size}, but the tokenizer {saved.kind!r} has {made.vocab_size} tokens"
+        return (
+            "vocab_size",
+            f"is {saved.vocab_size}, but the tokenizer {saved.kind!r} has {made.vocab_size} tokens",
+        )
     if made.pieces_sha256 == saved.pieces_sha256:
         return None
     if saved.kind == "bytes":
         return "pieces_sha256", "is not the digest of bytes: the document was altered"
-    return "words", "(or 'tokenizer.tags') does not give the digest 'tokenizer.pieces_sha256': the document was altered"
+    return (
+        "words",
+        "(or 'tokenizer.tags') does not give the digest 'tokenizer.pieces_sha256': the document "
+        "was altered",
+    )
 
 
 @lru_cache(maxsize=4)

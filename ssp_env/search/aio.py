@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from ssp_env.background import LoopThread
 from ssp_env.errors import ConfigError, UsageError
-from ssp_env.search.base import AsyncRetriever, Document, Retriever
+from ssp_env.net.loop import LoopThread
+from ssp_env.search.base import AsyncRetriever, Retriever
+from ssp_env.types import Document
 
 
 class InThreads:
@@ -21,7 +22,8 @@ class InThreads:
         """
         Args:
             retriever: what is called.
-            threads: most calls at a time; more than one only for a retriever that may be shared between threads.
+            threads: most calls at a time; more than one only for a retriever that may be shared
+                between threads.
 
         Raises:
             ConfigError: ``threads`` below 1.
@@ -33,7 +35,9 @@ class InThreads:
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As the retriever's own."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.retriever.search, queries, k)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, self.retriever.search, queries, k
+        )
 
     def close(self) -> None:
         """Ends the threads, when they are done; the retriever is left alone."""
@@ -58,7 +62,8 @@ class Blocking:
         """As the retriever's own.
 
         Raises:
-            UsageError: called on that very loop, by the async retriever itself; or that one is not async.
+            UsageError: called on that very loop, by the async retriever itself; or that one is not
+                async.
         """
         return self._thread.run(self._search(queries, k))
 
@@ -70,7 +75,9 @@ class Blocking:
         found: object = self.retriever.search(queries, k)
         if not isinstance(found, Awaitable):
             name = type(self.retriever).__name__
-            raise UsageError(f"Blocking wraps async retrievers, and {name} is a blocking one: use it as it is")
+            raise UsageError(
+                f"Blocking wraps async retrievers, and {name} is a blocking one: use it as it is"
+            )
         rankings: list[list[Document]] = await found
         return rankings
 

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from ssp_env.checks import came
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.parts import came
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One passage, as retrieved. Two documents are equal when id, title and text are."""
-
-    id: str
-    """Identifier, unique within its corpus."""
-    title: str
-    """Title of the page that the passage comes from; may be empty."""
-    text: str
-    """The passage."""
-    score: float | None = field(default=None, compare=False)
-    """Retrieval score, in the retriever's own unit; ``None`` outside a ranking."""
+from ssp_env.types import Document
 
 
 @runtime_checkable
 class Retriever(Protocol):
     """Ranks the passages of a corpus for queries.
 
-    ``search`` takes many queries at once and returns, in the same order, one list a query of at most
-    ``k`` documents, best first. A query that matches nothing gets an empty list; a failure raises
-    :class:`~ssp_env.errors.ServiceError`, never an empty list. Same queries, same answer.
+    ``search`` takes many queries at once and returns, in the same order, one list a query of at
+    most ``k`` documents, best first. A query that matches nothing gets an empty list; a failure
+    raises :class:`~ssp_env.errors.ServiceError`, never an empty list. Same queries, same answer.
     """
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -53,27 +39,32 @@ class PartialRetriever(Retriever, Protocol):
     """A retriever that can say which queries of a batch failed. The game asks it this way."""
 
     def search_each(self, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
-        """One entry a query, in order: its ranking, or the error that it is to blame for or was hit by."""
+        """One entry a query, in order: its ranking, or the error that it is to blame for or was hit
+        by."""
         ...
 
 
 @runtime_checkable
 class AsyncRetriever(Protocol):
-    """A :class:`Retriever` that is awaited; :mod:`ssp_env.search.aio` turns one kind into the other."""
+    """A :class:`Retriever` that is awaited; :mod:`ssp_env.search.aio` turns one kind into the
+    other."""
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As :meth:`Retriever.search`."""
         ...
 
 
-def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
+def search_each(
+    retriever: Retriever, queries: Sequence[str], k: int
+) -> list[list[Document] | ServiceError]:
     """One ranking or error a query, from any retriever.
 
-    One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one query at a time, so
-    that only those that are hit are errors.
+    One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one
+    query at a time, so that only those that are hit are errors.
 
     Raises:
-        UsageError: the retriever does not give one result a query, a list of at most ``k`` documents.
+        UsageError: the retriever does not give one result a query, a list of at most ``k``
+            documents.
     """
     # isinstance() with a protocol takes longer than a turn of the game.
     each = getattr(retriever, "search_each", None)
@@ -113,8 +104,8 @@ def check_request(queries: Sequence[str], k: int) -> None:
     """
     Raises:
         ConfigError: ``k`` is no whole number, or below 1.
-        UsageError: ``queries`` is one string, which would be searched letter by letter; no sequence; or one of
-            something else than strings.
+        UsageError: ``queries`` is one string, which would be searched letter by letter; no
+            sequence; or one of something else than strings.
     """
     if not isinstance(k, int | np.integer) or isinstance(k, bool):
         raise ConfigError("k", k, f"give a whole number, not {type(k).__name__}")
@@ -126,7 +117,9 @@ def check_request(queries: Sequence[str], k: int) -> None:
         raise UsageError(f"search takes a sequence of queries, not {type(queries).__name__}")
     for number, query in enumerate(queries, start=1):
         if not isinstance(query, str):
-            raise UsageError(f"search takes strings; query {number} of {len(queries)} is {came(query)}")
+            raise UsageError(
+                f"search takes strings; query {number} of {len(queries)} is {came(query)}"
+            )
 
 
 def _search(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -141,7 +134,10 @@ def _check_rankings(results: Sequence[object], queries: Sequence[str], k: int) -
         if isinstance(ranking, ServiceError):
             continue
         if not isinstance(ranking, list | tuple):
-            raise UsageError(f"the retriever gave {came(ranking)} for {came(query)}: a list of Documents is wanted")
+            raise UsageError(
+                f"the retriever gave {came(ranking)} for {came(query)}: a list of Documents is "
+                f"wanted"
+            )
         if len(ranking) > k:
             what = f"{len(ranking)} documents for {came(query)} (one of {len(queries)} queries)"
             raise UsageError(f"the retriever gave {what}: at most k = {k} are wanted")

@@ -1,8 +1,7 @@
 """Corpora: passages by position and by id, read from Search-R1's JSONL.
 
-A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.store.PassageStore` leaves them on disk. Both
-are :class:`Passages`.
-"""
+A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.index.store.PassageStore`
+leaves them on disk. Both are :class:`Passages`."""
 
 from __future__ import annotations
 
@@ -14,35 +13,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, cast, overload
+from typing import IO, Any, cast, overload
 
 from ssp_env.errors import DataError
-from ssp_env.search.base import Document
-from ssp_env.search.contents import split_contents
+from ssp_env.types import Document, Passages
 
 
-class Passages(Protocol):
-    """Passages with unique ids, in a fixed order: what retrievers search in and noise is drawn from."""
-
-    name: str
-    """What errors and records call them."""
-
-    def __len__(self) -> int: ...
-    @overload
-    def __getitem__(self, index: int) -> Document: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Document]: ...
-    def __iter__(self) -> Iterator[Document]: ...
-    def by_id(self, document_id: str) -> Document:
-        """The passage with this id; raises ``KeyError`` where there is none."""
-        ...
-
-    def digest(self) -> str:
-        """SHA-256 that an index over these passages is tied to; see :meth:`Corpus.digest`."""
-        ...
-
-
-class Corpus(Sequence[Document]):
+class Corpus(Passages):
     """An immutable sequence of passages with unique ids."""
 
     def __init__(self, documents: Iterable[Document], name: str = "corpus") -> None:
@@ -94,8 +71,12 @@ class Corpus(Sequence[Document]):
 
 
 def encode(document: Document) -> tuple[bytes, bytes, bytes]:
-    """Id, title and text as bytes, each closed by a zero byte. Lone surrogates, which JSON can spell, are kept."""
-    id_, title, text = (part.encode("utf-8", "surrogatepass") for part in (document.id, document.title, document.text))
+    """Id, title and text as bytes, each closed by a zero byte. Lone surrogates, which JSON can
+    spell, are kept."""
+    id_, title, text = (
+        part.encode("utf-8", "surrogatepass")
+        for part in (document.id, document.title, document.text)
+    )
     return id_ + b"\0", title + b"\0", text + b"\0"
 
 
@@ -106,7 +87,8 @@ def read_corpus(path: str | Path) -> Corpus:
     ``title`` and ``text``.
 
     Raises:
-        DataError: no such file, a line that is not JSON, lacks a field or repeats an id (names file and line).
+        DataError: no such file, a line that is not JSON, lacks a field or repeats an id (names file
+            and line).
     """
     return Corpus(_passages(path), name=str(path))
 
@@ -132,10 +114,11 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class JsonLines:
-    """A JSONL file, plain or gzip, read line by line; reading can be taken up again where it stopped.
+    """A JSONL file, plain or gzip, read line by line; reading can be taken up again where it
+    stopped.
 
-    Use it as a context manager and iterate over it: ``(line number, object)``. Blank lines are passed over.
-    """
+    Use it as a context manager and iterate over it: ``(line number, object)``. Blank lines are
+    passed over."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -154,7 +137,9 @@ class JsonLines:
             self._raw = open(self.path, "rb")
             if not self._raw.seekable():
                 self._raw.close()
-                raise DataError(self.path, "cannot be read: it is a pipe or the like; a regular file is wanted")
+                raise DataError(
+                    self.path, "cannot be read: it is a pipe or the like; a regular file is wanted"
+                )
             zipped = self._raw.read(2) == b"\x1f\x8b"
             self._raw.seek(0)
             self.size = os.fstat(self._raw.fileno()).st_size
@@ -163,7 +148,12 @@ class JsonLines:
         self._file = cast(IO[bytes], gzip.open(self._raw)) if zipped else self._raw
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._file.close()
         self._raw.close()
 
@@ -186,7 +176,9 @@ class JsonLines:
             except json.JSONDecodeError as error:
                 if text.lstrip().startswith("["):
                     raise self._no_object("list") from None
-                raise DataError(self.path, f"not JSON ({error.msg} at column {error.colno})", self.lines) from None
+                raise DataError(
+                    self.path, f"not JSON ({error.msg} at column {error.colno})", self.lines
+                ) from None
             except RecursionError:
                 raise DataError(self.path, "not a passage: nested too deeply", self.lines) from None
             if not isinstance(row, dict):
@@ -195,7 +187,8 @@ class JsonLines:
 
     @property
     def position(self) -> int:
-        """Bytes of the file consumed so far, of :attr:`size`; ahead of the lines by what is buffered."""
+        """Bytes of the file consumed so far, of :attr:`size`; ahead of the lines by what is
+        buffered."""
         return self._raw.tell()
 
     def digest(self) -> str:
@@ -203,7 +196,8 @@ class JsonLines:
         return self._sha.hexdigest()
 
     def skip(self, length: int, lines: int, digest: str) -> bool:
-        """Goes to where an earlier reading stopped, and tells whether the file still begins as it did then.
+        """Goes to where an earlier reading stopped, and tells whether the file still begins as it
+        did then.
 
         Args:
             length: :attr:`bytes` at that point.
@@ -213,7 +207,9 @@ class JsonLines:
         Raises:
             DataError: not readable.
         """
-        while self.bytes < length and self._read(lambda: self._file.read(min(1 << 20, length - self.bytes))):
+        while self.bytes < length and self._read(
+            lambda: self._file.read(min(1 << 20, length - self.bytes))
+        ):
             pass
         self.lines = lines
         return self.bytes == length and self.digest() == digest
@@ -236,14 +232,24 @@ class JsonLines:
         return data
 
 
-def require(path: object, line: int, row: dict[str, Any], field: str, kind: type[Any] | tuple[type[Any], ...]) -> Any:
+def require(
+    path: object,
+    line: int,
+    row: dict[str, Any],
+    field: str,
+    kind: type[Any] | tuple[type[Any], ...],
+) -> Any:
     """The value of a required field. ``true`` and ``false`` are no ``int``.
 
     Raises:
         DataError: the field is missing or of another type.
     """
     if field not in row:
-        raise DataError(path, f"field {field!r} is missing (the line has: {', '.join(sorted(row)) or 'nothing'})", line)
+        raise DataError(
+            path,
+            f"field {field!r} is missing (the line has: {', '.join(sorted(row)) or 'nothing'})",
+            line,
+        )
     value = row[field]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise DataError(path, f"field {field!r} has the type {type(value).__name__}", line)
@@ -261,6 +267,26 @@ def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
         contents: str = require(path, line, row, "contents", str)
         return Document(document_id, *split_contents(contents))
     if "title" not in row:
-        formats = '"contents" (a title in double quotes, a newline, the text), or "title" and "text"'
-        raise DataError(path, f"a passage needs {formats}; the line has: {', '.join(sorted(row))}", line)
-    return Document(document_id, require(path, line, row, "title", str), require(path, line, row, "text", str))
+        formats = (
+            '"contents" (a title in double quotes, a newline, the text), or "title" and "text"'
+        )
+        raise DataError(
+            path, f"a passage needs {formats}; the line has: {', '.join(sorted(row))}", line
+        )
+    return Document(
+        document_id, require(path, line, row, "title", str), require(path, line, row, "text", str)
+    )
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    """Title and text. Contents of a single line have no title."""
+    head, newline, text = contents.partition("\n")
+    if not newline:
+        return "", contents
+    return head.strip().removeprefix('"').removesuffix('"'), text
+
+
+def passage_text(document: Document) -> str:
+    """What is encoded of a passage: its title, if it has one, on a line of its own before the
+    text."""
+    return f"{document.title}\n{document.text}" if document.title else document.text

@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
-from ssp_env.search.base import Document, Retriever, check_request
-from ssp_env.search.dense import passage_text
-from ssp_env.search.encoder import INSTALL, no_bar
+from ssp_env.search.base import Retriever, check_request
+from ssp_env.search.corpus import passage_text
+from ssp_env.search.dense.encoder import INSTALL, no_bar
+from ssp_env.types import Document
 
 
 class Reranker(Protocol):
     """Scores how well documents answer queries."""
 
-    def scores(self, pairs: Sequence[tuple[str, Document]]) -> Sequence[float] | NDArray[np.float32]:
+    def scores(
+        self, pairs: Sequence[tuple[str, Document]]
+    ) -> Sequence[float] | NDArray[np.float32]:
         """One number for each pair of query and document; the higher, the better."""
         ...
 
@@ -52,14 +55,21 @@ class RerankedRetriever:
         Raises:
             ConfigError: ``k`` below 1.
             UsageError: ``queries`` is one string.
-            ServiceError: the retriever could not answer, or the reranker did not score every document.
+            ServiceError: the retriever could not answer, or the reranker did not score every
+                document.
         """
         check_request(queries, k)
         found = self.retriever.search(queries, max(k, self.depth))
-        pairs = [(query, document) for query, ranking in zip(queries, found, strict=True) for document in ranking]
+        pairs = [
+            (query, document)
+            for query, ranking in zip(queries, found, strict=True)
+            for document in ranking
+        ]
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
         if len(scores) != len(pairs):
-            raise ServiceError("search", f"the reranker gave {len(scores)} scores for {len(pairs)} documents")
+            raise ServiceError(
+                "search", f"the reranker gave {len(scores)} scores for {len(pairs)} documents"
+            )
         reranked, start = [], 0
         for ranking in found:
             reranked.append(_sorted(ranking, scores[start : start + len(ranking)])[:k])
@@ -68,13 +78,19 @@ class RerankedRetriever:
 
 
 class CrossEncoderReranker:
-    """A sentence-transformers cross-encoder with one output, read from a local directory. Threads take turns.
+    """A sentence-transformers cross-encoder with one output, read from a local directory. Threads
+    take turns.
 
     Scores are the model's raw output (logits). A pickled reranker is loaded again where it arrives.
     """
 
     def __init__(
-        self, directory: str | Path, *, batch_size: int = 64, max_length: int | None = None, device: str | None = None
+        self,
+        directory: str | Path,
+        *,
+        batch_size: int = 64,
+        max_length: int | None = None,
+        device: str | None = None,
     ) -> None:
         """
         Args:
@@ -85,8 +101,9 @@ class CrossEncoderReranker:
 
         Raises:
             ConfigError: ``batch_size`` below 1.
-            ModelError: the directory holds no model that can be loaded, one with several outputs, or one whose weights
-                are not all there, such as an encoder's: its output was never trained for pairs.
+            ModelError: the directory holds no model that can be loaded, one with several outputs,
+                or one whose weights are not all there, such as an encoder's: its output was never
+                trained for pairs.
             MissingExtra: sentence-transformers is not installed.
         """
         if batch_size < 1:
@@ -104,7 +121,9 @@ class CrossEncoderReranker:
         """
         texts = [(_clean(query), _clean(passage_text(document))) for query, document in pairs]
         with self._lock:
-            scores = self._model.predict(texts, batch_size=self._batch_size, show_progress_bar=False)
+            scores = self._model.predict(
+                texts, batch_size=self._batch_size, show_progress_bar=False
+            )
         if not np.isfinite(scores).all():
             raise ModelError(f"{self._arguments[0]}: gives scores that are not finite")
         return np.asarray(scores, np.float32)
@@ -123,8 +142,12 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _again(directory: Path, batch_size: int, max_length: int | None, device: str | None) -> CrossEncoderReranker:
-    return CrossEncoderReranker(directory, batch_size=batch_size, max_length=max_length, device=device)
+def _again(
+    directory: Path, batch_size: int, max_length: int | None, device: str | None
+) -> CrossEncoderReranker:
+    return CrossEncoderReranker(
+        directory, batch_size=batch_size, max_length=max_length, device=device
+    )
 
 
 def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
@@ -134,7 +157,10 @@ def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
     except ImportError as error:
         raise MissingExtra("a reranker", INSTALL) from error
     if not directory.is_dir():
-        raise ModelError(f"{directory}: no such directory; rerankers are read from local directories, never downloaded")
+        raise ModelError(
+            f"{directory}: no such directory; rerankers are read from local directories, never "
+            f"downloaded"
+        )
     try:
         with no_bar():
             model = CrossEncoder(
@@ -146,9 +172,13 @@ def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
                 model_kwargs={"use_safetensors": True, "dtype": torch.float32},
             )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ModelError(f"{directory}: holds no cross-encoder that can be loaded ({error})") from error
+        raise ModelError(
+            f"{directory}: holds no cross-encoder that can be loaded ({error})"
+        ) from error
     if model.num_labels != 1:
-        raise ModelError(f"{directory}: has {model.num_labels} outputs; a reranker needs a model with one")
+        raise ModelError(
+            f"{directory}: has {model.num_labels} outputs; a reranker needs a model with one"
+        )
     _refuse_untrained(directory, model)
     return model.eval()
 
@@ -162,8 +192,13 @@ def _refuse_untrained(directory: Path, model: Any) -> None:
     transformer = model.model
     # Read once more, as sentence-transformers keeps this to itself.
     _, info = type(transformer).from_pretrained(
-        transformer.name_or_path, config=transformer.config, use_safetensors=True, output_loading_info=True
+        transformer.name_or_path,
+        config=transformer.config,
+        use_safetensors=True,
+        output_loading_info=True,
     )
     if info["missing_keys"]:
         what = f"{', '.join(sorted(info['missing_keys']))} would be random"
-        raise ModelError(f"{directory}: was not trained as a cross-encoder: {what}; an encoder cannot rerank")
+        raise ModelError(
+            f"{directory}: was not trained as a cross-encoder: {what}; an encoder cannot rerank"
+        )

@@ -1,7 +1,7 @@
 """Tests for parts of your own: one mixin a swap point, in the manner of dm_env's.
 
-Subclass a mixin in your test suite, name the subclass ``Test...``, override what it asks for (a ``make_...`` method, a
-few attributes), and let pytest collect it::
+Subclass a mixin in your test suite, name the subclass ``Test...``, override what it asks for (a
+``make_...`` method, a few attributes), and let pytest collect it::
 
     class TestMyRetriever(RetrieverTests):
         queries = ("capital of Austria",)
@@ -9,14 +9,18 @@ few attributes), and let pytest collect it::
         def make_retriever(self):
             return MyRetriever("http://localhost:8000")
 
-Every failure names the promise that was broken and the fix. ``docs/bring_your_own.md`` shows each one at work. Neither
-pytest nor torch nor Ray is needed to import them.
-"""
+Every failure names the promise that was broken and the fix. ``docs/bring_your_own.md`` shows each
+one at work. Neither pytest nor torch nor Ray is needed to import them."""
 
 from __future__ import annotations
 
 from ssp_env.testing.play import EnvTests, PlayerTests
-from ssp_env.testing.rules import FilterTests, NoiseSourceTests, ProposerRewardTests, SolverRewardTests
+from ssp_env.testing.rules import (
+    FilterTests,
+    NoiseSourceTests,
+    ProposerRewardTests,
+    SolverRewardTests,
+)
 from ssp_env.testing.services import JudgeTests, RetrieverTests, VerifierTests
 from ssp_env.testing.strategies import BatchStrategyTests
 from ssp_env.testing.text import PromptsTests, TokenizerTests

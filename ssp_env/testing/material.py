@@ -1,4 +1,5 @@
-"""What the mixins test with: awkward texts, a few passages, and small games that were really played."""
+"""What the mixins test with: awkward texts, a few passages, and small games that were really
+played."""
 
 from __future__ import annotations
 
@@ -6,17 +7,29 @@ import unittest
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ssp_env.doors.setup import set_up
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players import MiniPlayer
-from ssp_env.search.base import Document
-from ssp_env.setup import set_up
+from ssp_env.types import Document
 from ssp_env.worlds import open_world
 
 SCRIPTS = (
-    *("Αθήνα", "Москва", "Ереван", "Երևան", "თბილისი", "ירושלים", "القاهرة", "ܐܪܡܝܐ", "አዲስ አበባ", "दिल्ली", "ঢাকা"),
+    *(
+        "Αθήνα",
+        "Москва",
+        "Ереван",
+        "Երևան",
+        "თბილისი",
+        "ירושלים",
+        "القاهرة",
+        "ܐܪܡܝܐ",
+        "አዲስ አበባ",
+        "दिल्ली",
+        "ঢাকা",
+    ),
     *("தமிழ்", "ไทย", "ລາວ", "မြန်မာ", "ភ្នំពេញ", "བོད", "北京", "東京タワー", "서울", "ᏣᎳᎩ"),
     *("Ⅻ ½ ﬁ", "e\u0301o\u0308", "👩‍👩‍👧 🇫🇷", "𐎠𐎡"),
 )
@@ -84,7 +97,14 @@ def play_small_game(right: int, attempts: int = 4, **parts: Any) -> Game:
         played = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])  # type: ignore[misc]
         while pending := played.pending():
             for trajectory in pending:
-                index = next((i for i, a in enumerate(played.games[0].attempts) if a.trajectory is trajectory), -1)
+                index = next(
+                    (
+                        i
+                        for i, a in enumerate(played.games[0].attempts)
+                        if a.trajectory is trajectory
+                    ),
+                    -1,
+                )
                 if index >= right:
                     wrong = f"{tags.opening('answer')} nothing {tags.closing('answer')}"
                     trajectory.feed_turn(rules.tokenizer.encode(wrong))
@@ -100,14 +120,17 @@ def same_twice(what: str, ask: Callable[[], object]) -> None:
     """Asks twice and compares."""
     first, second = ask(), ask()
     assert first == second, (
-        f"{what}: the same question has to get the same answer, but got {_short(first)} and then {_short(second)}: "
+        f"{what}: the same question has to get the same answer, but got {_short(first)} and then "
+        f"{_short(second)}: "
         "leave out clocks, global random numbers and counters"
     )
 
 
 def check_numbers(what: str, values: Sequence[object], count: int) -> None:
     """Checks that there is one result for each thing asked."""
-    assert isinstance(values, list | tuple), f"{what} has to return a list, not {type(values).__name__}"
+    assert isinstance(values, list | tuple), (
+        f"{what} has to return a list, not {type(values).__name__}"
+    )
     assert len(values) == count, (
         f"{what}: one result for each thing asked, in order, but {count} got {len(values)}: "
         "keep a place in the list for those without a result"

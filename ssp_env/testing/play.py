@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 from pettingzoo import AECEnv
 
-from ssp_env.dealer import Dealer
+from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.setup import set_up
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.players.base import Player
-from ssp_env.setup import set_up
 from ssp_env.testing.material import missing
+from ssp_env.types import Role
 
 
 class PlayerTests:
     """Tests a :class:`~ssp_env.players.base.Player` in every role."""
 
     setup: Mapping[str, Any] = {"world": "small"}
-    """Where it is to play: what the doors take (see :class:`~ssp_env.setup.Setup`)."""
+    """Where it is to play: what the doors take (see :class:`~ssp_env.doors.setup.Setup`)."""
     games: int = 4
     """How many games are played a test."""
 
@@ -61,7 +61,9 @@ class PlayerTests:
         (trajectory,) = self._deal(rules, 0).pending()
         prompt = list(trajectory.ids)
         self.make_player(rules).play([trajectory])
-        assert trajectory.ids[: len(prompt)] == prompt, "the player changed the prompt: write with feed_turn() alone"
+        assert trajectory.ids[: len(prompt)] == prompt, (
+            "the player changed the prompt: write with feed_turn() alone"
+        )
 
     def test_nothing_to_play(self) -> None:
         self.make_player(self._rules()).play([])
@@ -76,14 +78,19 @@ class PlayerTests:
             Role.CLOSED_BOOK: prompts.closed_book(question),
         }
         for role, prompt in ids.items():
-            trajectory = Trajectory(rules.limits[role], prompt, question, documents if role is Role.VERIFIER else ())
+            trajectory = Trajectory(
+                rules.limits[role], prompt, question, documents if role is Role.VERIFIER else ()
+            )
             player.play([trajectory])
             _check_written(trajectory)
 
     def _rules(self) -> Rules:
         """The rules of ``setup``, with both of the gates that a policy plays in."""
         rules = set_up(dict(self.setup)).rules  # type: ignore[arg-type]
-        sizes = {"max_prompt_tokens": 20_000, "max_response_tokens": max(2_000, rules.config.max_response_tokens)}
+        sizes = {
+            "max_prompt_tokens": 20_000,
+            "max_response_tokens": max(2_000, rules.config.max_response_tokens),
+        }
         game = replace(rules.config, verifier="policy", closed_book=True, **sizes)  # type: ignore[arg-type]
         return set_up({**self.setup, "game": game, "world": rules.world, "world_options": {}}).rules  # type: ignore[typeddict-item]
 
@@ -95,13 +102,15 @@ class PlayerTests:
 
 def _check_written(trajectory: Trajectory) -> None:
     assert trajectory.waiting is not Waiting.POLICY, (
-        f"play() returned, but the {trajectory.role}'s turn is not finished: write a whole turn in each trajectory, "
+        f"play() returned, but the {trajectory.role}'s turn is not finished: write a whole turn "
+        f"in each trajectory, "
         "with feed_turn()"
     )
 
 
 class EnvTests:
-    """Tests a variant of the AEC environment with PettingZoo's own suites, and by random games to the end."""
+    """Tests a variant of the AEC environment with PettingZoo's own suites, and by random games to
+    the end."""
 
     num_cycles: int = 200
     """Steps that PettingZoo's suites take."""
@@ -132,7 +141,8 @@ class EnvTests:
             for agent in env.agent_iter(max_iter=1_000_000):
                 observation, reward, terminated, truncated, info = env.last()
                 assert env.observation_space(agent).contains(observation), (
-                    f"{agent} saw something outside its observation space: check shapes, dtypes and bounds"
+                    f"{agent} saw something outside its observation space: check shapes, dtypes "
+                    f"and bounds"
                 )
                 paid[agent] += reward
                 if terminated or truncated:
@@ -143,20 +153,27 @@ class EnvTests:
                 assert len(legal), f"{agent} is to act, but its action_mask allows nothing"
                 env.step(int(rng.choice(legal)))
             assert not env.agents, "a random game did not end within a million steps"
-            assert all(math.isfinite(reward) for reward in paid.values()), f"rewards are finite numbers, not {paid}"
+            assert all(math.isfinite(reward) for reward in paid.values()), (
+                f"rewards are finite numbers, not {paid}"
+            )
 
     def _check_end(self, env: AECEnv, agent: str, info: Mapping[str, Any]) -> None:
         ends = [(env.terminations[a], env.truncations[a]) for a in env.agents]
-        assert len(set(ends)) == 1, f"both agents end together and alike, but (terminated, truncated) are {ends}"
+        assert len(set(ends)) == 1, (
+            f"both agents end together and alike, but (terminated, truncated) are {ends}"
+        )
         known = {outcome.value for outcome in Outcome} - {Outcome.PENDING.value}
-        assert info.get("outcome") in known, f"{agent}'s last info names no outcome: {info.get('outcome')!r}"
+        assert info.get("outcome") in known, (
+            f"{agent}'s last info names no outcome: {info.get('outcome')!r}"
+        )
         void = info["outcome"] == Outcome.VOID.value
         assert env.truncations[agent] == void, "a void game is truncated; any other one terminates"
 
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Without PettingZoo's printing, nor its warnings about dict observations, which are as they should be."""
+    """Without PettingZoo's printing, nor its warnings about dict observations, which are as they
+    should be."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.filterwarnings("ignore", module="pettingzoo")
         yield

@@ -8,23 +8,30 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ssp_env.config import GameConfig
+from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Game
 from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.outcome import RESERVED
-from ssp_env.game.protocol import Role
 from ssp_env.game.record import record_game
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.trajectory import Limits, Trajectory
-from ssp_env.search.base import Document
-from ssp_env.testing.material import AWKWARD, PASSAGES, missing, play_small_game, same_twice, shown, small_rules
+from ssp_env.testing.material import (
+    AWKWARD,
+    PASSAGES,
+    missing,
+    play_small_game,
+    same_twice,
+    shown,
+    small_rules,
+)
 from ssp_env.tokenizers import ByteTokenizer
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import Document, GroundTruth, Role
 
 
 class ProposerRewardTests:
-    """Tests a :data:`~ssp_env.game.rewards.ProposerReward`, on games of the small world that were really played."""
+    """Tests a :data:`~ssp_env.game.rewards.ProposerReward`, on games of the small world that were
+    really played."""
 
     def make_reward(self) -> ProposerReward:
         """The function to be tested."""
@@ -45,13 +52,15 @@ class ProposerRewardTests:
         reward = self.make_reward()
         game = play_small_game(1, proposer_reward=reward)
         assert game.proposer_reward == float(reward(game)), (
-            f"a game paid {game.proposer_reward}, but the function says {reward(game)} of it afterwards: let it depend "
+            f"a game paid {game.proposer_reward}, but the function says {reward(game)} of it "
+            f"afterwards: let it depend "
             "on questions, attempts and verdicts alone, not on rewards that are yet to be paid"
         )
 
 
 class SolverRewardTests:
-    """Tests a :data:`~ssp_env.game.rewards.SolverReward`, on games of the small world that were really played."""
+    """Tests a :data:`~ssp_env.game.rewards.SolverReward`, on games of the small world that were
+    really played."""
 
     def make_reward(self) -> SolverReward:
         """The function to be tested."""
@@ -64,18 +73,26 @@ class SolverRewardTests:
 
     def test_same_attempt_same_reward(self) -> None:
         reward, game = self.make_reward(), play_small_game(2)
-        same_twice("the solver's reward", lambda: [reward(game, attempt) for attempt in game.attempts])
+        same_twice(
+            "the solver's reward", lambda: [reward(game, attempt) for attempt in game.attempts]
+        )
 
     def test_looking_changes_nothing(self) -> None:
         reward = self.make_reward()
-        _check_unchanged(play_small_game(2), lambda game: [reward(game, attempt) for attempt in game.attempts])
+        _check_unchanged(
+            play_small_game(2), lambda game: [reward(game, attempt) for attempt in game.attempts]
+        )
 
     def test_a_game_pays_it(self) -> None:
         reward = self.make_reward()
         game = play_small_game(1, solver_reward=reward)
-        paid, said = [a.reward for a in game.attempts], [float(reward(game, a)) for a in game.attempts]
+        paid, said = (
+            [a.reward for a in game.attempts],
+            [float(reward(game, a)) for a in game.attempts],
+        )
         assert paid == said, (
-            f"a game paid {paid}, but the function says {said} of it afterwards: let it depend on attempts and "
+            f"a game paid {paid}, but the function says {said} of it afterwards: let it depend "
+            f"on attempts and "
             "verdicts alone, not on rewards that are yet to be paid"
         )
 
@@ -89,14 +106,18 @@ def _check_finite(what: str, value: object, game: Game) -> None:
     assert isinstance(value, int | float | np.floating | np.integer), (
         f"{what} is a number, not {value!r} (solve rate {rate}): return one on every path"
     )
-    assert math.isfinite(value), f"{what} is {value} at the solve rate {rate}: guard logarithms and divisions"
+    assert math.isfinite(value), (
+        f"{what} is {value} at the solve rate {rate}: guard logarithms and divisions"
+    )
 
 
 def _check_unchanged(game: Game, look: Callable[[Game], object]) -> None:
     rules = small_rules()
     before = record_game(game, rules)
     look(game)
-    assert record_game(game, rules) == before, "the reward function changed the game: let it only read"
+    assert record_game(game, rules) == before, (
+        "the reward function changed the game: let it only read"
+    )
 
 
 class FilterTests:
@@ -120,33 +141,46 @@ class FilterTests:
         limits = Limits.of(Role.PROPOSER, self.config, ByteTokenizer())
         tags = self.config.tags
         trajectory = Trajectory(limits, [], self.truth.answer)
-        trajectory.feed_turn(limits.tokenizer.encode(f"{tags.opening('search')} Vienna {tags.closing('search')}"))
+        trajectory.feed_turn(
+            limits.tokenizer.encode(f"{tags.opening('search')} Vienna {tags.closing('search')}")
+        )
         trajectory.observe(PASSAGES[:3], [32])
-        trajectory.feed_turn(limits.tokenizer.encode(f"{tags.opening('question')} what {tags.closing('question')}"))
+        trajectory.feed_turn(
+            limits.tokenizer.encode(f"{tags.opening('question')} what {tags.closing('question')}")
+        )
         return Proposal(question, self.truth, trajectory, self.config)
 
     def test_it_tells_good_from_bad(self) -> None:
         assert self.passes, "set passes and fails to questions that your filter is to tell apart"
         assert self.fails, "set passes and fails to questions that your filter is to tell apart"
-        for question, expected in [(q, False) for q in self.passes] + [(q, True) for q in self.fails]:
+        for question, expected in [(q, False) for q in self.passes] + [
+            (q, True) for q in self.fails
+        ]:
             word = self.make_filter()(self.make_proposal(question))
             assert type(word) is bool, f"a filter returns a bool, not {word!r}: use bool(...)"
             assert word is expected, (
-                f"a filter returns True for a question that *fails*, but gave {word} for {question!r}, which is to "
+                f"a filter returns True for a question that *fails*, but gave {word} for "
+                f"{question!r}, which is to "
                 f"{'fail' if expected else 'pass'}"
             )
 
     def test_same_proposal_same_word(self) -> None:
         check = self.make_filter()
-        same_twice("a filter", lambda: [check(self.make_proposal(q)) for q in (*self.passes, *self.fails)])
+        same_twice(
+            "a filter", lambda: [check(self.make_proposal(q)) for q in (*self.passes, *self.fails)]
+        )
 
     def test_awkward_questions(self) -> None:
         for question in AWKWARD:
             word = self.make_filter()(self.make_proposal(question))
-            assert type(word) is bool, f"{shown(question)} got {word!r}: any question gets True or False"
+            assert type(word) is bool, (
+                f"{shown(question)} got {word!r}: any question gets True or False"
+            )
 
     def test_its_reason_code_is_free(self) -> None:
-        assert self.reason not in RESERVED, f"the reason code {self.reason!r} is the game's own: choose another one"
+        assert self.reason not in RESERVED, (
+            f"the reason code {self.reason!r} is the game's own: choose another one"
+        )
 
 
 class NoiseSourceTests:
@@ -161,29 +195,44 @@ class NoiseSourceTests:
 
     def test_noise_documents_say_where_they_come_from(self) -> None:
         for item in self._draw(3):
-            assert isinstance(item, NoiseDocument), f"noise is made of NoiseDocuments, not {type(item).__name__}"
-            assert isinstance(item.document, Document), f"NoiseDocument.document is a Document, not {item.document!r}"
-            assert isinstance(item.origin, str), f"NoiseDocument.origin is a string, not {item.origin!r}"
+            assert isinstance(item, NoiseDocument), (
+                f"noise is made of NoiseDocuments, not {type(item).__name__}"
+            )
+            assert isinstance(item.document, Document), (
+                f"NoiseDocument.document is a Document, not {item.document!r}"
+            )
+            assert isinstance(item.origin, str), (
+                f"NoiseDocument.origin is a string, not {item.origin!r}"
+            )
 
     def test_none_of_its_own(self) -> None:
         own = self.corpus[:2]
         for seed in range(20):
             ids = {item.document.id for item in self._draw(3, own, seed=seed)}
             shared = ids & {document.id for document in own}
-            assert not shared, f"noise held {sorted(shared)}, which the game's own proposer retrieved: leave out own"
+            assert not shared, (
+                f"noise held {sorted(shared)}, which the game's own proposer retrieved: leave "
+                f"out own"
+            )
 
     def test_at_most_count_and_none_twice(self) -> None:
         for count in (0, 1, 2, 50):
             noise = self._draw(count)
-            assert len(noise) <= count, f"at most count = {count} documents, but there were {len(noise)}"
+            assert len(noise) <= count, (
+                f"at most count = {count} documents, but there were {len(noise)}"
+            )
             ids = [item.document.id for item in noise]
-            assert len(set(ids)) == len(ids), f"noise held a document twice: {ids}; draw without replacement"
+            assert len(set(ids)) == len(ids), (
+                f"noise held a document twice: {ids}; draw without replacement"
+            )
 
     def test_poor_surroundings(self) -> None:
         """No other games, nothing retrieved, or nothing that is not the game's own."""
         assert len(self._draw(2, (), ())) <= 2
         everything = self._draw(2, self.corpus, [(1, document) for document in self.corpus])
-        assert len(everything) == 0, f"every document is the game's own, and yet noise held {everything}"
+        assert len(everything) == 0, (
+            f"every document is the game's own, and yet noise held {everything}"
+        )
 
     def test_all_randomness_comes_from_rng(self) -> None:
         drawn = []
@@ -191,14 +240,18 @@ class NoiseSourceTests:
             random.seed(seed)
             np.random.seed(seed)
             drawn.append(self._draw(3, seed=7))
-        assert drawn[0] == drawn[1], "the same rng has to draw the same noise: use no other source of randomness"
+        assert drawn[0] == drawn[1], (
+            "the same rng has to draw the same noise: use no other source of randomness"
+        )
 
     def test_arguments_stay_as_they_are(self) -> None:
         own, others, corpus = list(self.corpus[:1]), [(1, self.corpus[1])], list(self.corpus)
         self.make_noise()(np.random.default_rng(0), 3, own, others, corpus)
-        assert (own, others, corpus) == ([self.corpus[0]], [(1, self.corpus[1])], list(self.corpus)), (
-            "the noise source changed its arguments: copy them first"
-        )
+        assert (own, others, corpus) == (
+            [self.corpus[0]],
+            [(1, self.corpus[1])],
+            list(self.corpus),
+        ), "the noise source changed its arguments: copy them first"
 
     def _draw(
         self,
@@ -208,5 +261,9 @@ class NoiseSourceTests:
         seed: int = 0,
     ) -> tuple[NoiseDocument, ...]:
         own = self.corpus[:1] if own is None else own
-        others = [(1, self.corpus[1]), (2, self.corpus[1]), (2, self.corpus[0])] if others is None else others
+        others = (
+            [(1, self.corpus[1]), (2, self.corpus[1]), (2, self.corpus[0])]
+            if others is None
+            else others
+        )
         return self.make_noise()(np.random.default_rng(seed), count, own, others, self.corpus)

@@ -13,7 +13,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, PooledQuestion
 from ssp_env.players import MiniPlayer
 from ssp_env.testing.material import missing, small_rules
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import GroundTruth
 
 
 class BatchStrategyTests:
@@ -30,14 +30,17 @@ class BatchStrategyTests:
         while waves <= MOST_WAVES and strategy.wants_more(0, 8, waves):
             waves += 1
         assert waves <= MOST_WAVES, (
-            f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the waves, or a policy "
+            f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the "
+            f"waves, or a policy "
             "that only fails would keep a step from ending"
         )
 
     def test_a_full_batch_wants_no_more(self) -> None:
         strategy = self.make_strategy()
         strategy.begin_step()
-        assert not strategy.wants_more(8, 8, 1), "wants_more asks for more though all slots hold a valid question"
+        assert not strategy.wants_more(8, 8, 1), (
+            "wants_more asks for more though all slots hold a valid question"
+        )
 
     def test_at_most_as_many_as_are_empty(self) -> None:
         strategy, rng = self.make_strategy(), np.random.default_rng(0)
@@ -53,7 +56,9 @@ class BatchStrategyTests:
 
     def test_all_randomness_comes_from_rng(self) -> None:
         first, second = (_play(self.make_strategy(), 0, 6) for _ in range(2))
-        assert first == second, "the same rng has to fill in the same questions: use no other source of randomness"
+        assert first == second, (
+            "the same rng has to fill in the same questions: use no other source of randomness"
+        )
 
     def test_a_state_goes_through_json(self) -> None:
         """A strategy that takes the state back goes on as the old one does."""
@@ -68,9 +73,12 @@ class BatchStrategyTests:
         fresh.set_state(json.loads(text))
         went_on, resumed = _play(strategy, 5, 6), _play(fresh, 5, 6)
         assert went_on == resumed, (
-            "a strategy with the state set back goes on differently: put everything that decides into get_state()"
+            "a strategy with the state set back goes on differently: put everything that decides "
+            "into get_state()"
         )
-        assert json.dumps(saved) == text, "a state that was handed out changed afterwards: hand out a copy"
+        assert json.dumps(saved) == text, (
+            "a state that was handed out changed afterwards: hand out a copy"
+        )
 
     def test_rounds_end(self) -> None:
         """Rounds of the small world, with a proposer that fails every other time."""
@@ -87,7 +95,11 @@ class BatchStrategyTests:
 def _play_round(rules: Rules, strategy: BatchStrategy, player: MiniPlayer, seed: int) -> Round:
     answers = rules.world.answers
     played = Round(
-        rules, lambda rng, count: [answers[int(rng.integers(len(answers)))] for _ in range(count)], 4, [seed], strategy
+        rules,
+        lambda rng, count: [answers[int(rng.integers(len(answers)))] for _ in range(count)],
+        4,
+        [seed],
+        strategy,
     )
     while pending := played.pending():
         for turn, trajectory in enumerate(pending):
@@ -100,10 +112,15 @@ def _play_round(rules: Rules, strategy: BatchStrategy, player: MiniPlayer, seed:
 
 
 def _questions(step: int) -> list[PooledQuestion]:
-    return [PooledQuestion(f"question {step}-{i} ?", GroundTruth(f"t{i}", f"answer {i}", ("alias",))) for i in range(2)]
+    return [
+        PooledQuestion(f"question {step}-{i} ?", GroundTruth(f"t{i}", f"answer {i}", ("alias",)))
+        for i in range(2)
+    ]
 
 
-def _play(strategy: BatchStrategy, first: int, steps: int) -> list[tuple[bool, Sequence[PooledQuestion]]]:
+def _play(
+    strategy: BatchStrategy, first: int, steps: int
+) -> list[tuple[bool, Sequence[PooledQuestion]]]:
     """What it decides in a few steps."""
     decided: list[tuple[bool, Sequence[PooledQuestion]]] = []
     for step in range(first, first + steps):

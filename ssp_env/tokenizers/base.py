@@ -13,9 +13,8 @@ class Tokenizer(Protocol):
     Sampled ids are never decoded and encoded again. ``pieces`` lets the game find tags in them: the
     concatenation of the pieces of a turn is the text that tags are looked for in.
 
-    A tokenizer that does not know every text may name the id of its unknown token as ``unknown_id``: ``reset`` then
-    refuses an answer that would become that.
-    """
+    A tokenizer that does not know every text may name the id of its unknown token as
+    ``unknown_id``: ``reset`` then refuses an answer that would become that."""
 
     vocab_size: int
     """Number of ids; actions are 0 .. vocab_size - 1."""

@@ -14,15 +14,15 @@ _SENTINEL = "SSP0USER0TEXT0"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """How vocabularies with byte fallback name the 256 bytes."""
 _MARKUP = re.compile(r"<.+>")
-"""Added tokens that mean something to a model even if nobody declared them special, such as ``<tool_call>``."""
+"""Added tokens that mean something to a model even if nobody declared them special, such as
+``<tool_call>``."""
 
 
 class HuggingFaceTokenizer:
     """Wraps a fast tokenizer that was loaded, or that lies in a model directory.
 
-    The bytes of a token are read off what the tokenizer itself decodes, so byte-level, metaspace and
-    word-level vocabularies all serve.
-    """
+    The bytes of a token are read off what the tokenizer itself decodes, so byte-level, metaspace
+    and word-level vocabularies all serve."""
 
     def __init__(self, tokenizer: Any) -> None:
         """
@@ -30,19 +30,25 @@ class HuggingFaceTokenizer:
             tokenizer: a ``PreTrainedTokenizerFast``.
 
         Raises:
-            TokenizerError: a slow tokenizer, one without any id to pad with, or one whose chat template leaves out
-                what the user says.
+            TokenizerError: a slow tokenizer, one without any id to pad with, or one whose chat
+                template leaves out what the user says.
         """
         if not getattr(tokenizer, "is_fast", False):
-            raise TokenizerError(f"{type(tokenizer).__name__} is a slow tokenizer; convert it to a tokenizer.json")
+            raise TokenizerError(
+                f"{type(tokenizer).__name__} is a slow tokenizer; convert it to a tokenizer.json"
+            )
         self.inner = tokenizer
         # Not len(tokenizer): ids may have gaps.
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.eos_id: int | None = tokenizer.eos_token_id
-        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        pad = (
+            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        )
         if pad is None:
             fix = "name one in its tokenizer_config.json, as pad_token or eos_token"
-            raise TokenizerError(f"the tokenizer has neither a pad nor an end-of-sequence token; {fix}")
+            raise TokenizerError(
+                f"the tokenizer has neither a pad nor an end-of-sequence token; {fix}"
+            )
         self.pad_id: int = pad
         self._data_backend = _for_data(tokenizer.backend_tokenizer)
         added = tokenizer.added_tokens_decoder.items()
@@ -64,13 +70,18 @@ class HuggingFaceTokenizer:
             MissingExtra: `transformers` is not installed.
         """
         path = Path(directory)
-        if not (path / "tokenizer.json").is_file() and not (path / "tokenizer_config.json").is_file():
+        if (
+            not (path / "tokenizer.json").is_file()
+            and not (path / "tokenizer_config.json").is_file()
+        ):
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
         try:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer
         except ImportError as error:
-            raise MissingExtra("a tokenizer of a model directory", "pip install '.[train]' in the checkout") from error
+            raise MissingExtra(
+                "a tokenizer of a model directory", "pip install '.[train]' in the checkout"
+            ) from error
         try:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # the Rust library raises bare ones
@@ -84,9 +95,9 @@ class HuggingFaceTokenizer:
     def encode_data(self, text: str) -> list[int]:
         """Ids of text from outside; special tokens in it are spelled out as plain text.
 
-        Where a vocabulary has them as ordinary words too (word-level, unigram), an unknown token or a question mark
-        takes their place: if they were just left out, what stands around them could close up to a tag.
-        """
+        Where a vocabulary has them as ordinary words too (word-level, unigram), an unknown token or
+        a question mark takes their place: if they were just left out, what stands around them could
+        close up to a tag."""
         ids: list[int] = self._data_backend.encode(_encodable(text), add_special_tokens=False).ids
         if self._reserved.isdisjoint(ids):
             return ids
@@ -94,18 +105,24 @@ class HuggingFaceTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
-        return str(self.inner.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(
+            self.inner.decode(
+                list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+            )
+        )
 
     def chat_frame(self) -> tuple[str, str]:
         """What the chat template puts before and after a user's message.
 
-        Without a template, that is the begin-of-sequence token if the tokenizer starts texts with one.
-        """
+        Without a template, that is the begin-of-sequence token if the tokenizer starts texts with
+        one."""
         return self._frame
 
     def _read_frame(self) -> tuple[str, str]:
         if not getattr(self.inner, "chat_template", None):
-            begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [self.inner.bos_token_id]
+            begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [
+                self.inner.bos_token_id
+            ]
             return (self.inner.bos_token if begins else ""), ""
         messages = [{"role": "user", "content": _SENTINEL}]
         # Some templates put today's date in; this is the one that they fall back on.
@@ -125,7 +142,8 @@ class HuggingFaceTokenizer:
         added = self.inner.added_tokens_decoder
         silent = {self.eos_id, self.pad_id}
         tokens = self.inner.convert_ids_to_tokens(list(range(self.vocab_size)))
-        # A token is read off behind another one, since decoders treat the beginning of a text differently.
+        # A token is read off behind another one, since decoders treat the beginning of a text
+        # differently.
         anchor_ids = backend.encode("a", add_special_tokens=False).ids or [len(tokens) - 1]
         anchor = self.inner.decode(anchor_ids, clean_up_tokenization_spaces=False)
         pieces = []
@@ -145,7 +163,8 @@ class HuggingFaceTokenizer:
 
 
 def _for_data(backend: Any) -> Any:
-    """A copy of a `tokenizers` tokenizer to which special tokens, and all others in angle brackets, are plain text."""
+    """A copy of a `tokenizers` tokenizer to which special tokens, and all others in angle brackets,
+    are plain text."""
     spec = json.loads(backend.to_str())
     spec["truncation"] = spec["padding"] = None
     for token in spec["added_tokens"]:

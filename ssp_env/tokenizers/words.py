@@ -15,8 +15,8 @@ WORD = r"\w+|[^\w\s]"
 class WordTokenizer:
     """One id a word. Tags are single tokens; words outside the vocabulary become ``<unk>``.
 
-    The ids are ``<pad>``, ``<eos>``, ``<unk>``, then the tags, then the words, each in the given order.
-    """
+    The ids are ``<pad>``, ``<eos>``, ``<unk>``, then the tags, then the words, each in the given
+    order."""
 
     pad_id = 0
     eos_id: int | None = 1
@@ -29,13 +29,16 @@ class WordTokenizer:
             tags: tags of the protocol in full, such as ``<search>``.
 
         Raises:
-            TokenizerError: an entry that is not one word, that no text can spell, or that occurs twice.
+            TokenizerError: an entry that is not one word, that no text can spell, or that occurs
+                twice.
         """
         self.tags = tuple(tags)
         self.words = tuple(words)
         for entry in (*self.tags, *self.words):
             if re.search("[\ud800-\udfff]", entry) is not None:
-                raise TokenizerError(f"{entry!r} holds half a surrogate pair, which no text can spell")
+                raise TokenizerError(
+                    f"{entry!r} holds half a surrogate pair, which no text can spell"
+                )
         for word in self.words:
             if re.fullmatch(WORD, word) is None:
                 raise TokenizerError(f"{word!r} is not a single word; a word matches {WORD}")

@@ -7,9 +7,9 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from ssp_env.config import of_type
+from ssp_env.checks import of_type
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.worlds.base import World
+from ssp_env.types import World
 
 if TYPE_CHECKING:
     from ssp_env.worlds.wiki import WikiMini
@@ -26,7 +26,8 @@ WORLDS = {
 
 
 def wiki_mini() -> WikiMini:
-    """Opens wiki-mini. Nothing is read yet; :attr:`~ssp_env.worlds.wiki.WikiMini.retriever` searches it."""
+    """Opens wiki-mini. Nothing is read yet; :attr:`~ssp_env.worlds.wiki.WikiMini.retriever`
+    searches it."""
     from ssp_env.worlds.wiki import WikiMini
 
     return WikiMini()
@@ -40,8 +41,8 @@ def open_world(name: str, /, **options: Any) -> World:
         options: settings of that world's factory.
 
     Raises:
-        ConfigError: no such world, a setting that it does not have or that is of another type or out of range, or one
-            that it cannot do without.
+        ConfigError: no such world, a setting that it does not have or that is of another type or
+            out of range, or one that it cannot do without.
     """
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
@@ -57,8 +58,12 @@ def open_world(name: str, /, **options: Any) -> World:
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
-        raise ConfigError("world_options", options, f"the world {name!r} needs more: {error}") from None
+        raise ConfigError(
+            "world_options", options, f"the world {name!r} needs more: {error}"
+        ) from None
     try:
         return cast(World, factory(**options))
     except ConfigError as error:  # a world speaks of itself, its user of world_options
-        raise ConfigError(re.sub(r"\Aworld\.", "world_options.", error.field), error.value, error.fix) from None
+        raise ConfigError(
+            re.sub(r"\Aworld\.", "world_options.", error.field), error.value, error.fix
+        ) from None

@@ -1,4 +1,5 @@
-"""Worlds from a user's own files: a corpus, an answer set and, if there are any, evaluation questions."""
+"""Worlds from a user's own files: a corpus, an answer set and, if there are any, evaluation
+questions."""
 
 from __future__ import annotations
 
@@ -11,25 +12,24 @@ from zlib import crc32
 import numpy as np
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.judge.text import normalise
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import read_corpus, read_jsonl, require
-from ssp_env.worlds.base import Analysis, GroundTruth, Question
+from ssp_env.types import Analysis, Document, GroundTruth, Question
+from ssp_env.wording.answers import normalise
 
 
 class FileWorld:
-    """A :class:`~ssp_env.worlds.base.World` made of files, all of them read and checked at once.
+    """A :class:`~ssp_env.types.World` made of files, all of them read and checked at once.
 
     The three formats are JSON lines, plain or gzip:
 
-    ========= ===================================================== ==========================================
-    file      a line has                                            it may have
-    ========= ===================================================== ==========================================
-    corpus    ``id`` and ``contents``, or ``title`` and ``text``    (see :func:`~ssp_env.search.corpus.read_corpus`)
-    answers   ``answer``                                            ``id``, ``aliases`` (a list of strings)
-    questions ``question``, ``answers`` (a list, canonical first)   ``id``, ``group``
-    ========= ===================================================== ==========================================
-    """
+    ========= =====================================================
+    ========================================== file      a line has
+    it may have ========= =====================================================
+    ========================================== corpus    ``id`` and ``contents``, or ``title`` and
+    ``text``    (see :func:`~ssp_env.search.corpus.read_corpus`) answers   ``answer``
+    ``id``, ``aliases`` (a list of strings) questions ``question``, ``answers`` (a list, canonical
+    first)   ``id``, ``group`` ========= =====================================================
+    =========================================="""
 
     can_read = False
 
@@ -48,8 +48,8 @@ class FileWorld:
             questions_path: evaluation questions; without them :meth:`questions` raises.
 
         Raises:
-            DataError: a file is missing or empty, a line cannot be used (names file and line), or an answer of
-                the answer set is also an answer of an evaluation question.
+            DataError: a file is missing or empty, a line cannot be used (names file and line), or
+                an answer of the answer set is also an answer of an evaluation question.
         """
         self.name = name
         self.answers: Sequence[GroundTruth] = read_answers(answers_path)
@@ -57,7 +57,8 @@ class FileWorld:
         if self._questions is not None:
             for truth, question in shared_answers(self.answers, self._questions):
                 what = (
-                    f"answer {truth.id!r} ({truth.answer!r}) is also an answer of evaluation question {question.id!r}"
+                    f"answer {truth.id!r} ({truth.answer!r}) is also an answer of evaluation "
+                    f"question {question.id!r}"
                 )
                 raise DataError(answers_path, f"{what}; leave it out of one of the two files")
         self.corpus = read_corpus(corpus_path)
@@ -69,7 +70,11 @@ class FileWorld:
             ConfigError: this world was opened without any, or a setting of the sample cannot work.
         """
         if self._questions is None:
-            raise ConfigError("questions_path", None, f"world {self.name!r} needs a question file to be evaluated in")
+            raise ConfigError(
+                "questions_path",
+                None,
+                f"world {self.name!r} needs a question file to be evaluated in",
+            )
         return sample_questions(self._questions, seed, per_group)
 
     def analyse(self, question: str) -> Analysis | None:
@@ -85,7 +90,8 @@ def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
     """Reads an answer set. A line without ``id`` gets ``a<line number>``.
 
     Raises:
-        DataError: no such file, no answer in it, a field missing, of the wrong type or blank, or an id twice.
+        DataError: no such file, no answer in it, a field missing, of the wrong type or blank, or an
+            id twice.
     """
     answers = []
     for line, row in _unique_rows(path, "a"):
@@ -105,26 +111,35 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
         group: the group of lines that name none.
 
     Raises:
-        DataError: no such file, no question in it, a field missing, of the wrong type or blank, or an id twice.
+        DataError: no such file, no question in it, a field missing, of the wrong type or blank, or
+            an id twice.
     """
     questions = []
     for line, row in _unique_rows(path, "q"):
         text = _text(path, line, "question", require(path, line, row, "question", str))
         answers = _texts(path, line, row, "answers")
         if not answers:
-            raise DataError(path, "field 'answers' is empty: a question needs at least one right answer", line)
-        own_group = _text(path, line, "group", require(path, line, row, "group", str)) if "group" in row else group
+            raise DataError(
+                path, "field 'answers' is empty: a question needs at least one right answer", line
+            )
+        own_group = (
+            _text(path, line, "group", require(path, line, row, "group", str))
+            if "group" in row
+            else group
+        )
         questions.append(Question(row["id"], text, answers, own_group))
     if not questions:
         raise DataError(path, "holds no question")
     return tuple(questions)
 
 
-def sample_questions(questions: Iterable[Question], seed: int, per_group: int | None) -> list[Question]:
+def sample_questions(
+    questions: Iterable[Question], seed: int, per_group: int | None
+) -> list[Question]:
     """Draws questions of each group without replacement; groups and questions keep their order.
 
-    A group's sample depends on the seed and the group's own questions alone, and a larger sample contains
-    every smaller one of the same seed.
+    A group's sample depends on the seed and the group's own questions alone, and a larger sample
+    contains every smaller one of the same seed.
 
     Args:
         questions: all there are.
@@ -154,9 +169,8 @@ def shared_answers(
 ) -> Iterator[tuple[GroundTruth, Question]]:
     """Yields every answer that occurs, in any of its wordings, among the evaluation answers.
 
-    Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell two wordings
-    apart either ("H.W." is "H. W.").
-    """
+    Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell
+    two wordings apart either ("H.W." is "H. W.")."""
     evaluated = {_key(wording): question for question in questions for wording in question.answers}
     for truth in answers:
         for wording in truth.wordings:
@@ -174,7 +188,9 @@ def _unique_rows(path: str | Path, prefix: str) -> Iterator[tuple[int, dict[str,
     """Rows of a JSONL file with ``id`` filled in, as a string, and never the same twice."""
     seen: set[str] = set()
     for line, row in read_jsonl(path):
-        row_id = str(require(path, line, row, "id", (str, int))) if "id" in row else f"{prefix}{line}"
+        row_id = (
+            str(require(path, line, row, "id", (str, int))) if "id" in row else f"{prefix}{line}"
+        )
         if row_id in seen:
             raise DataError(path, f"id {row_id!r} occurs twice", line)
         seen.add(row_id)
@@ -191,6 +207,8 @@ def _texts(path: str | Path, line: int, row: dict[str, Any], field: str) -> tupl
     values = require(path, line, row, field, list)
     for value in values:
         if not isinstance(value, str):
-            raise DataError(path, f"field {field!r} holds {value!r} where a string was expected", line)
+            raise DataError(
+                path, f"field {field!r} holds {value!r} where a string was expected", line
+            )
         _text(path, line, field, value)
     return tuple(values)

@@ -1,7 +1,8 @@
-"""wiki-mini: 27,197 real Wikipedia passages, 1,306 real answers and seven open-domain QA benchmarks, all packaged.
+"""wiki-mini: 27,197 real Wikipedia passages, 1,306 real answers and seven open-domain QA
+benchmarks, all packaged.
 
 Where every record comes from and under which licence is told in ``data/NOTICE-wiki_mini.md`` and
-``data/wiki_mini/manifest.json``. ``experiments/build_wiki_mini.py`` made the files.
+``data/wiki_mini/manifest.json``. ``experiments/wiki_mini/build.py`` made the files.
 """
 
 from __future__ import annotations
@@ -17,23 +18,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssp_env.errors import DataError
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus, read_corpus
-from ssp_env.worlds.base import Analysis, GroundTruth, Question
+from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds.files import read_answers, read_questions, sample_questions
 
 if TYPE_CHECKING:
-    from ssp_env.search.bm25 import BM25Retriever
+    from ssp_env.search.bm25.retriever import BM25Retriever
 
 _log = logging.getLogger(__name__)
 
 
 class WikiMini:
-    """The packaged :class:`~ssp_env.worlds.base.World` of real text. Each part is read when it is first asked for.
+    """The packaged :class:`~ssp_env.types.World` of real text. Each part is read when it is first
+    asked for.
 
-    Questions are grouped by benchmark: ``2wiki``, ``bamboogle``, ``hotpotqa``, ``musique``, ``nq``, ``popqa``,
-    ``triviaqa``. No wording of the answer set answers any of them.
-    """
+    Questions are grouped by benchmark: ``2wiki``, ``bamboogle``, ``hotpotqa``, ``musique``, ``nq``,
+    ``popqa``, ``triviaqa``. No wording of the answer set answers any of them."""
 
     name = "wiki-mini"
     can_read = False
@@ -53,18 +53,20 @@ class WikiMini:
 
     @cached_property
     def retriever(self) -> BM25Retriever:
-        """BM25 over the passages. Its index is built once (seconds) and kept in the user's cache folder, then mapped.
+        """BM25 over the passages. Its index is built once (seconds) and kept in the user's cache
+        folder, then mapped.
 
-        ``SSP_CACHE`` names another folder than ``~/.cache/ssp-env``. Where no index can be kept, it is built in memory.
-        """
+        ``SSP_CACHE`` names another folder than ``~/.cache/ssp-env``. Where no index can be kept, it
+        is built in memory."""
         # Imported here: reading questions needs no search.
-        from ssp_env.search.bm25 import BM25Retriever
-        from ssp_env.search.index import build_index, open_index
+        from ssp_env.search.bm25.retriever import BM25Retriever
+        from ssp_env.search.index.directory import build_index, open_index
 
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
         try:
             folder = (
-                Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env") / f"wiki-mini-{digest[:16]}"
+                Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env")
+                / f"wiki-mini-{digest[:16]}"
             )
             if not (folder / "bm25").exists():
                 with packaged("passages.jsonl.gz") as path:
@@ -73,8 +75,14 @@ class WikiMini:
             assert isinstance(kept, BM25Retriever)
             kept.corpus.name = self.name
             return kept
-        except (DataError, OSError, RuntimeError) as error:  # a RuntimeError: there is no home folder
-            _log.warning("the index of wiki-mini is made in memory, since none can be kept: %s", error)
+        except (
+            DataError,
+            OSError,
+            RuntimeError,
+        ) as error:  # a RuntimeError: there is no home folder
+            _log.warning(
+                "the index of wiki-mini is made in memory, since none can be kept: %s", error
+            )
             return BM25Retriever(self.corpus)
 
     @cached_property
@@ -84,7 +92,8 @@ class WikiMini:
             return read_answers(path)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions, benchmark by benchmark; see :func:`~ssp_env.worlds.files.sample_questions`.
+        """Evaluation questions, benchmark by benchmark; see
+        :func:`~ssp_env.worlds.files.sample_questions`.
 
         Raises:
             ConfigError: ``per_group`` below 1 or a negative seed.

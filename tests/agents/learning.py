@@ -37,7 +37,9 @@ def update(learner: SSPLearner, rows: Sequence[Row], step: int = 0) -> dict[str,
 
 def weights_of(learner: SSPLearner) -> Weights:
     """A copy of the weights, named as the model names them."""
-    return {name: tensor.clone() for name, tensor in learner.module[MODULE_ID].lm.state_dict().items()}
+    return {
+        name: tensor.clone() for name, tensor in learner.module[MODULE_ID].lm.state_dict().items()
+    }
 
 
 def distance(one: Weights, other: Weights) -> float:
@@ -46,7 +48,8 @@ def distance(one: Weights, other: Weights) -> float:
 
 
 def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0) -> list[Row]:
-    """Rows of both roles in two turns each, with the model's own behaviour log-probabilities (and noise on them)."""
+    """Rows of both roles in two turns each, with the model's own behaviour log-probabilities (and
+    noise on them)."""
     rng = np.random.default_rng(seed)
     model = load_model(model_dir)
     rows = []
@@ -56,10 +59,24 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
         mask = np.zeros(length, dtype=np.uint8)
         mask[4:7] = mask[9 : length - int(rng.integers(0, 3))] = 1
         with torch.inference_mode():
-            logprobs = torch.log_softmax(model(input_ids=torch.from_numpy(ids)[None]).logits[0].float(), dim=-1)
+            logprobs = torch.log_softmax(
+                model(input_ids=torch.from_numpy(ids)[None]).logits[0].float(), dim=-1
+            )
         behaviour = np.zeros(length, dtype=np.float32)
-        behaviour[1:] = logprobs[np.arange(length - 1), ids[1:]].numpy() + rng.normal(0, 1, length - 1) * noise
+        behaviour[1:] = (
+            logprobs[np.arange(length - 1), ids[1:]].numpy() + rng.normal(0, 1, length - 1) * noise
+        )
         role = ("proposer", "solver", "solver")[game % 3]
         advantage = float(rng.uniform(0.2, 1.0)) if role == "proposer" else float(rng.normal())
-        rows.append(Row(ids.astype(np.int32), mask, behaviour * mask, role, game, advantage, 1 / (count * mask.sum())))
+        rows.append(
+            Row(
+                ids.astype(np.int32),
+                mask,
+                behaviour * mask,
+                role,
+                game,
+                advantage,
+                1 / (count * mask.sum()),
+            )
+        )
     return rows

@@ -1,4 +1,5 @@
-"""A policy of random weights that plays: it likes tags and names, so games of all outcomes come about by chance."""
+"""A policy of random weights that plays: it likes tags and names, so games of all outcomes come
+about by chance."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from transformers import Lfm2Config, Lfm2ForCausalLM
 
 from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_config, tiny_tokenizer
-from ssp_env.config import GameConfig
 from ssp_env.errors import ServiceError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.worlds.base import World
+from ssp_env.types import World
 from ssp_env.worlds.mini import MiniWorld
 
 WORLD = {"seed": 0, "entities": 50}
@@ -39,11 +40,18 @@ GAME = {
 }
 """Rules under which about half of the games are valid."""
 
-LEARNING: dict[str, Any] = {"batch_size": 8, "minibatches": 1, "lr": 1e-3, "warmup_steps": 0, "precision": "float32"}
+LEARNING: dict[str, Any] = {
+    "batch_size": 8,
+    "minibatches": 1,
+    "lr": 1e-3,
+    "warmup_steps": 0,
+    "precision": "float32",
+}
 
 
 class LengthJudge:
-    """Calls an answer right when it has an even number of characters: rewards differ within a group."""
+    """Calls an answer right when it has an even number of characters: rewards differ within a
+    group."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         return [Verdict(len(task.prediction) % 2 == 0) for task in tasks]
@@ -57,13 +65,23 @@ def make_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
 def new_round(rules: Rules, slots: int = 16) -> Round:
     """A round that nobody has played yet; always the same."""
     answers = rules.world.answers
-    return Round(rules, lambda rng, count: [answers[i] for i in rng.integers(len(answers), size=count)], slots, [4])
+    return Round(
+        rules,
+        lambda rng, count: [answers[i] for i in rng.integers(len(answers), size=count)],
+        slots,
+        [4],
+    )
 
 
 def small_config(vocab_size: int) -> Lfm2Config:
     """One convolution and one attention layer of width 32, output layer of its own."""
     values = tiny_config(vocab_size).to_dict()
-    values.update(hidden_size=32, intermediate_size=48, num_hidden_layers=2, layer_types=["conv", "full_attention"])
+    values.update(
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        layer_types=["conv", "full_attention"],
+    )
     values.update(tie_word_embeddings=False, block_dim=32, conv_dim=32)
     return Lfm2Config(**values)
 
@@ -73,13 +91,16 @@ def playful_model(seed: int = 0) -> Lfm2ForCausalLM:
     tokenizer = tiny_tokenizer()
     generator = torch.Generator().manual_seed(seed)
     model = Lfm2ForCausalLM._from_config(small_config(len(tokenizer)), attn_implementation="eager")
-    tags = [tag for tag in Tags().all() if not tag.strip("</>").startswith(("think", "information"))]
+    tags = [
+        tag for tag in Tags().all() if not tag.strip("</>").startswith(("think", "information"))
+    ]
     names = list(MiniWorld(**WORLD).train_graph.entities)[:20]
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim >= 2:
                 parameter.normal_(0.0, 0.2, generator=generator)
-        # The first channel is the same for every token, so the output layer's first column is a bias.
+        # The first channel is the same for every token, so the output layer's first column is a
+        # bias.
         model.model.embed_tokens.weight[:, 0] = 4.0
         model.lm_head.weight[:, 0] = -1.0
         model.lm_head.weight[tokenizer.convert_tokens_to_ids(tags), 0] = 1.0

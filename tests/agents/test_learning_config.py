@@ -20,7 +20,7 @@ from agents.rows import Row, rows_of, weigh
 from ssp_env.errors import ConfigError
 from ssp_env.game.round import Round
 
-# -- what a setting changes -----------------------------------------------------------------------------
+# -- what a setting changes --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,9 @@ def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
 def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
     """Sizes of the updates of a step."""
     rows = [Row(np.zeros(3), np.ones(3), np.zeros(3), "solver", game, 1.0) for game in range(8)]
-    return [(len(part), size) for part, size in _deal(rows, setup.config.training(**changes).learning())]
+    return [
+        (len(part), size) for part, size in _deal(rows, setup.config.training(**changes).learning())
+    ]
 
 
 Probe = Callable[[Setup, dict[str, Any]], Any]
@@ -108,21 +110,32 @@ def test_every_setting_is_tried() -> None:
 
 @pytest.mark.parametrize("name", KNOBS)
 def test_a_setting_changes_something(
-    name: str, model_dir: Path, algorithm_config: SSPConfig, played: Round, unchanged: dict[str, Any]
+    name: str,
+    model_dir: Path,
+    algorithm_config: SSPConfig,
+    played: Round,
+    unchanged: dict[str, Any],
 ) -> None:
     value, probe = KNOBS[name]
     assert LEARNING.get(name, getattr(LearningConfig(), name)) != value
     if probe.__name__ not in unchanged:
-        unchanged[probe.__name__] = probe(Setup(model_dir, algorithm_config.copy(copy_frozen=False), played), {})
-    assert probe(Setup(model_dir, algorithm_config, played), {name: value}) != unchanged[probe.__name__]
+        unchanged[probe.__name__] = probe(
+            Setup(model_dir, algorithm_config.copy(copy_frozen=False), played), {}
+        )
+    assert (
+        probe(Setup(model_dir, algorithm_config, played), {name: value})
+        != unchanged[probe.__name__]
+    )
 
 
 def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
-    figures = [update(learner_for(model_dir, temperature=t), some_rows(model_dir)) for t in (1.0, 0.8)]
+    figures = [
+        update(learner_for(model_dir, temperature=t), some_rows(model_dir)) for t in (1.0, 0.8)
+    ]
     assert figures[0]["loss"] != figures[1]["loss"]
 
 
-# -- nonsense -------------------------------------------------------------------------------------------
+# -- nonsense ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +169,9 @@ def test_nonsense_is_refused_by_name(changes: dict[str, Any], field: str) -> Non
     with pytest.raises(ConfigError) as caught:
         replace(LearningConfig(), **changes)
     assert caught.value.field == f"learning.{field}"
-    assert caught.value.value == (changes[field] if field != "learning_roles" or not changes[field] else "judge")
+    assert caught.value.value == (
+        changes[field] if field != "learning_roles" or not changes[field] else "judge"
+    )
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
@@ -184,6 +199,11 @@ def test_the_paper_is_the_default() -> None:
     paper = LearningConfig()
     assert (paper.batch_size, paper.minibatches, paper.lr, paper.warmup_steps) == (256, 2, 1e-6, 5)
     assert (paper.proposer_algorithm, paper.solver_algorithm) == ("reinforce", "grpo")
-    assert (paper.kl_coeff, paper.strategy, paper.reset_every, paper.temperature) == (0.01, "periodic_reset", 10, 1.0)
+    assert (paper.kl_coeff, paper.strategy, paper.reset_every, paper.temperature) == (
+        0.01,
+        "periodic_reset",
+        10,
+        1.0,
+    )
     assert paper.aggregation == "sequence"
     assert not paper.std_normalise

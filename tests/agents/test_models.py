@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agents.models import autocast_dtype, load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
 from agents.tiny.model import tiny_model, tiny_tokenizer
-from ssp_env.config import GameConfig
 from ssp_env.errors import ModelError, TokenizerError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -53,14 +53,19 @@ def lose_a_weight(directory: Path) -> None:
         (lambda path: (path / "config.json").write_text("{"), "cannot be loaded"),
         (lambda path: (path / "model.safetensors").unlink(), "cannot be loaded"),
         (lambda path: change_config(path, model_type="no-such-model"), "no-such-model"),
-        (lambda path: change_config(path, num_attention_heads=3), "do not fit its config: model.layers"),
+        (
+            lambda path: change_config(path, num_attention_heads=3),
+            "do not fit its config: model.layers",
+        ),
         (lambda path: change_config(path, hidden_size="wide"), "hidden_size"),
         (lambda path: change_config(path, vocab_size=9), r"weight is \[\d+, 32\], not \[9, 32\]"),
         (cut_weights, "cannot be loaded"),
         (lose_a_weight, r"weights lack lm_head\.weight"),
     ],
 )
-def test_a_model_that_cannot_be_loaded_says_why(harm: Callable[[Path], object], says: str, copy: Path) -> None:
+def test_a_model_that_cannot_be_loaded_says_why(
+    harm: Callable[[Path], object], says: str, copy: Path
+) -> None:
     harm(copy)
     with pytest.raises(ModelError, match=says) as caught:
         load_model(copy)
@@ -100,7 +105,7 @@ def test_a_model_is_loaded_for_inference_in_float32(model_dir: Path) -> None:
     assert load_model(model_dir, attention="sdpa").config._attn_implementation == "sdpa"
 
 
-# -- saving ---------------------------------------------------------------------------------------------
+# -- saving ------------------------------------------------------------------------------------
 
 
 def tied(directory: Path) -> None:
@@ -114,15 +119,21 @@ def untied_in_bfloat16(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [tied, untied_in_bfloat16])
-def test_a_saved_policy_gives_identical_logits_in_transformers(make: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_saved_policy_gives_identical_logits_in_transformers(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
     source, target = tmp_path / "source", tmp_path / "a" / "policy"
     make(source)
     (source / "pytorch_model.bin.index.json").write_text("{}")
     model = load_model(source)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 1e-3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2))
-    save_policy({name: tensor.numpy() for name, tensor in model.state_dict().items()}, source, target)
+            parameter += 1e-3 * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(2)
+            )
+    save_policy(
+        {name: tensor.numpy() for name, tensor in model.state_dict().items()}, source, target
+    )
     ids = torch.arange(40)[None]
     loaded = AutoModelForCausalLM.from_pretrained(target).eval()
     assert loaded.dtype == torch.float32
@@ -135,7 +146,7 @@ def test_a_saved_policy_gives_identical_logits_in_transformers(make: Callable[[P
     assert (target / "model.safetensors").stat().st_mode & 0o777 == 0o644
 
 
-# -- arithmetic -----------------------------------------------------------------------------------------
+# -- arithmetic --------------------------------------------------------------------------------
 
 
 def test_precision_is_what_was_asked_for() -> None:

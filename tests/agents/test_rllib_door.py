@@ -17,13 +17,13 @@ from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 import ssp_env
-import ssp_env.rllib
+import ssp_env.doors.rllib
+from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
-from ssp_env.rllib import SearchSelfPlayMultiAgentEnv
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.types import World
 from ssp_env.worlds import open_world
-from ssp_env.worlds.base import World
 
 WORDS = {"world": "small"}
 
@@ -56,16 +56,26 @@ def turns(env: SearchSelfPlayMultiAgentEnv, player: Player) -> list[int]:
 
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_rllibs_episodes_take_every_game(attempts: int) -> None:
-    """Valid, invalid and void games: complete episodes of one kind of end, with all that was paid."""
+    """Valid, invalid and void games: complete episodes of one kind of end, with all that was
+    paid."""
     world: World = open_world("small")
-    setup = {"world": world, "retriever": Fragile(world.corpus), "game": {"attempts": attempts, "invalid_reward": -0.5}}
+    setup = {
+        "world": world,
+        "retriever": Fragile(world.corpus),
+        "game": {"attempts": attempts, "invalid_reward": -0.5},
+    }
     env = SearchSelfPlayMultiAgentEnv(setup)
-    mini, chance = MiniPlayer(env.rules.config.tags), RandomLegalPlayer(env.rules, np.random.default_rng(0))
+    mini, chance = (
+        MiniPlayer(env.rules.config.tags),
+        RandomLegalPlayer(env.rules, np.random.default_rng(0)),
+    )
     outcomes = set()
     for seed in range(24):
         observations, infos = env.reset(seed=seed)
         episode = MultiAgentEpisode(
-            observation_space=env.observation_spaces, action_space=env.action_spaces, agent_module_ids={}
+            observation_space=env.observation_spaces,
+            action_space=env.action_spaces,
+            agent_module_ids={},
         )
         episode.add_env_reset(observations=observations, infos=infos)
         player: Player = mini if seed % 2 else chance
@@ -77,33 +87,58 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
             observations, rewards, terminateds, truncateds, infos = env.step(actions)
             for agent, observation in observations.items():
                 assert env.observation_spaces[agent].contains(observation)
-            episode.add_env_step(observations, actions, rewards, infos, terminateds=terminateds, truncateds=truncateds)
+            episode.add_env_step(
+                observations,
+                actions,
+                rewards,
+                infos,
+                terminateds=terminateds,
+                truncateds=truncateds,
+            )
         outcomes.add(env.game.outcome.value)
         assert episode.is_truncated == (env.game.outcome == "void")
         assert episode.is_terminated != episode.is_truncated
-        for agent, reward in (("proposer", env.game.proposer_reward), ("solver", env.game.solver_reward)):
-            written = [sum(t.mask) for t in env.game.trajectories() if (t.role == "proposer") == (agent == "proposer")]
+        for agent, reward in (
+            ("proposer", env.game.proposer_reward),
+            ("solver", env.game.solver_reward),
+        ):
+            written = [
+                sum(t.mask)
+                for t in env.game.trajectories()
+                if (t.role == "proposer") == (agent == "proposer")
+            ]
             if agent not in episode.agent_episodes:
                 assert not sum(written), "it never had a turn"
                 continue
             own = episode.agent_episodes[agent]
             assert own.get_return() == (reward or 0.0)
             assert len(own) == sum(written), "every token that it wrote is a step"
-            assert (own.is_terminated, own.is_truncated) == (episode.is_terminated, episode.is_truncated)
+            assert (own.is_terminated, own.is_truncated) == (
+                episode.is_terminated,
+                episode.is_truncated,
+            )
     assert outcomes == {"valid", "invalid", "void"}
 
 
-@pytest.mark.filterwarnings("ignore:.*Overriding environment rllib-multi-agent-env-v0")  # Ray's own, from the second on
-@pytest.mark.parametrize("setup", [WORDS, {"world": "mini", "tokenizer": "bytes", "game": {"max_response_tokens": 40}}])
+@pytest.mark.filterwarnings(
+    "ignore:.*Overriding environment rllib-multi-agent-env-v0"
+)  # Ray's own, from the second on
+@pytest.mark.parametrize(
+    "setup", [WORDS, {"world": "mini", "tokenizer": "bytes", "game": {"max_response_tokens": 40}}]
+)
 def test_rllibs_env_runner_samples_it(setup: dict[str, Any]) -> None:
     config = (
         PPOConfig()
         .environment(ssp_env.rllib.register(), env_config=setup)
         .env_runners(num_env_runners=0, num_envs_per_env_runner=2, batch_mode="complete_episodes")
-        .multi_agent(policies={"proposer", "solver"}, policy_mapping_fn=lambda agent, *_, **__: agent)
+        .multi_agent(
+            policies={"proposer", "solver"}, policy_mapping_fn=lambda agent, *_, **__: agent
+        )
         .rl_module(
             rl_module_spec=MultiRLModuleSpec(
-                rl_module_specs={name: RLModuleSpec(module_class=Chance) for name in ("proposer", "solver")}
+                rl_module_specs={
+                    name: RLModuleSpec(module_class=Chance) for name in ("proposer", "solver")
+                }
             )
         )
     )
@@ -133,7 +168,9 @@ def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
     setup: dict[str, Any] = {"world": world, "tokenizer": "bytes"}
     prompt = SearchSelfPlayMultiAgentEnv(setup).rules.prompts.proposer
     sizes = [len(prompt(truth.answer, 1)) for truth in world.answers]
-    env = SearchSelfPlayMultiAgentEnv({**setup, "game": {"max_prompt_tokens": int(np.median(sizes))}})
+    env = SearchSelfPlayMultiAgentEnv(
+        {**setup, "game": {"max_prompt_tokens": int(np.median(sizes))}}
+    )
     aec = ssp_env.raw_env(**setup, game={"max_prompt_tokens": int(np.median(sizes))})
     at_once = 0
     for seed in range(20):
@@ -145,8 +182,13 @@ def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
         assert env.game.truth is aec.game.truth, "the next game of the same seed"
         env.step({"proposer": 5})
     assert at_once > 1
-    with pytest.raises(UsageError, match="100 games in a row ended before the first turn, the last one as budget_prom"):
-        SearchSelfPlayMultiAgentEnv({**setup, "game": {"max_prompt_tokens": len(prompt("", 1))}}).reset()
+    with pytest.raises(
+        UsageError,
+        match="100 games in a row ended before the first turn, the last one as budget_prom",
+    ):
+        SearchSelfPlayMultiAgentEnv(
+            {**setup, "game": {"max_prompt_tokens": len(prompt("", 1))}}
+        ).reset()
 
 
 def test_calls_that_do_not_fit() -> None:

@@ -1,4 +1,5 @@
-"""Which games are learnt from, with which advantages, and weights that add up to equations 4 and 5."""
+"""Which games are learnt from, with which advantages, and weights that add up to equations 4 and
+5."""
 
 from __future__ import annotations
 
@@ -14,23 +15,21 @@ from playful import new_round
 from agents.config import LearningConfig
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
-from agents.losses.grpo import grpo_loss
-from agents.losses.reinforce import reinforce_loss
+from agents.losses import grpo_loss, reinforce_loss
 from agents.models import load_model
 from agents.rllib.algorithm import _deal
 from agents.rllib.batch import MODULE_ID, to_batch
 from agents.rllib.module import token_logprobs
 from agents.rollout import play
 from agents.rows import Row, rows_of, weigh
-from ssp_env.config import GameConfig
 from ssp_env.errors import ServiceError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.protocol import Role
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import GroundTruth, Role
 
 SLOTS, ATTEMPTS = 8, 3
 RNG = np.random.default_rng(3)
@@ -39,7 +38,9 @@ RNG = np.random.default_rng(3)
 def trajectory(role: Role, tokens: int) -> Trajectory:
     """A prompt of three tokens and that many of the policy's."""
     made = Trajectory(Limits.of(role, GameConfig(), ByteTokenizer()), [1, 2, 3])
-    made.feed(RNG.integers(97, 120, size=tokens).tolist(), RNG.normal(-2, 0.3, size=tokens).tolist())
+    made.feed(
+        RNG.integers(97, 120, size=tokens).tolist(), RNG.normal(-2, 0.3, size=tokens).tolist()
+    )
     return made
 
 
@@ -57,7 +58,10 @@ def game(
     made.outcome, made.proposer_reward = outcome, paid
     if origin is Origin.PROPOSED:
         made.proposer = trajectory(Role.PROPOSER, int(RNG.integers(2, 9)))
-    made.attempts = [Attempt(trajectory(Role.SOLVER, int(RNG.integers(2, 9))), None, reward) for reward in rewards]
+    made.attempts = [
+        Attempt(trajectory(Role.SOLVER, int(RNG.integers(2, 9))), None, reward)
+        for reward in rewards
+    ]
     return made
 
 
@@ -86,12 +90,14 @@ def told(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-# -- which rows -----------------------------------------------------------------------------------------
+# -- which rows --------------------------------------------------------------------------------
 
 
 def test_valid_games_give_rows_and_void_ones_do_not() -> None:
     rows = told(rows_of(step(), config()))
-    assert rows["proposer"] == [(0, 0.666667), (5, 0.333333), (6, 1.0)], "a return of 0 has no gradient"
+    assert rows["proposer"] == [(0, 0.666667), (5, 0.333333), (6, 1.0)], (
+        "a return of 0 has no gradient"
+    )
     third = 0.333333
     assert rows["solver"] == [
         *((0, 0.666667), (0, -third), (0, -third)),
@@ -116,7 +122,12 @@ def test_a_row_holds_its_trajectory() -> None:
 def test_a_penalty_makes_invalid_proposals_rows() -> None:
     games = step()
     games[2].proposer_reward = -0.1
-    assert told(rows_of(games, config()))["proposer"] == [(0, 0.666667), (2, -0.1), (5, 0.333333), (6, 1.0)]
+    assert told(rows_of(games, config()))["proposer"] == [
+        (0, 0.666667),
+        (2, -0.1),
+        (5, 0.333333),
+        (6, 1.0),
+    ]
 
 
 @pytest.mark.parametrize("role", ["proposer", "solver"])
@@ -143,8 +154,14 @@ def test_uniform_groups_can_be_dropped_whole() -> None:
 def test_a_middling_proposal_stays_when_uniform_groups_are_dropped() -> None:
     """Its advantage is 0, but its group is not uniform."""
     paid = (0.25, 0.5, 0.75, 0.1, 0.1, 0.1)
-    games = [game(i, Outcome.VALID, rewards=[1], paid=reward, group=i // 3) for i, reward in enumerate(paid)]
-    rows = rows_of(games, config(proposer_algorithm="grpo", drop_uniform_groups=True, learning_roles=("proposer",)))
+    games = [
+        game(i, Outcome.VALID, rewards=[1], paid=reward, group=i // 3)
+        for i, reward in enumerate(paid)
+    ]
+    rows = rows_of(
+        games,
+        config(proposer_algorithm="grpo", drop_uniform_groups=True, learning_roles=("proposer",)),
+    )
     assert told(rows)["proposer"] == [(0, -0.25), (1, 0.0), (2, 0.25)]
 
 
@@ -156,15 +173,21 @@ def test_std_normalisation_reaches_the_rows() -> None:
 
 def test_nothing_played_gives_no_rows() -> None:
     assert rows_of([], config()) == []
-    assert rows_of([game(0, Outcome.VOID)], config(proposer_algorithm="grpo", drop_uniform_groups=True)) == []
+    assert (
+        rows_of(
+            [game(0, Outcome.VOID)], config(proposer_algorithm="grpo", drop_uniform_groups=True)
+        )
+        == []
+    )
     assert weigh([], config(), SLOTS, ATTEMPTS) == []
 
 
-# -- what they add up to --------------------------------------------------------------------------------
+# -- what they add up to -----------------------------------------------------------------------
 
 
 def learnt(games: Sequence[Game], settings: LearningConfig) -> dict[int, np.ndarray]:
-    """The gradient of a whole update's loss by each token's log-probability (keyed by trajectory)."""
+    """The gradient of a whole update's loss by each token's log-probability (keyed by
+    trajectory)."""
     gradients = {}
     keys = {tuple(t.ids): id(t) for g in games for t in g.trajectories()}
     for row in weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS):
@@ -215,7 +238,9 @@ def test_token_aggregation_is_one_mean_over_all_tokens_of_the_role() -> None:
 def test_reinforce_sums_tokens_whatever_the_aggregation() -> None:
     for aggregation in ("token", "sequence"):
         settings = config(aggregation=aggregation, solver_algorithm="reinforce")
-        weights = {(r.role, r.weight) for r in weigh(rows_of(step(), settings), settings, SLOTS, ATTEMPTS)}
+        weights = {
+            (r.role, r.weight) for r in weigh(rows_of(step(), settings), settings, SLOTS, ATTEMPTS)
+        }
         assert weights == {("proposer", 1 / SLOTS), ("solver", 1 / (SLOTS * ATTEMPTS))}
 
 
@@ -231,11 +256,15 @@ def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
     for before, after in zip(plain, scaled, strict=True):
         factor = 0.05 if before.role == "proposer" else 1.0
         # The rows differ in length, so weights are compared without the length.
-        lengths = (before.tokens, after.tokens) if algorithm == "grpo" or before.role == "solver" else (1, 1)
+        lengths = (
+            (before.tokens, after.tokens)
+            if algorithm == "grpo" or before.role == "solver"
+            else (1, 1)
+        )
         assert after.weight * lengths[1] == pytest.approx(before.weight * lengths[0] * factor)
 
 
-# -- minibatches ----------------------------------------------------------------------------------------
+# -- minibatches -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("minibatches", [1, 2, 3])
@@ -251,10 +280,16 @@ def test_minibatches_keep_games_whole_and_cover_all_slots(minibatches: int) -> N
 
 
 def test_minibatches_get_equal_shares_of_the_games_that_give_rows() -> None:
-    """Failed proposals that happen to have even numbers must not leave one update to learn from everything."""
+    """Failed proposals that happen to have even numbers must not leave one update to learn from
+    everything."""
     settings = config(minibatches=2)
-    games = [game(i, Outcome.VALID if i % 2 else Outcome.INVALID, rewards=[1, 0, 0], paid=0.0) for i in range(8)]
-    assert [len({row.game for row in part}) for part, _ in _deal(rows_of(games, settings), settings)] == [2, 2]
+    games = [
+        game(i, Outcome.VALID if i % 2 else Outcome.INVALID, rewards=[1, 0, 0], paid=0.0)
+        for i in range(8)
+    ]
+    assert [
+        len({row.game for row in part}) for part, _ in _deal(rows_of(games, settings), settings)
+    ] == [2, 2]
 
 
 def test_an_update_without_rows_is_empty() -> None:
@@ -263,17 +298,28 @@ def test_an_update_without_rows_is_empty() -> None:
     assert [len(part) for part, _ in parts] == [2, 0, 0, 0]
 
 
-# -- from real play -------------------------------------------------------------------------------------
+# -- from real play ----------------------------------------------------------------------------
 
 
-def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(played: Round, model_dir: Path) -> None:
+def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(
+    played: Round, model_dir: Path
+) -> None:
     rows = rows_of(played.games, LearningConfig())
     assert {row.role for row in rows} == {"proposer", "solver"}
-    assert any(np.diff(row.mask.astype(int)).tolist().count(1) > 1 for row in rows), "no row of several turns"
-    columns = {name: torch.as_tensor(value) for name, value in to_batch(rows).policy_batches[MODULE_ID].items()}
+    assert any(np.diff(row.mask.astype(int)).tolist().count(1) > 1 for row in rows), (
+        "no row of several turns"
+    )
+    columns = {
+        name: torch.as_tensor(value)
+        for name, value in to_batch(rows).policy_batches[MODULE_ID].items()
+    }
     with torch.inference_mode():
         recomputed = token_logprobs(
-            load_model(model_dir), columns["ids"], columns["loss_mask"], 0.8, played.rules.tokenizer.vocab_size
+            load_model(model_dir),
+            columns["ids"],
+            columns["loss_mask"],
+            0.8,
+            played.rules.tokenizer.vocab_size,
         )
     behaviour = columns["behaviour_logprobs"][columns["loss_mask"] > 0]
     np.testing.assert_allclose(recomputed.numpy(), behaviour.numpy(), atol=1e-4)
@@ -306,7 +352,9 @@ def test_an_engine_that_fails_voids_what_was_pending_and_no_more(
     call: int, played: Round, model_dir: Path, tokenizer: HuggingFaceTokenizer
 ) -> None:
     rules = played.rules
-    engine = TransformersEngine(load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer))
+    engine = TransformersEngine(
+        load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer)
+    )
     fresh = new_round(rules)
     play(fresh, Failing(engine, call), temperature=0.8, rng=np.random.default_rng(0))  # type: ignore[arg-type]
     assert fresh.done

@@ -1,4 +1,5 @@
-"""The speed benchmark measures what it says: every figure is there, and it refuses a script that plays badly."""
+"""The speed benchmark measures what it says: every figure is there, and it refuses a script that
+plays badly."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from benchmarks.peers import NOT_MEASURED, PINS, Peers, pins_here
 from ssp_env.game.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
-TINY = ["--repetitions=1", "--seconds=0.01", "--longest=2048", "--resets=20", "--live-games=2", "--no-peers"]
+TINY = [
+    "--repetitions=1",
+    "--seconds=0.01",
+    "--longest=2048",
+    "--resets=20",
+    "--live-games=2",
+    "--no-peers",
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +42,20 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_figure_is_there_with_its_source(document: dict[str, Any]) -> None:
     assert document["command"].startswith("python -m benchmarks.env_speed --out ")
     assert {"date", "git_commit", "machine", "cores", "repetitions", "workload"} <= set(document)
-    assert set(document["rates"]) == {"aec_raw", "aec", "turns_batch_64", "turns_batch_8", "turns_whole_games_64"}
+    assert set(document["rates"]) == {
+        "aec_raw",
+        "aec",
+        "turns_batch_64",
+        "turns_batch_8",
+        "turns_whole_games_64",
+    }
     assert all(rate["min"] > 0 and rate["unit"] for rate in document["rates"].values())
     assert document["workload"]["documents_per_observation"] == 3
-    assert document["workload"]["tokens_per_observation"] > document["workload"]["tokens_per_search_turn"] > 50
+    assert (
+        document["workload"]["tokens_per_observation"]
+        > document["workload"]["tokens_per_search_turn"]
+        > 50
+    )
 
 
 def test_growth_is_measured_for_both_doors_and_all_texts(document: dict[str, Any]) -> None:
@@ -63,7 +81,11 @@ def test_targets_say_what_was_wanted_and_whether_it_was_met(document: dict[str, 
     tictactoe = {"pettingzoo_tictactoe_raw": {"median": 20}}
     found = targets({**document, "rates": {**slow, **tictactoe}})
     assert found["aec_steps"] == {"at_least": 50_000, "measured": 10, "met": False}
-    assert found["aec_raw_over_pettingzoo_tictactoe_raw"] == {"at_least": 1.0, "measured": 0.5, "met": False}
+    assert found["aec_raw_over_pettingzoo_tictactoe_raw"] == {
+        "at_least": 1.0,
+        "measured": 0.5,
+        "met": False,
+    }
     assert "aec_raw_over_pettingzoo_tictactoe_raw" not in document["targets"]
 
 
@@ -88,7 +110,9 @@ def test_a_peer_that_did_not_install_is_listed_with_pips_reason(tmp_path: Path) 
     (tmp_path / "pins.json").write_text(json.dumps(kept))
     peers = Peers(tmp_path)
     assert peers.left_out()["textarena"] == {"reason": "ERROR: no wheel"}
-    assert set(peers.names()) == {name for name, (package, _) in PEERS.items() if package != "textarena"}
+    assert set(peers.names()) == {
+        name for name, (package, _) in PEERS.items() if package != "textarena"
+    }
 
 
 def test_the_scripted_tictactoe_is_a_draw_of_nine_moves() -> None:

@@ -41,7 +41,9 @@ def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         pytest.skip(f"{NEEDS[name]} is not installed: pip install 'ssp-env[train,clients]'")
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def run(name: str, *arguments: str) -> str:

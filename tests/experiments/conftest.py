@@ -20,7 +20,7 @@ from runs import SSP, arguments, environment
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny policy that has learnt to write tags in the right order, and little else."""
     from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
-    from ssp_env.config import MINI_GAME
+    from ssp_env.game.config import MINI_GAME
 
     torch.set_num_threads(1)
     config = BootstrapConfig(seed=1, steps=50, tokens_per_step=1000, simple_share=1.0)
@@ -54,7 +54,9 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     raw.train_from_iterator(words, trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet))
     folder = tmp_path_factory.mktemp("models") / "stranger"
     end = "<|endoftext|>"
-    PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=end, pad_token=end).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=end, pad_token=end).save_pretrained(
+        folder
+    )
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 8192}
     # As `transformers` reads it back: it adds tokens of Qwen2's own.
@@ -67,7 +69,8 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def whole_run(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """An uninterrupted run of 6 steps on a terminal of 100 columns: its directory, and what the terminal showed."""
+    """An uninterrupted run of 6 steps on a terminal of 100 columns: its directory, and what the
+    terminal showed."""
     out = tmp_path_factory.mktemp("runs") / "whole"
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
@@ -97,7 +100,7 @@ def _read(terminal: int) -> bytes:
 def cluster() -> Iterator[None]:
     """One local Ray for all runs within this process."""
     from experiments.config import RunConfig
-    from experiments.training import local_ray
+    from experiments.run.training import local_ray
 
     with local_ray(RunConfig()):
         yield

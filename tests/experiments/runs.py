@@ -1,4 +1,5 @@
-"""What the tests of runs share: the command as users type it, settings of small runs, and what a run left behind."""
+"""What the tests of runs share: the command as users type it, settings of small runs, and what a
+run left behind."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ SETTINGS = (
 """Small games of which about half are valid, so that earlier questions are played again."""
 
 
-def arguments(policy: Path, out: Path | str, *more: str, settings: tuple[str, ...] = SETTINGS) -> list[str]:
+def arguments(
+    policy: Path, out: Path | str, *more: str, settings: tuple[str, ...] = SETTINGS
+) -> list[str]:
     """A command line of ``ssp train``, without ``ssp``."""
     sets = [word for setting in settings for word in ("--set", setting)]
     return ["train", "--model", str(policy), "--out", str(out), *sets, *more]
@@ -40,22 +43,31 @@ def environment() -> dict[str, str]:
 def ssp(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs the command in a process of its own."""
     command = [SSP, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment(), timeout=400)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env=environment(), timeout=400
+    )
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
     """The lines of ``metrics.jsonl``."""
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def timeless(run: Path) -> list[dict[str, Any]]:
     """The lines without wall-clock times."""
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in metrics(run)]
+    return [
+        {name: value for name, value in line.items() if name != "seconds"} for line in metrics(run)
+    ]
 
 
 def games(run: Path) -> dict[str, str]:
     """The text of every file of games."""
-    return {file.name: file.read_text(encoding="utf-8") for file in sorted((run / "games").iterdir())}
+    return {
+        file.name: file.read_text(encoding="utf-8") for file in sorted((run / "games").iterdir())
+    }
 
 
 def all_games(run: Path) -> list[dict[str, Any]]:

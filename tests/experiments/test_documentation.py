@@ -32,15 +32,21 @@ def test_every_field_of_a_game_is_documented(whole_run: tuple[Path, str]) -> Non
 @pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "docs/run_directory.md"])
 def test_files_that_documents_name_exist(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
-    paths = set(re.findall(r"`((?:ssp_env|agents|experiments|benchmarks|docs|tests)/[\w./-]+)`", text))
-    paths |= {target for target in re.findall(r"\]\(([^)#:]+)\)", text) if not target.startswith("http")}
+    paths = set(
+        re.findall(r"`((?:ssp_env|agents|experiments|benchmarks|docs|tests)/[\w./-]+)`", text)
+    )
+    paths |= {
+        target for target in re.findall(r"\]\(([^)#:]+)\)", text) if not target.startswith("http")
+    }
     base = (ROOT / name).parent
     missing = [path for path in paths if not (ROOT / path).exists() and not (base / path).exists()]
     assert not missing
 
 
 def test_python_in_the_readme_runs(cluster: None, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert len(blocks) == 2
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})

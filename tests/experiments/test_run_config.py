@@ -22,9 +22,9 @@ from experiments.config import (
     presets,
     to_plain,
 )
-from experiments.training import algorithm_config, validate
-from ssp_env.config import MINI_GAME
+from experiments.run.training import algorithm_config, validate
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import MINI_GAME
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -34,7 +34,7 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
     return make_config(values)
 
 
-# -- presets -----------------------------------------------------------------------------------------------
+# -- presets -----------------------------------------------------------------------------------
 
 
 def test_presets() -> None:
@@ -98,11 +98,16 @@ def test_tiny_preset_plays_the_mini_game() -> None:
 
 
 def test_settings_survive_yaml() -> None:
-    config = config_of("learning.lr=3e-5", "game.asked_searches=[1,2]", "world_options.seed=4", "game.tags.search=find")
+    config = config_of(
+        "learning.lr=3e-5",
+        "game.asked_searches=[1,2]",
+        "world_options.seed=4",
+        "game.tags.search=find",
+    )
     assert make_config(yaml.safe_load(yaml.safe_dump(to_plain(config)))) == config
 
 
-# -- overrides ---------------------------------------------------------------------------------------------
+# -- overrides ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,11 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("game.atempts=3", "game.atempts", "did you mean 'attempts' or"),
         ("game.tags.serch=find", "game.tags.serch", "did you mean 'search' or 'answer'?"),
         ("game.attempts.n=3", "game.attempts.n", "write section.field=value"),
-        ("tags.search=find", "tags.search", "known: compute, evaluation, game, learning, openai, world_options"),
+        (
+            "tags.search=find",
+            "tags.search",
+            "known: compute, evaluation, game, learning, openai, world_options",
+        ),
         ("learning.game.n=3", "learning.game.n", "write section.field=value"),
         ("world_options.a.b=3", "world_options.a.b", "write section.field=value"),
         ("preset=h200", "preset", "--preset"),
@@ -193,7 +202,7 @@ def test_mistake_is_one_line_to_the_user(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-# -- the model behind an API -------------------------------------------------------------------------------
+# -- the model behind an API -------------------------------------------------------------------
 
 SERVED = {"base_url": "http://127.0.0.1:8000/v1", "model": "m"}
 
@@ -219,7 +228,11 @@ def test_api_is_needed_where_it_is_used(use: str, lacking: str) -> None:
 )
 def test_api_s_mistakes_are_named_as_the_user_wrote_them(assignment: str, field: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        config_of("openai.judge=true", *(f"openai.{name}={value}" for name, value in SERVED.items()), assignment)
+        config_of(
+            "openai.judge=true",
+            *(f"openai.{name}={value}" for name, value in SERVED.items()),
+            assignment,
+        )
     assert raised.value.field == field
 
 
@@ -229,20 +242,31 @@ def test_every_setting_of_the_api_reaches_the_client() -> None:
     assert (chat.timeout, chat.retry.attempts) == (3.0, 2)
 
 
-# -- what RLlib gets ---------------------------------------------------------------------------------------
+# -- what RLlib gets ---------------------------------------------------------------------------
 
 
 def test_every_setting_of_compute_reaches_rllib() -> None:
-    compute = ComputeConfig(env_runners=2, learners=4, gpus_per_env_runner=0.5, gpus_per_learner=0.25, threads=3)
+    compute = ComputeConfig(
+        env_runners=2, learners=4, gpus_per_env_runner=0.5, gpus_per_learner=0.25, threads=3
+    )
     made = algorithm_config(RunConfig(compute=compute))
-    assert (made.num_env_runners, made.num_gpus_per_env_runner, made.num_cpus_per_env_runner) == (2, 0.5, 3)
+    assert (made.num_env_runners, made.num_gpus_per_env_runner, made.num_cpus_per_env_runner) == (
+        2,
+        0.5,
+        3,
+    )
     # RLlib refuses a learner with both GPUs and several CPUs.
     assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
 
 
 def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
-    config = config_of("learning.lr=0.5", "learning.reset_every=3", "game.noise_documents=2", "world_options.seed=4")
+    config = config_of(
+        "learning.lr=0.5",
+        "learning.reset_every=3",
+        "game.noise_documents=2",
+        "world_options.seed=4",
+    )
     made = algorithm_config(config)
     assert made.learning() == config.learning
     assert made.game() == config.game

@@ -20,7 +20,9 @@ ROOT = Path(ssp_env.__file__).parents[1]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built as ``pip`` would, from the tree as it is."""
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("dist")), versions=["standard"])
+    (built,) = WheelBuilder(str(ROOT)).build(
+        directory=str(tmp_path_factory.mktemp("dist")), versions=["standard"]
+    )
     return Path(built)
 
 
@@ -36,13 +38,21 @@ def test_wheel_holds_the_environment_and_nothing_else(names: set[str]) -> None:
 
 
 def test_wheel_holds_every_file_of_the_package(names: set[str]) -> None:
-    files = {str(file.relative_to(ROOT)) for file in (ROOT / "ssp_env").rglob("*") if file.is_file()}
+    files = {
+        str(file.relative_to(ROOT)) for file in (ROOT / "ssp_env").rglob("*") if file.is_file()
+    }
     files = {file for file in files if "__pycache__" not in file}
     assert files <= names
-    for needed in ("game/prompts/mini/proposer.txt", "judge/prompts/judge.txt", "worlds/data/NOTICE-wiki_mini.md"):
+    for needed in (
+        "game/prompts/mini/proposer.txt",
+        "judge/prompts/judge.txt",
+        "worlds/data/NOTICE-wiki_mini.md",
+    ):
         assert f"ssp_env/{needed}" in names
     data = {name for name in names if name.startswith("ssp_env/worlds/data/wiki_mini/")}
-    assert {"passages.jsonl.gz", "answers.jsonl", "manifest.json"} <= {name.split("/")[-1] for name in data}
+    assert {"passages.jsonl.gz", "answers.jsonl", "manifest.json"} <= {
+        name.split("/")[-1] for name in data
+    }
 
 
 def test_wheel_carries_its_licences(names: set[str]) -> None:
@@ -59,13 +69,19 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    # Without `site`, the editable install of this checkout is not on the path, but its dependencies can be.
+    # Without `site`, the editable install of this checkout is not on the path, but its dependencies
+    # can be.
     path = [str(site), sysconfig.get_path("purelib")]
-    code = f"import sys; sys.path[0:1] = {path}; from ssp_env.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = (
+        f"import sys; sys.path[0:1] = {path}; from ssp_env.commands.cli import main; "
+        f"sys.exit(main(sys.argv[1:]))"
+    )
     command = [sys.executable, "-S", "-c", code, *words]
     # Ray, when a test before this one has started it, puts the checkout on PYTHONPATH.
     outside = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=site, env=outside, timeout=400)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=site, env=outside, timeout=400
+    )
 
 
 def test_installed_wheel_says_what_needs_a_checkout(site: Path) -> None:
@@ -74,7 +90,10 @@ def test_installed_wheel_says_what_needs_a_checkout(site: Path) -> None:
     ready, missing = result.stdout.split("only in a checkout")
     assert "  search     look a query up" in ready
     assert "train" not in ready
-    assert "(git clone the repository, then: pip install -e '.[train]'):\n  bootstrap, eval, plot, train" in missing
+    assert (
+        "(git clone the repository, then: pip install -e '.[train]'):\n  bootstrap, eval, plot, "
+        "train" in missing
+    )
 
 
 @pytest.mark.parametrize("name", ["train", "eval", "bootstrap", "plot"])

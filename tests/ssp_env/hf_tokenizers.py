@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from tokenizers import Tokenizer as RawTokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -23,11 +32,14 @@ CHAT = (
 MARKERS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 
 
-def byte_level(*, tags: bool = False, chat: bool = False, **options: Any) -> PreTrainedTokenizerFast:
+def byte_level(
+    *, tags: bool = False, chat: bool = False, **options: Any
+) -> PreTrainedTokenizerFast:
     """Byte-level BPE, as most models of today have it.
 
     Args:
-        tags: whether the protocol's tags are single tokens (added, not declared special, as in reasoning models).
+        tags: whether the protocol's tags are single tokens (added, not declared special, as in
+            reasoning models).
         chat: whether it has a chat template.
         options: of ``PreTrainedTokenizerFast``.
     """
@@ -37,10 +49,17 @@ def byte_level(*, tags: bool = False, chat: bool = False, **options: Any) -> Pre
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(
         TEXT,
-        trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, special_tokens=MARKERS, show_progress=False),
+        trainers.BpeTrainer(
+            vocab_size=340, initial_alphabet=alphabet, special_tokens=MARKERS, show_progress=False
+        ),
     )
     if tags:
-        raw.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in (*Tags().all(), "<tool_call>")])
+        raw.add_tokens(
+            [
+                AddedToken(tag, special=False, normalized=False)
+                for tag in (*Tags().all(), "<tool_call>")
+            ]
+        )
     options = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", **options}
     inner = PreTrainedTokenizerFast(tokenizer_object=raw, **options)
     if chat:
@@ -49,7 +68,8 @@ def byte_level(*, tags: bool = False, chat: bool = False, **options: Any) -> Pre
 
 
 def metaspace(**options: Any) -> PreTrainedTokenizerFast:
-    """BPE over spaces turned into letters, with bytes to fall back on and a begin-of-sequence token, as in Llama 2."""
+    """BPE over spaces turned into letters, with bytes to fall back on and a begin-of-sequence
+    token, as in Llama 2."""
     raw = RawTokenizer(models.BPE(unk_token="<unk>"))
     marked = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     raw.normalizer = marked
@@ -58,18 +78,28 @@ def metaspace(**options: Any) -> PreTrainedTokenizerFast:
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *learnt["vocab"]]
     vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     merges = [tuple(merge) for merge in learnt["merges"]]
-    full = RawTokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    full = RawTokenizer(
+        models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    )
     full.normalizer = marked
-    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    steps = [
+        decoders.Replace("▁", " "),
+        decoders.ByteFallback(),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
     full.decoder = decoders.Sequence(steps)
     full.add_special_tokens(["<unk>", "<s>", "</s>"])
-    full.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", vocabulary["<s>"])])
+    full.post_processor = processors.TemplateProcessing(
+        "<s> $A", special_tokens=[("<s>", vocabulary["<s>"])]
+    )
     names = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     return PreTrainedTokenizerFast(tokenizer_object=full, **{**names, **options})
 
 
 def unigram() -> PreTrainedTokenizerFast:
-    """A unigram model whose special tokens are ordinary words of its vocabulary too, with a normaliser (NFKC)."""
+    """A unigram model whose special tokens are ordinary words of its vocabulary too, with a
+    normaliser (NFKC)."""
     letters = sorted({letter for text in TEXT for letter in text} | set("<>/|_"))
     vocabulary = [("<unk>", -9.0), ("<eos>", -0.1), *((tag, -0.1) for tag in Tags().all())]
     vocabulary += [(letter, -5.0) for letter in letters if letter != " "] + [("▁", -2.0)]
@@ -85,11 +115,15 @@ def unigram() -> PreTrainedTokenizerFast:
 def word_level(*, split: str | None = None) -> PreTrainedTokenizerFast:
     """Words by whitespace (or by a pattern); tags and the end token are words like any other."""
     tokens = ["<pad>", "<eos>", "<unk>", *Tags().all(), *dict.fromkeys(" ".join(TEXT).split())]
-    raw = RawTokenizer(models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token="<unk>"))
+    raw = RawTokenizer(
+        models.WordLevel({token: i for i, token in enumerate(tokens)}, unk_token="<unk>")
+    )
     raw.pre_tokenizer = (
         pre_tokenizers.WhitespaceSplit()
         if split is None
         else pre_tokenizers.Split(Regex(split), behavior="removed", invert=True)
     )
     raw.add_special_tokens(["<pad>", "<eos>", "<unk>", *Tags().all()])
-    return PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>", pad_token="<pad>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>", pad_token="<pad>"
+    )

@@ -1,4 +1,5 @@
-"""Scripted players for the mini-wiki. They see what a policy sees, and play by really searching and reading."""
+"""Scripted players for the mini-wiki. They see what a policy sees, and play by really searching and
+reading."""
 
 from __future__ import annotations
 
@@ -8,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.config import MINI_GAME
-from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.config import MINI_GAME
+from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
-from ssp_env.worlds.base import GroundTruth, World
+from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
 from ssp_env.worlds.mini.lexicon import Relation, vocabulary
 from ssp_env.worlds.mini.pages import read_facts
@@ -40,7 +40,8 @@ def prompt_of(trajectory: Trajectory) -> str:
 
 
 def propose(hops: int = 1) -> Script:
-    """A proposer that searches backwards from the answer, up to ``hops`` facts far, and asks for the way back."""
+    """A proposer that searches backwards from the answer, up to ``hops`` facts far, and asks for
+    the way back."""
 
     def script(trajectory: Trajectory) -> str:
         _, answer, _ = prompt_of(trajectory).split()
@@ -67,7 +68,11 @@ def solve(trajectory: Trajectory) -> str:
     entity, hops = parsed
     for hop, search in zip(hops, trajectory.searches, strict=False):
         facts = read_facts(search.documents)
-        values = [value for subject, relation, value in facts if (subject, relation) == (entity, hop.relation)]
+        values = [
+            value
+            for subject, relation, value in facts
+            if (subject, relation) == (entity, hop.relation)
+        ]
         if not values:
             return "<answer> nothing </answer>"
         entity = values[0]
@@ -80,7 +85,9 @@ def read(world: World) -> Script:
     """A verifier that reads its prompt with the world's own reader."""
 
     def script(trajectory: Trajectory) -> str:
-        documents, _, question = prompt_of(trajectory).removesuffix(" :").removeprefix("read ").rpartition(" question ")
+        documents, _, question = (
+            prompt_of(trajectory).removesuffix(" :").removeprefix("read ").rpartition(" question ")
+        )
         answers = world.read(question, [Document("read", "", documents)]) or frozenset()
         return f"<answer> {min(answers) if len(answers) == 1 else 'nothing'} </answer>"
 
@@ -89,7 +96,11 @@ def read(world: World) -> Script:
 
 def by_role(proposer: Script, solver: Script = solve, verifier: Script | None = None) -> Script:
     """One script for each role."""
-    scripts: Mapping[Role, Script | None] = {Role.PROPOSER: proposer, Role.SOLVER: solver, Role.VERIFIER: verifier}
+    scripts: Mapping[Role, Script | None] = {
+        Role.PROPOSER: proposer,
+        Role.SOLVER: solver,
+        Role.VERIFIER: verifier,
+    }
 
     def script(trajectory: Trajectory) -> str | list[int]:
         chosen = scripts[trajectory.role]
@@ -107,7 +118,9 @@ def say(*turns: str | list[int]) -> Script:
 def turn(trajectory: Trajectory, script: Script) -> list[int]:
     """The ids of a script's next turn."""
     written = script(trajectory)
-    return trajectory.limits.tokenizer.encode(written) if isinstance(written, str) else list(written)
+    return (
+        trajectory.limits.tokenizer.encode(written) if isinstance(written, str) else list(written)
+    )
 
 
 def play(played: Round, script: Script) -> Round:
@@ -125,7 +138,9 @@ def records(played: Round) -> list[GameRecord]:
     return [record_game(game, played.rules) for game in played.games]
 
 
-def draw_from(truths: Sequence[GroundTruth]) -> Callable[[np.random.Generator, int], list[GroundTruth]]:
+def draw_from(
+    truths: Sequence[GroundTruth],
+) -> Callable[[np.random.Generator, int], list[GroundTruth]]:
     """Draws answers without replacement while there are enough."""
 
     def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
@@ -135,14 +150,20 @@ def draw_from(truths: Sequence[GroundTruth]) -> Callable[[np.random.Generator, i
 
 
 def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
-    """The mini rules with changes: fields of the config, or parts (``own_`` before a name that is also a field)."""
+    """The mini rules with changes: fields of the config, or parts (``own_`` before a name that is
+    also a field)."""
     names = {name: name for name in ("retriever", "judge", "noise", "solver_reward")}
     names |= {f"own_{name}": name for name in ("verifier", "filters", "proposer_reward")}
     parts = {names[name]: changes.pop(name) for name in list(changes) if name in names}
     return Rules.build(world, tokenizer, replace(MINI, **changes), **parts)
 
 
-def begin(rules: Rules, slots: int = 4, seed: Sequence[int] = (1, 2), strategy: BatchStrategy | None = None) -> Round:
+def begin(
+    rules: Rules,
+    slots: int = 4,
+    seed: Sequence[int] = (1, 2),
+    strategy: BatchStrategy | None = None,
+) -> Round:
     """A round over the world's answers."""
     return Round(rules, draw_from(rules.world.answers), slots, seed, strategy)
 
@@ -152,6 +173,16 @@ def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
     return b"".join(tokenizer.pieces[i] for i in ids)
 
 
-def _backwards(documents: Sequence[Document], value: str, seen: set[str]) -> list[tuple[str, Relation]]:
-    facts = [(subject, relation) for subject, relation, object_ in read_facts(documents) if object_ == value]
-    return [(subject, relation) for subject, relation in facts if subject not in seen and relation.inverse is None]
+def _backwards(
+    documents: Sequence[Document], value: str, seen: set[str]
+) -> list[tuple[str, Relation]]:
+    facts = [
+        (subject, relation)
+        for subject, relation, object_ in read_facts(documents)
+        if object_ == value
+    ]
+    return [
+        (subject, relation)
+        for subject, relation in facts
+        if subject not in seen and relation.inverse is None
+    ]

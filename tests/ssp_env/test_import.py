@@ -12,19 +12,30 @@ import pytest
 import ssp_env
 
 ROOT = Path(ssp_env.__file__).parents[1]
-HEAVY = {"torch", "ray", "transformers", "matplotlib", "tokenizers", "faiss", "sentence_transformers", "vllm"}
+HEAVY = {
+    "torch",
+    "ray",
+    "transformers",
+    "matplotlib",
+    "tokenizers",
+    "faiss",
+    "sentence_transformers",
+    "vllm",
+}
 
 
 def loaded_by(code: str) -> set[str]:
     """The top-level modules that are loaded once the code has run in a process of its own."""
     code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
     return set(result.stdout.split())
 
 
 def test_importing_and_playing_loads_nothing_heavy() -> None:
     loaded = loaded_by(
-        "import ssp_env, ssp_env.cli, ssp_env.game.record\n"
+        "import ssp_env, ssp_env.commands.cli, ssp_env.game.record\n"
         "env = ssp_env.env(); env.reset(seed=0); env.step(1); env.step(None); env.step(None)"
     )
     assert "ssp_env" in loaded
@@ -44,7 +55,9 @@ def imported_by(file: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(("package", "above"), [("ssp_env", {"agents", "experiments"}), ("agents", {"experiments"})])
+@pytest.mark.parametrize(
+    ("package", "above"), [("ssp_env", {"agents", "experiments"}), ("agents", {"experiments"})]
+)
 def test_nothing_imports_what_stands_above_it(package: str, above: set[str]) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
     if package != "ssp_env" and not files:
@@ -62,7 +75,9 @@ def test_heavy_imports_stand_inside_functions() -> None:
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            offenders += [f"{file.name}: {name}" for name in names if name.partition(".")[0] in HEAVY]
+            offenders += [
+                f"{file.name}: {name}" for name in names if name.partition(".")[0] in HEAVY
+            ]
     assert offenders == []
 
 

@@ -1,11 +1,11 @@
 """Prompts: text files with placeholders, turned into token ids.
 
-A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``, ``document.txt`` and
-``nothing.txt``; with ``closed_book.txt`` where that gate is wanted; with ``information.txt`` where an observation
-is to be more than the documents between the information tags. Two sets ship with the package: ``plain`` (for
-instruction-following models) and ``mini`` (for the word-level vocabulary of the mini-wiki); tags in them follow the
-config. Any other name is taken for a directory.
-"""
+A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``,
+``document.txt`` and ``nothing.txt``; with ``closed_book.txt`` where that gate is wanted; with
+``information.txt`` where an observation is to be more than the documents between the information
+tags. Two sets ship with the package: ``plain`` (for instruction-following models) and ``mini`` (for
+the word-level vocabulary of the mini-wiki); tags in them follow the config. Any other name is taken
+for a directory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.game.protocol import Role, Tags
-from ssp_env.search.base import Document
+from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Document, Role
 
 SHIPPED = ("mini", "plain")
 REMEMBERED_PASSAGES = 20_000
@@ -43,17 +43,20 @@ _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
 
 class Template:
-    """Literal text and placeholders. Values are outside text: they are defused, then encoded as data."""
+    """Literal text and placeholders. Values are outside text: they are defused, then encoded as
+    data."""
 
     def __init__(self, name: str, text: str, frame: tuple[str, str] = ("", "")) -> None:
         """
         Args:
             name: which prompt this is; decides the placeholders.
-            text: the template. The line break that closes a text file does not count; other white space does.
+            text: the template. The line break that closes a text file does not count; other white
+                space does.
             frame: what a chat template puts around a message.
 
         Raises:
-            ConfigError: a placeholder is missing or unknown, or stands right behind an angle bracket.
+            ConfigError: a placeholder is missing or unknown, or stands right behind an angle
+                bracket.
         """
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
         self.literals, self.fields = parts[0::2], parts[1::2]
@@ -62,12 +65,18 @@ class Template:
         unknown = set(self.fields) - known
         if missing:
             raise ConfigError(
-                f"game.prompts.{name}", text.strip()[:60], f"put the placeholder {{{min(missing)}}} into it"
+                f"game.prompts.{name}",
+                text.strip()[:60],
+                f"put the placeholder {{{min(missing)}}} into it",
             )
         if unknown:
-            raise ConfigError(f"game.prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known))
+            raise ConfigError(
+                f"game.prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known)
+            )
         if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
-            fix = "put no bracket right before a placeholder: with it, outside text could spell a tag"
+            fix = (
+                "put no bracket right before a placeholder: with it, outside text could spell a tag"
+            )
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
@@ -77,7 +86,10 @@ class Template:
     def encode(self, tokenizer: Tokenizer, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
         if self._encoded_by is not tokenizer:
-            self._encoded_by, self._literal_ids = tokenizer, [tokenizer.encode(text) for text in self.literals]
+            self._encoded_by, self._literal_ids = (
+                tokenizer,
+                [tokenizer.encode(text) for text in self.literals],
+            )
         ids = list(self._literal_ids[0])
         for field, literal in zip(self.fields, self._literal_ids[1:], strict=True):
             ids.extend(values[field])
@@ -92,40 +104,60 @@ class Prompts:
         """
         Args:
             source: ``"plain"``, ``"mini"``, or a directory of your own.
-            tokenizer: encodes everything; its chat template, if it has one, frames the three role prompts.
+            tokenizer: encodes everything; its chat template, if it has one, frames the three role
+                prompts.
             tags: what look-alikes in outside text are defused against.
 
         Raises:
             ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
         """
-        chat_frame: Callable[[], tuple[str, str]] = getattr(tokenizer, "chat_frame", lambda: ("", ""))
+        chat_frame: Callable[[], tuple[str, str]] = getattr(
+            tokenizer, "chat_frame", lambda: ("", "")
+        )
         folder = _open_set(source)
-        texts = {name: text for name in _REQUIRED if (text := _read(folder, name, source, tags)) is not None}
+        texts = {
+            name: text
+            for name in _REQUIRED
+            if (text := _read(folder, name, source, tags)) is not None
+        }
         self._bind(texts, chat_frame(), tokenizer, tags, source)
 
     @classmethod
-    def of_texts(cls, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags) -> Prompts:
-        """A prompt set from what :attr:`texts` and :attr:`frame` of another one were, wherever that came from.
+    def of_texts(
+        cls, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags
+    ) -> Prompts:
+        """A prompt set from what :attr:`texts` and :attr:`frame` of another one were, wherever that
+        came from.
 
         Raises:
             ConfigError: a text is missing, or a placeholder is missing or unknown.
         """
         for name in texts.keys() ^ _REQUIRED.keys() - {"closed_book"}:
             if name != "closed_book":
-                raise ConfigError("game.prompts", sorted(texts), f"{name!r} is missing from it, or is no prompt's name")
+                raise ConfigError(
+                    "game.prompts",
+                    sorted(texts),
+                    f"{name!r} is missing from it, or is no prompt's name",
+                )
         prompts = cls.__new__(cls)
         prompts._bind(texts, frame, tokenizer, tags, "texts")
         return prompts
 
     def _bind(
-        self, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags, source: str | Path
+        self,
+        texts: Mapping[str, str],
+        frame: tuple[str, str],
+        tokenizer: Tokenizer,
+        tags: Tags,
+        source: str | Path,
     ) -> None:
         self.texts: Mapping[str, str] = texts
         """Every template by name, tags as the config names them."""
         self.frame = frame
         """What the chat template puts before and after the role prompts."""
         self._templates = {
-            name: Template(name, text, frame if name in set(Role) else ("", "")) for name, text in texts.items()
+            name: Template(name, text, frame if name in set(Role) else ("", ""))
+            for name, text in texts.items()
         }
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
@@ -139,7 +171,8 @@ class Prompts:
         return None
 
     def can_spell(self, text: str) -> bool:
-        """Whether nothing of this text becomes the tokenizer's unknown token, if it names one as ``unknown_id``."""
+        """Whether nothing of this text becomes the tokenizer's unknown token, if it names one as
+        ``unknown_id``."""
         unknown = getattr(self._tokenizer, "unknown_id", None)
         return unknown is None or unknown not in self._data(text)
 
@@ -151,11 +184,15 @@ class Prompts:
         """Prompt of the solver: the question and the search budget."""
         return self._fill("solver", question=question, searches=str(searches))
 
-    def verifier(self, question: str, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
+    def verifier(
+        self, question: str, documents: Sequence[Document], max_document_tokens: int
+    ) -> list[int]:
         """Prompt of RAG verification: the question and the documents, no search."""
         listing = self._documents(documents, max_document_tokens)
         question_ids = self._data(question)
-        return self._templates["verifier"].encode(self._tokenizer, {"question": question_ids, "documents": listing})
+        return self._templates["verifier"].encode(
+            self._tokenizer, {"question": question_ids, "documents": listing}
+        )
 
     def closed_book(self, question: str) -> list[int]:
         """Prompt of the closed-book gate: the question, and nothing to read.
@@ -164,7 +201,9 @@ class Prompts:
             ConfigError: the set has no such prompt.
         """
         if "closed_book" not in self._templates:
-            raise ConfigError("game.prompts", str(self._source), "closed_book.txt is missing from it")
+            raise ConfigError(
+                "game.prompts", str(self._source), "closed_book.txt is missing from it"
+            )
         return self._fill("closed_book", question=question)
 
     def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
@@ -194,7 +233,9 @@ class Prompts:
         return ids
 
     def _fill(self, name: str, **values: str) -> list[int]:
-        return self._templates[name].encode(self._tokenizer, {key: self._data(text) for key, text in values.items()})
+        return self._templates[name].encode(
+            self._tokenizer, {key: self._data(text) for key, text in values.items()}
+        )
 
     def _data(self, text: str) -> list[int]:
         return self._tokenizer.encode_data(self._tags.defuse(text))
@@ -206,7 +247,9 @@ def _open_set(source: str | Path) -> Traversable:
     folder = Path(source)
     if not folder.is_dir():
         hint = nearest(str(source), SHIPPED)
-        raise ConfigError("game.prompts", str(source), f"name a directory, or a shipped set; {hint}")
+        raise ConfigError(
+            "game.prompts", str(source), f"name a directory, or a shipped set; {hint}"
+        )
     return folder
 
 

@@ -1,4 +1,5 @@
-"""One call of the HTTP retriever: its requests, their repetitions, and the search for the queries that are to blame."""
+"""One call of the HTTP retriever: its requests, their repetitions, and the search for the queries
+that are to blame."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.http_call import Caller, NoAnswer
-from ssp_env.retry import RetryPolicy
-from ssp_env.search.base import Document
+from ssp_env.net.http import Caller, NoAnswer
+from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.client.breaker import CircuitBreaker
 from ssp_env.search.client.config import HTTPConfig
 from ssp_env.search.client.wire import WrongReply, read_reply, write_request
+from ssp_env.types import Document
 
 Results = list[list[Document] | ServiceError]
 
@@ -33,10 +34,12 @@ class _Outcome(Enum):
 
 @dataclass
 class _Chunk:
-    """What the breaker takes for one request: the whole one, and the parts into which it may be divided."""
+    """What the breaker takes for one request: the whole one, and the parts into which it may be
+    divided."""
 
     trying: bool
-    """Whether it is the one that tries a server which is being left alone. Then nothing is tried more than once."""
+    """Whether it is the one that tries a server which is being left alone. Then nothing is tried
+    more than once."""
     answered: bool = False
     failure: str | None = None
     """Why it was given up, or a part of it, where that is the server's failure."""
@@ -55,9 +58,12 @@ class _Request:
 
 
 class Asking:
-    """The requests of one call, which share ``k`` and a deadline. Lives on the loop that the caller runs on."""
+    """The requests of one call, which share ``k`` and a deadline. Lives on the loop that the caller
+    runs on."""
 
-    def __init__(self, config: HTTPConfig, caller: Caller, breaker: CircuitBreaker, k: int, divide: bool) -> None:
+    def __init__(
+        self, config: HTTPConfig, caller: Caller, breaker: CircuitBreaker, k: int, divide: bool
+    ) -> None:
         """
         Args:
             config: limits and patience. The deadline counts from now.
@@ -66,18 +72,27 @@ class Asking:
             k: documents a query.
             divide: whether to find out which queries of a failing request are to blame.
         """
-        self._config, self._caller, self._breaker, self._k, self._divide = config, caller, breaker, k, divide
+        self._config, self._caller, self._breaker, self._k, self._divide = (
+            config,
+            caller,
+            breaker,
+            k,
+            divide,
+        )
         self._once = replace(config.retry, attempts=1)
         self._until = asyncio.get_running_loop().time() + config.deadline
 
     async def chunk(self, queries: list[str]) -> Results:
-        """One result a query, for as many as fit into one request, which the breaker may stop before its first try."""
+        """One result a query, for as many as fit into one request, which the breaker may stop
+        before its first try."""
         try:
             chunk = _Chunk(self._breaker.enter())
         except ServiceError as error:
             return [error] * len(queries)
         try:
-            return await self._results(queries, self._once if chunk.trying else self._config.retry, chunk)
+            return await self._results(
+                queries, self._once if chunk.trying else self._config.retry, chunk
+            )
         finally:
             # What fails because of its queries is no failure of a server that answers the others.
             self._breaker.leave(None if chunk.answered else chunk.failure, chunk.trying)
@@ -94,11 +109,14 @@ class Asking:
         else:
             return [*rankings]
         middle = len(queries) // 2
-        parts = await asyncio.gather(self._part(queries[:middle], chunk), self._part(queries[middle:], chunk))
+        parts = await asyncio.gather(
+            self._part(queries[:middle], chunk), self._part(queries[middle:], chunk)
+        )
         return parts[0] + parts[1]
 
     async def _part(self, queries: list[str], chunk: _Chunk) -> Results:
-        """Results for a part of a request that failed. Only a query that stands alone is tried more than once."""
+        """Results for a part of a request that failed. Only a query that stands alone is tried more
+        than once."""
         patient = len(queries) == 1 and not chunk.trying
         return await self._results(queries, self._config.retry if patient else self._once, chunk)
 
@@ -128,7 +146,9 @@ class Asking:
         single = _Outcome.FAILED if len(request.queries) == 1 else _Outcome.UNKNOWN
         body = write_request(request.queries, self._k)
         try:
-            reply = await self._caller.post(body, max(0.0, min(self._config.timeout, self._left())), "search")
+            reply = await self._caller.post(
+                body, max(0.0, min(self._config.timeout, self._left())), "search"
+            )
         except NoAnswer as error:
             return _Outcome.FAILED, error
         except TransientServiceError as error:
@@ -139,12 +159,17 @@ class Asking:
             try:
                 return _Outcome.ALIVE, read_reply(reply.body, len(request.queries), self._k)
             except WrongReply as error:
-                what = f"{self._caller.url} sent no answer: {error}; it begins {self._caller.excerpt(reply.body)}"
+                what = (
+                    f"{self._caller.url} sent no answer: {error}; it begins "
+                    f"{self._caller.excerpt(reply.body)}"
+                )
                 complaint = TransientServiceError("search", what)
         elif reply.status in _OVERLOADED:
             return _Outcome.FAILED, complaint
         elif reply.status == 401:
-            return _Outcome.ALIVE, ServiceError("search", f"{complaint.what} ({self._about_the_token()})")
+            return _Outcome.ALIVE, ServiceError(
+                "search", f"{complaint.what} ({self._about_the_token()})"
+            )
         elif reply.status < 500:
             request.divisible = reply.status in _ABOUT_THE_QUERIES
             return _Outcome.ALIVE, complaint
@@ -153,8 +178,14 @@ class Asking:
 
     def _about_the_token(self) -> str:
         if self._config.token_env is None:
-            return "no token was sent: name the environment variable that holds it, as token_env or --token-env"
-        return f"the token in {self._config.token_env} was sent; token_env or --token-env names another variable"
+            return (
+                "no token was sent: name the environment variable that holds it, as token_env "
+                "or --token-env"
+            )
+        return (
+            f"the token in {self._config.token_env} was sent; token_env or --token-env names "
+            f"another variable"
+        )
 
     def _left(self) -> float:
         """Seconds until the deadline."""

@@ -10,14 +10,17 @@ from ssp_env.errors import ServiceError
 
 
 class CircuitBreaker:
-    """Closed, every request passes. After ``failures`` in a row it opens, and no new one passes for ``seconds``.
+    """Closed, every request passes. After ``failures`` in a row it opens, and no new one passes for
+    ``seconds``.
 
-    A failure is a request that was given up after all its tries; requests under way when it opens go on with theirs.
-    Later one request may try (half-open): if it fails, the breaker opens anew. Any answer, to whichever request, closes
-    it. Safe between threads; a copy for another process starts closed.
-    """
+    A failure is a request that was given up after all its tries; requests under way when it opens
+    go on with theirs. Later one request may try (half-open): if it fails, the breaker opens anew.
+    Any answer, to whichever request, closes it. Safe between threads; a copy for another process
+    starts closed."""
 
-    def __init__(self, name: str, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, name: str, failures: int, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """
         Args:
             name: what errors call the server.
@@ -53,12 +56,15 @@ class CircuitBreaker:
             if left <= 0 and not self._probing:
                 self._probing = True
                 return True
-            when = f"the next one is tried in {left:.1f} s" if left > 0 else "one is being tried now"
+            when = (
+                f"the next one is tried in {left:.1f} s" if left > 0 else "one is being tried now"
+            )
             what = f"{self._name} was not called: its last {self._failures} requests failed, {when}"
             raise ServiceError("search", f"{what}; the last failure: {self._last}")
 
     def answered(self) -> None:
-        """Reports that the server answered as it should, or refused the very request; as soon as that is known."""
+        """Reports that the server answered as it should, or refused the very request; as soon as
+        that is known."""
         with self._lock:
             self._failures, self._opened = 0, None
 
@@ -66,7 +72,8 @@ class CircuitBreaker:
         """Reports that a request is over.
 
         Args:
-            failure: why it was given up, if that is the server's failure and nothing of the request was answered.
+            failure: why it was given up, if that is the server's failure and nothing of the request
+                was answered.
             trying: what :meth:`enter` returned.
         """
         with self._lock:
@@ -75,7 +82,7 @@ class CircuitBreaker:
             if failure is None:
                 return
             self._failures, self._last = self._failures + 1, failure
-            # A request from before it opened adds nothing to the wait; nor does the one that tried open anew what
-            # another's answer has closed meanwhile.
+            # A request from before it opened adds nothing to the wait; nor does the one that tried
+            # open anew what another's answer has closed meanwhile.
             if trying if self._opened is not None else self._failures >= self._limit:
                 self._opened = self._clock()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ssp_env.config import at_least
+from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError
-from ssp_env.http_call import check_key_name, check_url
-from ssp_env.retry import RetryPolicy
+from ssp_env.net.http import check_key_name, check_url
+from ssp_env.net.retry import RetryPolicy
 
 _PATH = "/retrieve"
 _PATIENT = RetryPolicy(attempts=8)
@@ -19,29 +19,34 @@ class HTTPConfig:
     """Where the server is and how it is called."""
 
     url: str
-    """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it is missing."""
+    """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it
+    is missing."""
     token_env: str | None = None
-    """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks for none."""
+    """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
+    for none."""
     timeout: float = 20.0
     """Seconds for one request, from looking up the name to the last byte of the reply."""
     deadline: float = 60.0
-    """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free connection."""
+    """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
+    connection."""
     connections: int = 16
     """Most requests under way at a time, over all threads that share the retriever."""
     max_batch: int = 64
     """Most queries of one request; a larger batch becomes several requests, sent side by side."""
     max_query_chars: int = 4096
-    """Longest query that is sent. A longer one is cut, not refused: it is a policy's doing, and what a policy does must
-    not look like an outage. Dense encoders read no further than some 256 tokens either."""
+    """Longest query that is sent. A longer one is cut, not refused: it is a policy's doing, and
+    what a policy does must not look like an outage. Dense encoders read no further than some 256
+    tokens either."""
     max_reply_bytes: int = 32 * 2**20
     """Longest reply that is read."""
     retry: RetryPolicy = _PATIENT
-    """How often a request is tried, as long as ``deadline`` allows: 8 times, with pauses of 12 to 24 seconds in all,
-    which outlive a server's restart. A search that fails is a void game."""
+    """How often a request is tried, as long as ``deadline`` allows: 8 times, with pauses of 12 to
+    24 seconds in all, which outlive a server's restart. A search that fails is a void game."""
     breaker_failures: int = 3
     """Requests given up in a row, after all their tries, after which the server is left alone."""
     breaker_seconds: float = 5.0
-    """Seconds for which it is left alone, and every search fails at once; then a single request tries, once."""
+    """Seconds for which it is left alone, and every search fails at once; then a single request
+    tries, once."""
 
     def __post_init__(self) -> None:
         check_url("http.url", self.url, "http://127.0.0.1:8000")
@@ -49,8 +54,19 @@ class HTTPConfig:
         for name in ("timeout", "deadline", "breaker_seconds"):
             seconds = getattr(self, name)
             if not (seconds > 0 and math.isfinite(seconds)):
-                raise ConfigError(f"http.{name}", seconds, "give a finite number of seconds above zero")
-        at_least(self, "http", 1, "connections", "max_batch", "max_query_chars", "max_reply_bytes", "breaker_failures")
+                raise ConfigError(
+                    f"http.{name}", seconds, "give a finite number of seconds above zero"
+                )
+        at_least(
+            self,
+            "http",
+            1,
+            "connections",
+            "max_batch",
+            "max_query_chars",
+            "max_reply_bytes",
+            "breaker_failures",
+        )
 
     @property
     def endpoint(self) -> str:

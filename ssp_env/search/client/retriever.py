@@ -7,24 +7,27 @@ import itertools
 from collections.abc import Sequence
 from typing import Self
 
-from ssp_env.background import shared
 from ssp_env.errors import ServiceError
-from ssp_env.http_call import Caller, read_key
-from ssp_env.search.base import Document, check_request, whole
+from ssp_env.net.http import Caller, read_key
+from ssp_env.net.loop import shared
+from ssp_env.search.base import check_request, whole
 from ssp_env.search.client.asking import Asking, Results
 from ssp_env.search.client.breaker import CircuitBreaker
 from ssp_env.search.client.config import HTTPConfig
 from ssp_env.search.client.wire import well_formed
+from ssp_env.types import Document
 
 
 class _Client:
-    """What both faces share. Pickled or copied, it opens connections of its own and takes no failures along."""
+    """What both faces share. Pickled or copied, it opens connections of its own and takes no
+    failures along."""
 
     def __init__(self, config: HTTPConfig | str, *, breaker: CircuitBreaker | None = None) -> None:
         """
         Args:
             config: the server, or just its address.
-            breaker: in place of the one that the config describes; for retrievers that share a server.
+            breaker: in place of the one that the config describes; for retrievers that share a
+                server.
 
         Raises:
             ConfigError: a setting that cannot work, or the variable for the token is not set.
@@ -33,7 +36,9 @@ class _Client:
         config, url = self.config, self.config.endpoint
         key = read_key("http.token_env", config.token_env, "the server's token")
         self._caller = Caller(url, key, config.connections, config.max_reply_bytes)
-        self._breaker = breaker or CircuitBreaker(url, config.breaker_failures, config.breaker_seconds)
+        self._breaker = breaker or CircuitBreaker(
+            url, config.breaker_failures, config.breaker_seconds
+        )
 
     def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
         return type(self), (self.config,)
@@ -47,24 +52,28 @@ class _Client:
             divide: whether to find out which queries of a failing request are to blame.
         """
         asking = Asking(self.config, self._caller, self._breaker, k, divide)
-        # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and cutting may halve a pair.
+        # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and
+        # cutting may halve a pair.
         sent = [well_formed(query[: self.config.max_query_chars]) for query in queries]
         different = list(dict.fromkeys(sent))
         size = self.config.max_batch
         chunks = [different[start : start + size] for start in range(0, len(different), size)]
         answers = await asyncio.gather(*(asking.chunk(chunk) for chunk in chunks))
         found = dict(zip(different, itertools.chain.from_iterable(answers), strict=True))
-        return [result if isinstance(result, ServiceError) else list(result) for result in map(found.__getitem__, sent)]
+        return [
+            result if isinstance(result, ServiceError) else list(result)
+            for result in map(found.__getitem__, sent)
+        ]
 
 
 class HTTPRetriever(_Client):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads.
 
-    A failing request is tried again with back-off, as long as the deadline allows. ``search`` is all or nothing.
-    ``search_each``, which the game uses, goes on where a server answers, but not usably: it divides the request until
-    the queries that are to blame stand alone. A server that cannot be reached or is overloaded, and a search whose time
-    is up, are not asked for every query anew: all queries of the request fail together.
-    """
+    A failing request is tried again with back-off, as long as the deadline allows. ``search`` is
+    all or nothing. ``search_each``, which the game uses, goes on where a server answers, but not
+    usably: it divides the request until the queries that are to blame stand alone. A server that
+    cannot be reached or is overloaded, and a search whose time is up, are not asked for every query
+    anew: all queries of the request fail together."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,9 +1,8 @@
 """Search-R1's protocol: what a request holds, and what a reply has to hold.
 
-Extra fields are passed over; anything else that is not as it should be is refused, because a ranking that is wrong in
-silence would be trained on. (Search-R1's own server answers two queries with the wrong shape where scores are not
-asked for: we always ask for them.)
-"""
+Extra fields are passed over; anything else that is not as it should be is refused, because a
+ranking that is wrong in silence would be trained on. (Search-R1's own server answers two queries
+with the wrong shape where scores are not asked for: we always ask for them.)"""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ssp_env.search.base import Document
-from ssp_env.search.contents import split_contents
+from ssp_env.search.corpus import split_contents
+from ssp_env.types import Document
 
 
 class WrongReply(Exception):
@@ -44,7 +43,8 @@ def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
         k: how many documents a query were asked for.
 
     Raises:
-        WrongReply: not JSON, or not one ranking a query of at most ``k`` documents, each once and with a finite score.
+        WrongReply: not JSON, or not one ranking a query of at most ``k`` documents, each once and
+            with a finite score.
     """
     try:
         reply = json.loads(raw, parse_constant=_refuse)
@@ -66,7 +66,9 @@ def _ranking(ranking: Any, position: int, k: int) -> list[Document]:
         raise WrongReply(f"{where} holds {len(ranking)} documents where {k} were asked for")
     documents = [_document(hit, f"{where}[{rank}]") for rank, hit in enumerate(ranking)]
     if len({document.id for document in documents}) != len(documents):
-        raise WrongReply(f"{where} holds a document twice: {[document.id for document in documents]}")
+        raise WrongReply(
+            f"{where} holds a document twice: {[document.id for document in documents]}"
+        )
     return documents
 
 
@@ -80,12 +82,16 @@ def _document(hit: Any, where: str) -> Document:
     if "contents" in fields:
         title, text = split_contents(_text(fields, "contents", where))
     else:
-        title, text = _text(fields, "title", where) if "title" in fields else "", _text(fields, "text", where)
+        title, text = (
+            _text(fields, "title", where) if "title" in fields else "",
+            _text(fields, "text", where),
+        )
     return Document(_id(fields, where, title, text), title, text, float(score))
 
 
 def _id(fields: dict[str, Any], where: str, title: str, text: str) -> str:
-    """The id, which is a number in some corpora. Search-R1's BM25 sends none: there, what is written is what it is."""
+    """The id, which is a number in some corpora. Search-R1's BM25 sends none: there, what is
+    written is what it is."""
     if "id" not in fields:
         return hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
     value = fields["id"]
@@ -97,7 +103,10 @@ def _id(fields: dict[str, Any], where: str, title: str, text: str) -> str:
 def _text(fields: dict[str, Any], name: str, where: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise WrongReply(f"{where}.document.{name} is {_kind(value) if name in fields else 'missing'}, not a string")
+        raise WrongReply(
+            f"{where}.document.{name} is {_kind(value) if name in fields else 'missing'}, not a "
+            f"string"
+        )
     return well_formed(value)
 
 

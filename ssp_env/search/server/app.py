@@ -36,8 +36,11 @@ class SearchApp:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         self.stopping = False
-        """Set when the server is told to stop: not ready any more, and every answer ends its connection."""
-        self.metrics = metrics.Metrics(lambda: self._batcher.waiting if self._batcher else 0, lambda: self.ready)
+        """Set when the server is told to stop: not ready any more, and every answer ends its
+        connection."""
+        self.metrics = metrics.Metrics(
+            lambda: self._batcher.waiting if self._batcher else 0, lambda: self.ready
+        )
         self._retriever: Retriever | None = None
         self._batcher: Batcher | None = None
         self._bearer = None if config.token is None else f"Bearer {config.token}".encode("ascii")
@@ -121,7 +124,9 @@ class SearchApp:
         except TimeoutError:
             raise Refusal(504, "too_late", "the search took too long") from None
         except ServiceError:
-            raise Refusal(503, "search_unavailable", "the search is not available", _RETRY) from None
+            raise Refusal(
+                503, "search_unavailable", "the search is not available", _RETRY
+            ) from None
         except Refusal:
             raise
         except Exception:  # whatever a backend raises; the batcher has logged it
@@ -150,12 +155,15 @@ class SearchApp:
             Route("/metrics", self._metrics),
             Route("/openapi.json", self._document),
         ]
-        app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error, Exception: _internal})
+        app = Starlette(
+            routes=routes, exception_handlers={HTTPException: _http_error, Exception: _internal}
+        )
         app.router.redirect_slashes = False
         return app
 
     async def _status(self, request: Request) -> Response:
-        # Search-R1's server does not listen before its index is loaded; its clients take this for readiness.
+        # Search-R1's server does not listen before its index is loaded; its clients take this for
+        # readiness.
         if self._retriever is None:
             return _response(_not_ready())
         return Response(b'"ok"', media_type="application/json")
@@ -178,7 +186,8 @@ class SearchApp:
 
 
 def _carries(scope: Scope, bearer: bytes) -> bool:
-    """Whether the request's only Authorization header is this one, in a time that does not tell how much of it is."""
+    """Whether the request's only Authorization header is this one, in a time that does not tell how
+    much of it is."""
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     return len(given) == 1 and hmac.compare_digest(given[0], bearer)
 
@@ -209,11 +218,16 @@ def _response(refusal: Refusal) -> Response:
 
 
 async def _refuse(send: Send, refusal: Refusal) -> None:
-    headers = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in refusal.headers.items()]
+    headers = [
+        (name.lower().encode("ascii"), value.encode("ascii"))
+        for name, value in refusal.headers.items()
+    ]
     await _send(send, refusal.status, refusal.body(), headers)
 
 
 async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     length = (b"content-length", str(len(body)).encode("ascii"))
-    await send({"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]})
+    await send(
+        {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]}
+    )
     await send({"type": "http.response.body", "body": body})

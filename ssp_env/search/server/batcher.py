@@ -12,13 +12,15 @@ from threading import Thread
 from time import perf_counter
 
 from ssp_env.errors import ServiceError
-from ssp_env.search.base import Document, Retriever
+from ssp_env.search.base import Retriever
 from ssp_env.search.server.wire import WrongAnswer
+from ssp_env.types import Document
 
 Rankings = list[list[Document]]
 
 OUTAGE_AFTER = 3
-"""Single requests of a failed batch that fail with a ``ServiceError`` in a row before the rest is given up."""
+"""Single requests of a failed batch that fail with a ``ServiceError`` in a row before the rest is
+given up."""
 
 _logger = logging.getLogger(__name__)
 
@@ -44,11 +46,12 @@ class Call:
 
 
 class Batcher:
-    """Hands requests to a retriever, one call at a time in a thread of its own, so that the event loop stays free.
+    """Hands requests to a retriever, one call at a time in a thread of its own, so that the event
+    loop stays free.
 
-    What arrives while the backend is busy waits and then goes in one call, oldest first, equal ``k`` together. A call
-    that fails is repeated request by request, so that a request that the backend chokes on fails alone.
-    """
+    What arrives while the backend is busy waits and then goes in one call, oldest first, equal
+    ``k`` together. A call that fails is repeated request by request, so that a request that the
+    backend chokes on fails alone."""
 
     def __init__(
         self,
@@ -83,7 +86,8 @@ class Batcher:
         Thread(target=self._work, name="search backend", daemon=True).start()
 
     def submit(self, queries: Sequence[str], k: int) -> asyncio.Future[Rankings]:
-        """Queues a request. Its future takes the rankings, or what the retriever raised; cancel it to give up.
+        """Queues a request. Its future takes the rankings, or what the retriever raised; cancel it
+        to give up.
 
         Raises:
             QueueFull: no room for it.
@@ -98,12 +102,14 @@ class Batcher:
         return future
 
     def close(self) -> None:
-        """Ends the thread after the call that it is in. Requests that wait are not answered any more."""
+        """Ends the thread after the call that it is in. Requests that wait are not answered any
+        more."""
         self._closed = True
         self._inbox.put(None)
 
     def _schedule(self) -> None:
-        """Sees to it that a call starts, at the end of this turn of the loop or when the pause is over."""
+        """Sees to it that a call starts, at the end of this turn of the loop or when the pause is
+        over."""
         pause = 0.0
         if len(self._pending) < self._expected and self.waiting < self._max_batch:
             pause = self._pause()
@@ -112,15 +118,20 @@ class Batcher:
                 return
             self._start_at.cancel()
         self._pausing = pause > 0
-        self._start_at = self._loop.call_later(pause, self._start) if pause else self._loop.call_soon(self._start)
+        self._start_at = (
+            self._loop.call_later(pause, self._start)
+            if pause
+            else self._loop.call_soon(self._start)
+        )
 
     def _pause(self) -> float:
-        """How long an idle backend waits for company, unless as many requests as there were last time are here before.
+        """How long an idle backend waits for company, unless as many requests as there were last
+        time are here before.
 
-        Clients that got their answers together ask again together, a moment later; a call that started at once would
-        miss all but the first of them, for the whole length of a call. Two fifths of the last call is what that moment
-        may cost. A cheap backend would lose more than it could gain, and does not wait.
-        """
+        Clients that got their answers together ask again together, a moment later; a call that
+        started at once would miss all but the first of them, for the whole length of a call. Two
+        fifths of the last call is what that moment may cost. A cheap backend would lose more than
+        it could gain, and does not wait."""
         pause = min(self._window, self._last_seconds / 2.5)
         return pause if pause >= 0.001 else 0.0
 
@@ -140,7 +151,9 @@ class Batcher:
             request = self._pending.popleft()
             if request.future.done():
                 self.waiting -= len(request.queries)
-            elif batch and (request.k != batch[0].k or size + len(request.queries) > self._max_batch):
+            elif batch and (
+                request.k != batch[0].k or size + len(request.queries) > self._max_batch
+            ):
                 left.append(request)
             else:
                 batch.append(request)
@@ -149,7 +162,9 @@ class Batcher:
         self.waiting -= size
         return batch
 
-    def _deliver(self, batch: list[_Request], outcomes: list[Rankings | Exception], seconds: float) -> None:
+    def _deliver(
+        self, batch: list[_Request], outcomes: list[Rankings | Exception], seconds: float
+    ) -> None:
         self._busy = False
         # As many requests as there are now: those that get their answer, and those that wait.
         self._last_seconds, self._expected = seconds, len(batch) + len(self._pending)
@@ -169,17 +184,23 @@ class Batcher:
             begin = perf_counter()
             outcomes = self._answer(batch)
             if not self._closed:
-                self._loop.call_soon_threadsafe(self._deliver, batch, outcomes, perf_counter() - begin)
+                self._loop.call_soon_threadsafe(
+                    self._deliver, batch, outcomes, perf_counter() - begin
+                )
 
     def _answer(self, batch: list[_Request]) -> list[Rankings | Exception]:
         """The rankings of each request, or why it has none."""
         try:
-            rankings = self._search([query for request in batch for query in request.queries], batch[0].k)
+            rankings = self._search(
+                [query for request in batch for query in request.queries], batch[0].k
+            )
         except Exception as error:
             if len(batch) == 1:
                 _logger.error("a search failed", exc_info=error)
                 return [error]
-            _logger.warning("a batch of %d requests failed and is repeated one by one: %s", len(batch), error)
+            _logger.warning(
+                "a batch of %d requests failed and is repeated one by one: %s", len(batch), error
+            )
             return self._one_by_one(batch)
         parts: list[Rankings | Exception] = []
         end = 0
@@ -193,7 +214,9 @@ class Batcher:
         outages = 0
         for request in batch:
             if outages == OUTAGE_AFTER or request.future.done():
-                outcomes.append(ServiceError("search", "the backend failed for the requests before this one"))
+                outcomes.append(
+                    ServiceError("search", "the backend failed for the requests before this one")
+                )
                 continue
             outcome = self._answer([request])[0]
             outcomes.append(outcome)
@@ -209,5 +232,7 @@ class Batcher:
         if len(rankings) != len(queries) or any(len(ranking) > k for ranking in rankings):
             lengths = sorted({len(ranking) for ranking in rankings})
             shape = f"{len(rankings)} rankings of {lengths} documents"
-            raise WrongAnswer(f"the retriever answered {len(queries)} queries, k = {k}, with {shape}")
+            raise WrongAnswer(
+                f"the retriever answered {len(queries)} queries, k = {k}, with {shape}"
+            )
         return rankings

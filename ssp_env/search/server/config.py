@@ -27,61 +27,85 @@ class ServerConfig:
     """
 
     host: str = "127.0.0.1"
-    """Address to bind. Any other than the machine's own (loopback) needs a token, or ``no_token``."""
+    """Address to bind. Any other than the machine's own (loopback) needs a token, or
+    ``no_token``."""
     port: int = 8000
     """Port to bind; 0 takes a free one."""
     token: str | None = field(default=None, repr=False)
-    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. Probes (``/healthz``,
-    ``/readyz``) are open all the same."""
+    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. Probes
+    (``/healthz``, ``/readyz``) are open all the same."""
     no_token: bool = False
-    """Whether others may ask without a token, wherever it is bound: for a network that is trusted."""
+    """Whether others may ask without a token, wherever it is bound: for a network that is
+    trusted."""
     default_k: int = 3
     """Documents a query when a request names no ``topk``; Search-R1's own default."""
     max_k: int = 100
     """Largest ``topk`` of a request."""
     max_queries: int = 4096
-    """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5 rollouts)."""
+    """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5
+    rollouts)."""
     max_query_length: int = 8192
     """Most characters of a query."""
     max_body_bytes: int = 16 * 2**20
     """Most bytes of a request's body."""
     max_batch: int = 256
-    """Queries after which a backend call takes no further request; a larger request has a call of its own."""
+    """Queries after which a backend call takes no further request; a larger request has a call of
+    its own."""
     max_waiting: int = 16_384
-    """Most queries that wait for the backend; a request beyond is answered with 503 and ``Retry-After``."""
+    """Most queries that wait for the backend; a request beyond is answered with 503 and
+    ``Retry-After``."""
     batch_window: float = 0.002
-    """Most seconds that an idle backend waits for company; never more than two fifths of what its last call took."""
+    """Most seconds that an idle backend waits for company; never more than two fifths of what its
+    last call took."""
     read_seconds: float = 10.0
-    """Most seconds between the first byte of a request's head and its last, and again for its body."""
+    """Most seconds between the first byte of a request's head and its last, and again for its
+    body."""
     answer_seconds: float = 60.0
     """Most seconds that a request waits for its answer; then 504."""
     drain_seconds: float = 1.0
-    """Seconds between being told to stop and closing the port: balancers see ``/readyz`` fail, clients are sent off."""
+    """Seconds between being told to stop and closing the port: balancers see ``/readyz`` fail,
+    clients are sent off."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ConfigError("port", self.port, "a port is a number from 0 (any free one) to 65535")
-        for name in ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes", "max_batch"):
+            raise ConfigError(
+                "port", self.port, "a port is a number from 0 (any free one) to 65535"
+            )
+        for name in (
+            "default_k",
+            "max_k",
+            "max_queries",
+            "max_query_length",
+            "max_body_bytes",
+            "max_batch",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "give a whole number from 1 up")
         if self.default_k > self.max_k:
-            raise ConfigError("default_k", self.default_k, f"it may not exceed max_k, which is {self.max_k}")
+            raise ConfigError(
+                "default_k", self.default_k, f"it may not exceed max_k, which is {self.max_k}"
+            )
         if self.max_waiting < self.max_queries:
             fix = f"the largest request ({self.max_queries} queries) has to fit into the queue"
             raise ConfigError("max_waiting", self.max_waiting, fix)
         for name in ("batch_window", "drain_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(name, getattr(self, name), "give a finite number of seconds, 0 or more")
+                raise ConfigError(
+                    name, getattr(self, name), "give a finite number of seconds, 0 or more"
+                )
         for name in ("read_seconds", "answer_seconds"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(name, getattr(self, name), "give a finite number of seconds above 0")
+                raise ConfigError(
+                    name, getattr(self, name), "give a finite number of seconds above 0"
+                )
         self._check_token()
 
     def _check_token(self) -> None:
         if self.token is None:
             if not (self.no_token or is_loopback(self.host)):
                 fix = (
-                    f"others can reach this address: put a token into {TOKEN_VARIABLE} or a --token-file,"
+                    f"others can reach this address: put a token into {TOKEN_VARIABLE} or a "
+                    f"--token-file,"
                     " bind 127.0.0.1, or say --no-token if you trust everybody who can"
                 )
                 raise ConfigError("host", self.host, fix)
@@ -92,7 +116,8 @@ class ServerConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine alone. A name other than ``localhost`` may be anything."""
+    """Whether an address is reachable from this machine alone. A name other than ``localhost`` may
+    be anything."""
     if host == "localhost":
         return True
     try:
@@ -105,13 +130,18 @@ def read_token(file: str | Path | None, environment: Mapping[str, str] = os.envi
     """The token from a file, or else from the environment variable; ``None`` if neither is given.
 
     Raises:
-        ConfigError: the file cannot be read, or what is given is no token; names where it came from.
+        ConfigError: the file cannot be read, or what is given is no token; names where it came
+            from.
     """
     if file is None:
         token = environment.get(TOKEN_VARIABLE)
         if token is not None and not _is_token(token):
             shown = "(not shown)" if token else token
-            raise ConfigError(TOKEN_VARIABLE, shown, f"{_TOKEN}; unset the environment variable if there is to be none")
+            raise ConfigError(
+                TOKEN_VARIABLE,
+                shown,
+                f"{_TOKEN}; unset the environment variable if there is to be none",
+            )
         return token
     try:
         token = Path(file).read_text(encoding="utf-8").strip()

@@ -1,4 +1,5 @@
-"""The OpenAPI document of the server, written by hand; the tests hold it against the running server."""
+"""The OpenAPI document of the server, written by hand; the tests hold it against the running
+server."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def openapi(config: ServerConfig) -> JSON:
         "/healthz": {"get": _probe("Whether the process answers")},
         "/readyz": {"get": _readyz()},
         "/metrics": {"get": _get("Prometheus' metrics", _text("the metrics"), config)},
-        "/openapi.json": {"get": _get("This document", _json("the document", {"type": "object"}), config)},
+        "/openapi.json": {
+            "get": _get("This document", _json("the document", {"type": "object"}), config)
+        },
     }
     document: JSON = {
         "openapi": "3.1.0",
@@ -39,7 +42,8 @@ def openapi(config: ServerConfig) -> JSON:
 def _retrieve(config: ServerConfig) -> JSON:
     responses = {
         "200": _json(
-            "One ranking a query, in order; a query that matches nothing has an empty one. With scores, a ranking's "
+            "One ranking a query, in order; a query that matches nothing has an empty one. With "
+            "scores, a ranking's "
             "entries hold a document and its score, otherwise they are documents.",
             {"$ref": "#/components/schemas/Result"},
         ),
@@ -50,12 +54,16 @@ def _retrieve(config: ServerConfig) -> JSON:
         "422": _error("The JSON has not the shape of a request, or exceeds a limit (bad_request)."),
         "500": _error("The search failed for this request (search_failed)."),
         "503": _busy(
-            "Try again: the index is not loaded yet (not_ready), too much is waiting (queue_full), or what the "
+            "Try again: the index is not loaded yet (not_ready), too much is waiting "
+            "(queue_full), or what the "
             "search needs is out (search_unavailable)."
         ),
         "504": _error("The search took too long (too_late)."),
     }
-    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Query"}}}}
+    body = {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Query"}}},
+    }
     return {
         "operationId": "retrieve",
         "summary": "Ranked passages for queries",
@@ -65,7 +73,9 @@ def _retrieve(config: ServerConfig) -> JSON:
 
 
 def _readyz() -> JSON:
-    operation = _probe("Whether requests are welcome: the index is loaded, and nobody asked to stop")
+    operation = _probe(
+        "Whether requests are welcome: the index is loaded, and nobody asked to stop"
+    )
     operation["responses"]["503"] = _busy("Not ready (not_ready) or stopping (stopping).")
     return operation
 
@@ -90,7 +100,9 @@ def _unauthorized(config: ServerConfig) -> JSON:
 def _busy(description: str) -> JSON:
     answer = _error(description)
     seconds = {"type": "integer", "minimum": 0}
-    answer["headers"] = {"Retry-After": {"description": "Seconds to wait.", "required": True, "schema": seconds}}
+    answer["headers"] = {
+        "Retry-After": {"description": "Seconds to wait.", "required": True, "schema": seconds}
+    }
     return answer
 
 
@@ -112,14 +124,20 @@ def _schemas(config: ServerConfig) -> JSON:
         "required": ["id", "contents"],
         "properties": {
             "id": {"type": "string"},
-            "contents": {"type": "string", "description": "The title in double quotes, a line break, the text."},
+            "contents": {
+                "type": "string",
+                "description": "The title in double quotes, a line break, the text.",
+            },
         },
         "additionalProperties": False,
     }
     scored = {
         "type": "object",
         "required": ["document", "score"],
-        "properties": {"document": {"$ref": "#/components/schemas/Document"}, "score": {"type": "number"}},
+        "properties": {
+            "document": {"$ref": "#/components/schemas/Document"},
+            "score": {"type": "number"},
+        },
         "additionalProperties": False,
     }
     return {
@@ -129,7 +147,11 @@ def _schemas(config: ServerConfig) -> JSON:
         "Result": {
             "type": "object",
             "required": ["result"],
-            "properties": {"result": {"anyOf": [_rankings("Document", config), _rankings("ScoredDocument", config)]}},
+            "properties": {
+                "result": {
+                    "anyOf": [_rankings("Document", config), _rankings("ScoredDocument", config)]
+                }
+            },
             "additionalProperties": False,
         },
         "Error": _error_schema(),
@@ -152,13 +174,20 @@ def _query(config: ServerConfig) -> JSON:
                 "maximum": config.max_k,
                 "description": f"Documents a query; {config.default_k} if missing or null.",
             },
-            "return_scores": {"type": ["boolean", "null"], "description": "False if missing or null."},
+            "return_scores": {
+                "type": ["boolean", "null"],
+                "description": "False if missing or null.",
+            },
         },
     }
 
 
 def _rankings(entry: str, config: ServerConfig) -> JSON:
-    ranking = {"type": "array", "maxItems": config.max_k, "items": {"$ref": f"#/components/schemas/{entry}"}}
+    ranking = {
+        "type": "array",
+        "maxItems": config.max_k,
+        "items": {"$ref": f"#/components/schemas/{entry}"},
+    }
     return {"type": "array", "maxItems": config.max_queries, "items": ranking}
 
 

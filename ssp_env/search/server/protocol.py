@@ -13,10 +13,9 @@ from uvicorn.server import ServerState
 class PatientProtocol(HttpToolsProtocol):
     """Closes a connection whose request's head is not complete within :attr:`head_seconds`.
 
-    uvicorn alone waits for ever, so a client that sends a byte a minute would keep its connection. When the server
-    stops, uvicorn closes connections that have just been made, whose requests may be on their way; here they are given
-    :attr:`last_seconds`.
-    """
+    uvicorn alone waits for ever, so a client that sends a byte a minute would keep its connection.
+    When the server stops, uvicorn closes connections that have just been made, whose requests may
+    be on their way; here they are given :attr:`last_seconds`."""
 
     head_seconds = 10.0
     last_seconds = 1.0

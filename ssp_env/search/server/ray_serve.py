@@ -1,9 +1,9 @@
-"""The search server as a Ray Serve deployment: replicas behind Ray's proxies, on one machine or many.
+"""The search server as a Ray Serve deployment: replicas behind Ray's proxies, on one machine or
+many.
 
-Each replica holds an index and a batcher of its own, so more replicas are more backends. Ray restarts a replica that
-dies. Requests that were in it get an error, which a retrying client outlives. ``/metrics`` shows the replica that
-happens to answer.
-"""
+Each replica holds an index and a batcher of its own, so more replicas are more backends. Ray
+restarts a replica that dies. Requests that were in it get an error, which a retrying client
+outlives. ``/metrics`` shows the replica that happens to answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def deployment(open_retriever: Callable[[], Retriever], config: ServerConfig, re
     settings = serve.deployment(
         name="SearchServer",
         num_replicas=replicas,
-        # What waits in a replica is what its batcher joins: Ray's default of 5 would make every batch a small one.
+        # What waits in a replica is what its batcher joins: Ray's default of 5 would make every
+        # batch a small one.
         max_ongoing_requests=1024,
         health_check_period_s=2,
         health_check_timeout_s=10,
@@ -61,13 +62,15 @@ def run_on_ray(
     replicas: int,
     on_ready: Callable[[str], None],
 ) -> None:
-    """Deploys on the Ray cluster that ``RAY_ADDRESS`` names or this machine is in, or else on one of its own.
+    """Deploys on the Ray cluster that ``RAY_ADDRESS`` names or this machine is in, or else on one
+    of its own.
 
     Returns after SIGTERM, once the deployment is taken down; it finishes what it accepted.
 
     Args:
         open_retriever: loads the index, in each replica.
-        config: the settings. Ray's proxies bind ``host`` and ``port`` on each machine that has a replica.
+        config: the settings. Ray's proxies bind ``host`` and ``port`` on each machine that has a
+            replica.
         replicas: how many.
         on_ready: called with the address once all replicas answer.
 
@@ -79,7 +82,9 @@ def run_on_ray(
     from ray import serve
 
     if config.port == 0:
-        raise ConfigError("port", 0, "with Ray, name the port: each machine's proxy binds the same one")
+        raise ConfigError(
+            "port", 0, "with Ray, name the port: each machine's proxy binds the same one"
+        )
     application = deployment(open_retriever, config, replicas)
     stop = Event()
     signals: list[int] = []

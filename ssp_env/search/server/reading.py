@@ -20,7 +20,8 @@ async def read_body(scope: Scope, receive: Receive, config: ServerConfig) -> byt
     """The whole body.
 
     Raises:
-        Refusal: 415 if it is not said to be JSON, 413 if it is too large, 408 if it does not arrive in time.
+        Refusal: 415 if it is not said to be JSON, 413 if it is too large, 408 if it does not arrive
+            in time.
         Disconnected: the client left.
     """
     _check_type(scope)
@@ -33,8 +34,9 @@ async def read_body(scope: Scope, receive: Receive, config: ServerConfig) -> byt
 
 
 async def _collect(receive: Receive, limit: int) -> bytes:
-    """Reads up to the limit. A larger body is read and dropped up to twice the limit before it is refused: a
-    connection that is closed on unread bytes is reset, and the client would never see why."""
+    """Reads up to the limit. A larger body is read and dropped up to twice the limit before it is
+    refused: a connection that is closed on unread bytes is reset, and the client would never see
+    why."""
     parts: list[bytes] = []
     size = 0
     while True:

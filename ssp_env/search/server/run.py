@@ -32,8 +32,9 @@ def run_server(
 ) -> None:
     """Serves until SIGTERM or SIGINT, in the main thread.
 
-    The port is bound first; while ``open_retriever`` runs in a thread, ``/healthz`` answers and ``/readyz`` does not.
-    The first signal ends the process in order: everything that was accepted is answered. The second ends it at once.
+    The port is bound first; while ``open_retriever`` runs in a thread, ``/healthz`` answers and
+    ``/readyz`` does not. The first signal ends the process in order: everything that was accepted
+    is answered. The second ends it at once.
 
     Args:
         open_retriever: loads the index.
@@ -113,8 +114,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own raises the signal once more at the end, which would make an orderly stop look like a kill.
-        before = {sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)}
+        # uvicorn's own raises the signal once more at the end, which would make an orderly stop
+        # look like a kill.
+        before = {
+            sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
@@ -123,7 +127,8 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.app.stopping = True
-        # Until clients and balancers have seen that it stops, the server still takes connections; each answer ends one.
+        # Until clients and balancers have seen that it stops, the server still takes connections;
+        # each answer ends one.
         if self.server_state.connections:
             await asyncio.sleep(self.settings.drain_seconds)
         await self._take_the_last(sockets or [])
@@ -131,7 +136,8 @@ class _Server(uvicorn.Server):
         self.app.close()
 
     async def _take_the_last(self, listeners: list[socket.socket]) -> None:
-        """Closes the port, and takes what the kernel holds until then: it would reset those connections."""
+        """Closes the port, and takes what the kernel holds until then: it would reset those
+        connections."""
         kept = [listener.dup() for listener in listeners]
         for server in self.servers:
             server.close()
@@ -162,7 +168,9 @@ def _accept_all(listener: socket.socket) -> list[socket.socket]:
         except BlockingIOError:  # there is none
             return connections
         except OSError as error:
-            _logger.warning("connections that waited for the server to take them are lost: %s", error)
+            _logger.warning(
+                "connections that waited for the server to take them are lost: %s", error
+            )
             return connections
         connection.setblocking(False)
         connections.append(connection)
@@ -174,7 +182,9 @@ def _bind(config: ServerConfig) -> socket.socket:
         ConfigError: no such address, or its port is taken.
     """
     try:
-        found = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
         try:
@@ -184,7 +194,9 @@ def _bind(config: ServerConfig) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise ConfigError("host and port", f"{config.host}:{config.port}", f"cannot be bound: {error}") from None
+        raise ConfigError(
+            "host and port", f"{config.host}:{config.port}", f"cannot be bound: {error}"
+        ) from None
     return listener
 
 

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from ssp_env.search.base import Document
 from ssp_env.search.server.config import ServerConfig
+from ssp_env.types import Document
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -22,9 +22,12 @@ class WrongAnswer(Exception):
 
 
 class Refusal(Exception):
-    """A request that is not answered with documents: its status, a code for programs and a message for people."""
+    """A request that is not answered with documents: its status, a code for programs and a message
+    for people."""
 
-    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.message = status, code, message
         self.headers = dict(headers or {})
@@ -49,8 +52,9 @@ class Query:
 def read_query(body: bytes, config: ServerConfig) -> Query:
     """Reads and checks a request body.
 
-    A missing or null ``topk`` or ``return_scores`` takes its default; other fields are passed over, as in
-    Search-R1's server. A lone surrogate (which JSON can spell and UTF-8 cannot) is searched for as U+FFFD.
+    A missing or null ``topk`` or ``return_scores`` takes its default; other fields are passed over,
+    as in Search-R1's server. A lone surrogate (which JSON can spell and UTF-8 cannot) is searched
+    for as U+FFFD.
 
     Raises:
         Refusal: 400 for what is no JSON, 422 for a wrong shape or a limit that is exceeded.
@@ -65,11 +69,15 @@ def write_result(rankings: Sequence[Sequence[Document]], scores: bool) -> bytes:
     """The response body of a request.
 
     Raises:
-        WrongAnswer: scores are asked for, and the retriever gave none or one that is no finite number.
+        WrongAnswer: scores are asked for, and the retriever gave none or one that is no finite
+            number.
     """
     result: list[list[dict[str, Any]]]
     if scores:
-        result = [[{"document": _document(d), "score": _score(d)} for d in ranking] for ranking in rankings]
+        result = [
+            [{"document": _document(d), "score": _score(d)} for d in ranking]
+            for ranking in rankings
+        ]
     else:
         result = [[_document(d) for d in ranking] for ranking in rankings]
     try:
@@ -80,7 +88,8 @@ def write_result(rankings: Sequence[Sequence[Document]], scores: bool) -> bytes:
 
 
 def contents(document: Document) -> str:
-    """Title and text as Search-R1 writes them, for :func:`ssp_env.search.corpus.read_corpus` to take apart again.
+    """Title and text as Search-R1 writes them, for :func:`ssp_env.search.corpus.read_corpus` to
+    take apart again.
 
     The first line ends the title, so a line break inside a title becomes a space.
     """
@@ -133,7 +142,9 @@ def _queries(row: dict[str, Any], config: ServerConfig) -> list[str]:
         raise _wrong(f'"queries" holds {len(queries)} queries; the limit is {config.max_queries}')
     for position, query in enumerate(queries):
         if not isinstance(query, str):
-            raise _wrong(f'"queries" has to be a list of strings; queries[{position}] is {_kind(query)}')
+            raise _wrong(
+                f'"queries" has to be a list of strings; queries[{position}] is {_kind(query)}'
+            )
         if len(query) > config.max_query_length:
             limit = f"the limit is {config.max_query_length}"
             raise _wrong(f"queries[{position}] has {len(query)} characters; {limit}")
@@ -159,7 +170,9 @@ def _k(row: dict[str, Any], config: ServerConfig) -> int:
     if k is None:
         return config.default_k
     # To JSON, 3 and 3.0 are one number.
-    whole = (isinstance(k, int) and not isinstance(k, bool)) or (isinstance(k, float) and k.is_integer())
+    whole = (isinstance(k, int) and not isinstance(k, bool)) or (
+        isinstance(k, float) and k.is_integer()
+    )
     if not whole or not 1 <= k <= config.max_k:
         raise _wrong(f'"topk" has to be a whole number from 1 to {config.max_k}')
     return int(k)

@@ -24,14 +24,17 @@ class Hop:
         return self.relation.inverse
 
 
-_HOPS = {hop.noun: hop for hop in (*(Hop(r) for r in (*RELATIONS, NATION)), Hop(NATION, inverted=True))}
+_HOPS = {
+    hop.noun: hop for hop in (*(Hop(r) for r in (*RELATIONS, NATION)), Hop(NATION, inverted=True))
+}
 
 Facts = Mapping[tuple[str, Relation], frozenset[str]]
 """``(entity, relation) -> values``."""
 
 
 def write_question(start: str, hops: Sequence[Hop]) -> str:
-    """The question that starts at ``start`` and follows ``hops`` in order: the last hop is named first."""
+    """The question that starts at ``start`` and follows ``hops`` in order: the last hop is named
+    first."""
     nouns = " of the ".join(hop.noun for hop in reversed(hops))
     return f"what is the {nouns} of {start} ?"
 
@@ -58,7 +61,9 @@ def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> 
     reached = frozenset([start])
     for hop in hops:
         table = backward if hop.inverted else forward
-        reached = frozenset().union(*(table.get((entity, hop.relation), frozenset()) for entity in reached))
+        reached = frozenset().union(
+            *(table.get((entity, hop.relation), frozenset()) for entity in reached)
+        )
     return reached
 
 

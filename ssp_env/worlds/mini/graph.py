@@ -37,12 +37,15 @@ class Graph:
         return links
 
     def walk(self, rng: np.random.Generator, hops: int) -> Chain | None:
-        """A random chain of ``hops`` functional facts that never meets an entity twice, or ``None``."""
+        """A random chain of ``hops`` functional facts that never meets an entity twice, or
+        ``None``."""
         start = _pick(rng, list(self.entities))
         path, entity = [], start
         seen = {start}
         for _ in range(hops):
-            steps = [(r, v) for r, v in self.facts[entity].items() if r.inverse is None and v not in seen]
+            steps = [
+                (r, v) for r, v in self.facts[entity].items() if r.inverse is None and v not in seen
+            ]
             if not steps:
                 return None
             relation, entity = steps[int(rng.integers(len(steps)))]
@@ -68,7 +71,9 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
         own = [relation for relation in RELATIONS if relation.subject == kind]
         kept = [relation for relation in own if rng.random() < FACT_CHANCE]
         for relation in kept or [own[int(rng.integers(len(own)))]]:
-            graph.facts[name][relation] = _pick(rng, [n for n in by_kind[relation.value] if n != name])
+            graph.facts[name][relation] = _pick(
+                rng, [n for n in by_kind[relation.value] if n != name]
+            )
         if one_to_many and kind == "person":
             graph.facts[name][NATION] = _pick(rng, by_kind["country"][:NATIONS])
     return graph
@@ -77,7 +82,10 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
 def _deal_kinds(names: Sequence[str]) -> dict[str, str]:
     bounds = np.cumsum(list(KINDS.values())) * len(names)
     kinds, last = list(KINDS), len(KINDS) - 1
-    return {name: kinds[min(int(np.searchsorted(bounds, i, side="right")), last)] for i, name in enumerate(names)}
+    return {
+        name: kinds[min(int(np.searchsorted(bounds, i, side="right")), last)]
+        for i, name in enumerate(names)
+    }
 
 
 def _pick(rng: np.random.Generator, options: Sequence[str]) -> str:

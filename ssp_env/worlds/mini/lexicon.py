@@ -9,16 +9,39 @@ from functools import cache
 import numpy as np
 
 NAME_POOL = 1_400
-"""Number of names. A world draws its entities from this pool, so that a model can't know them by heart."""
+"""Number of names. A world draws its entities from this pool, so that a model can't know them by
+heart."""
 
 KINDS = {"person": 0.42, "city": 0.20, "company": 0.18, "book": 0.12, "country": 0.08}
 """Entity kinds and their share of a graph."""
 
 _SYLLABLES = (  # noqa: SIM905
-    "ba be bo da de do fa fe ga go ha he ka ke ko la le lo ma me mo na ne no pa po ra re ro sa se so ta te to "
+    "ba be bo da de do fa fe ga go ha he ka ke ko la le lo ma me mo na ne no pa po ra re ro sa "
+    "se so ta te to "
     "va ve vi za"
 ).split()
-_ENDINGS = "ban dor fell gan hall len lin mar mond nar nes rick ris sen ston tal ter vik ward wyn".split()  # noqa: SIM905
+_ENDINGS = [
+    "ban",
+    "dor",
+    "fell",
+    "gan",
+    "hall",
+    "len",
+    "lin",
+    "mar",
+    "mond",
+    "nar",
+    "nes",
+    "rick",
+    "ris",
+    "sen",
+    "ston",
+    "tal",
+    "ter",
+    "vik",
+    "ward",
+    "wyn",
+]
 
 
 @dataclass(frozen=True)
@@ -34,7 +57,8 @@ class Relation:
     phrase: str
     """The second wording that pages use: "E : *taught by* X"."""
     inverse: str | None = None
-    """What the subjects of one value are called, where a question may ask for them (one-to-many)."""
+    """What the subjects of one value are called, where a question may ask for them
+    (one-to-many)."""
 
 
 RELATIONS = (
@@ -58,7 +82,21 @@ RELATIONS = (
 NATION = Relation("nation", "person", "country", "citizen of", inverse="citizen")
 """The one-to-many relation of ambiguous worlds: a handful of nations share all persons."""
 
-WORDS = ("what", "is", "the", "of", "?", ".", ":", ";", "propose", "solve", "read", "question", "nothing")
+WORDS = (
+    "what",
+    "is",
+    "the",
+    "of",
+    "?",
+    ".",
+    ":",
+    ";",
+    "propose",
+    "solve",
+    "read",
+    "question",
+    "nothing",
+)
 """Function words of questions, pages and the tiny model's prompts."""
 
 
@@ -78,7 +116,8 @@ def names() -> tuple[str, ...]:
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Every word that a page, a question or a tiny prompt can hold, without tags and special tokens."""
+    """Every word that a page, a question or a tiny prompt can hold, without tags and special
+    tokens."""
     return words_with(names())
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ssp_env.search.base import Document
+from ssp_env.types import Document
 from ssp_env.worlds.mini.graph import Graph
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
 
 BACKLINKS = 2
-"""At most this many facts about *other* entities stand on a page; a proposer needs them to look backwards."""
+"""At most this many facts about *other* entities stand on a page; a proposer needs them to look
+backwards."""
 
 Fact = tuple[str, Relation, str]
 """``(entity, relation, value)``."""
@@ -27,7 +28,8 @@ def write_pages(rng: np.random.Generator, graph: Graph) -> list[Document]:
 
 
 def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:
-    """The facts that pages state. Sentences that no page of this world could hold are passed over."""
+    """The facts that pages state. Sentences that no page of this world could hold are passed
+    over."""
     for document in documents:
         for sentence in document.text.split(" ."):
             fact = _read_sentence(sentence.split())
@@ -35,7 +37,9 @@ def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:
                 yield fact
 
 
-def _page(rng: np.random.Generator, name: str, graph: Graph, links: list[tuple[str, Relation]]) -> str:
+def _page(
+    rng: np.random.Generator, name: str, graph: Graph, links: list[tuple[str, Relation]]
+) -> str:
     sentences = []
     for relation, value in graph.facts[name].items():
         wording = relation.phrase if relation is NATION or rng.random() < 0.5 else relation.noun

@@ -1,4 +1,5 @@
-"""The small world: a mini-wiki of a few entities and a vocabulary of its own, for small networks and quick trials."""
+"""The small world: a mini-wiki of a few entities and a vocabulary of its own, for small networks
+and quick trials."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ class SmallWorld(MiniWorld):
     name = "small"
     per_group = 15
 
-    def __init__(self, seed: int = 0, entities: int = FEWEST, one_to_many: bool = False, max_hops: int = 1) -> None:
+    def __init__(
+        self, seed: int = 0, entities: int = FEWEST, one_to_many: bool = False, max_hops: int = 1
+    ) -> None:
         """
         Args:
             seed: names, graphs and pages follow from it.
@@ -24,7 +27,9 @@ class SmallWorld(MiniWorld):
             ConfigError: an option out of its range.
         """
         super().__init__(seed, entities, one_to_many, max_hops)
-        self._own_words: tuple[str, ...] = words_with((*self.train_graph.entities, *self.eval_graph.entities))
+        self._own_words: tuple[str, ...] = words_with(
+            (*self.train_graph.entities, *self.eval_graph.entities)
+        )
 
     @property
     def vocabulary(self) -> tuple[str, ...]:

@@ -8,11 +8,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.protocol import Action
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
-from ssp_env.worlds.base import Analysis, GroundTruth, Question
-from ssp_env.worlds.mini.grammar import Facts, Hop, continue_question, follow, parse_question, write_question
+from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
+from ssp_env.worlds.mini.grammar import (
+    Facts,
+    Hop,
+    continue_question,
+    follow,
+    parse_question,
+    write_question,
+)
 from ssp_env.worlds.mini.graph import Graph, grow
 from ssp_env.worlds.mini.lexicon import NAME_POOL, NATION, RELATIONS, names, vocabulary
 from ssp_env.worlds.mini.pages import Fact, read_facts, write_pages
@@ -24,22 +29,24 @@ FEWEST = 16
 class MiniWorld:
     """Two graphs over disjoint entities, one to play in and one to be judged by, behind one index.
 
-    The answers of self-play come from the first graph, the evaluation questions from the second, and no
-    fact connects them. The world parses any question of its grammar, so it knows how many hops a
-    question has and all its right answers, and it can read: see :meth:`read`.
-    """
+    The answers of self-play come from the first graph, the evaluation questions from the second,
+    and no fact connects them. The world parses any question of its grammar, so it knows how many
+    hops a question has and all its right answers, and it can read: see :meth:`read`."""
 
     name = "mini"
     can_read = True
     per_group = 150
     """Evaluation questions a hop count, when nobody says how many."""
 
-    def __init__(self, seed: int = 0, entities: int = 449, one_to_many: bool = False, max_hops: int = 4) -> None:
+    def __init__(
+        self, seed: int = 0, entities: int = 449, one_to_many: bool = False, max_hops: int = 4
+    ) -> None:
         """
         Args:
             seed: names, graphs and pages follow from it.
             entities: how many entities *each* of the two graphs has.
-            one_to_many: also state citizenships, which allow ambiguous questions ("the citizen of E").
+            one_to_many: also state citizenships, which allow ambiguous questions ("the citizen of
+                E").
             max_hops: evaluation questions have 1 to this many hops.
 
         Raises:
@@ -60,11 +67,15 @@ class MiniWorld:
         self.train_graph = grow(rng, drawn[:entities], one_to_many)
         self.eval_graph = grow(rng, drawn[entities:], one_to_many)
         pages = write_pages(rng, self.train_graph) + write_pages(rng, self.eval_graph)
-        self.corpus = Corpus((pages[i] for i in rng.permutation(len(pages))), name=f"mini-wiki (seed {seed})")
+        self.corpus = Corpus(
+            (pages[i] for i in rng.permutation(len(pages))), name=f"mini-wiki (seed {seed})"
+        )
         self._forward, self._backward = fact_tables(_graph_facts(self.train_graph, self.eval_graph))
         self._names = frozenset({*self.train_graph.entities, *self.eval_graph.entities})
         relations = (*RELATIONS, NATION) if one_to_many else RELATIONS
-        self._nouns = frozenset(noun for r in relations for noun in (r.noun, r.inverse) if noun is not None)
+        self._nouns = frozenset(
+            noun for r in relations for noun in (r.noun, r.inverse) if noun is not None
+        )
         linked = self.train_graph.backlinks()
         self.answers: Sequence[GroundTruth] = tuple(
             GroundTruth(f"mini-{name}", name) for name in self.train_graph.entities if linked[name]
@@ -72,11 +83,15 @@ class MiniWorld:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every word there is: the same ones in every world of this kind, so that a policy can change worlds."""
+        """Every word there is: the same ones in every world of this kind, so that a policy can
+        change worlds."""
         return vocabulary()
 
-    def continuations(self, action: Action, words: Sequence[str], seen: frozenset[str]) -> tuple[frozenset[str], bool]:
-        """The words that can follow inside an action, and whether it can end there: one name, or a question.
+    def continuations(
+        self, action: Action, words: Sequence[str], seen: frozenset[str]
+    ) -> tuple[frozenset[str], bool]:
+        """The words that can follow inside an action, and whether it can end there: one name, or a
+        question.
 
         Names and relations are those that the player has read of, as long as it has read of any.
         """
@@ -94,7 +109,8 @@ class MiniWorld:
             per_group: how many a hop count; ``None`` means :attr:`per_group`.
 
         Raises:
-            ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has different questions.
+            ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has
+                different questions.
         """
         wanted = self.per_group if per_group is None else per_group
         if seed < 0:
@@ -107,7 +123,8 @@ class MiniWorld:
         return drawn
 
     def analyse(self, question: str) -> Analysis | None:
-        """Hops and all right answers of a question; ``None`` when it is not of this world's grammar."""
+        """Hops and all right answers of a question; ``None`` when it is not of this world's
+        grammar."""
         parsed = self._parse(question)
         if parsed is None:
             return None
@@ -117,9 +134,9 @@ class MiniWorld:
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """What these documents, and nothing else, say the answer is.
 
-        A perfect but narrow reader: it knows the grammar of pages and questions, not the graph. Several
-        answers mean that the documents leave the question ambiguous; ``None`` that it is ill-formed.
-        """
+        A perfect but narrow reader: it knows the grammar of pages and questions, not the graph.
+        Several answers mean that the documents leave the question ambiguous; ``None`` that it is
+        ill-formed."""
         parsed = self._parse(question)
         if parsed is None:
             return None
@@ -127,7 +144,11 @@ class MiniWorld:
 
     def _parse(self, question: str) -> tuple[str, tuple[Hop, ...]] | None:
         parsed = parse_question(question)
-        if parsed is not None and not self.one_to_many and any(hop.relation.inverse for hop in parsed[1]):
+        if (
+            parsed is not None
+            and not self.one_to_many
+            and any(hop.relation.inverse for hop in parsed[1])
+        ):
             return None
         return parsed
 

@@ -28,8 +28,8 @@ from transformers.models.auto import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.transformers_engine import TransformersEngine, check_architecture
 from agents.tiny.model import tiny_model, tiny_tokenizer
-from ssp_env.config import GameConfig
 from ssp_env.errors import ModelError, UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 
@@ -85,7 +85,9 @@ def seeded(seed: int = 0) -> torch.Generator:
 @torch.inference_mode()
 def recomputed(lm: Any, ids: Sequence[int], start: int, temperature: float = 1.0) -> list[float]:
     """Log-probabilities of ids[start:] by one plain forward pass over one sequence."""
-    logits = lm(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float() / (temperature or 1.0)
+    logits = lm(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float() / (
+        temperature or 1.0
+    )
     logprobs = torch.log_softmax(logits, dim=-1)
     return [float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))]
 
@@ -106,21 +108,27 @@ class Conversation:
         for key in keys:
             self.rows[key] = self.text(2, 30)
 
-    def turn(self, keys: Sequence[int], temperature: float = 1.0, room: int = 15) -> list[Generation]:
+    def turn(
+        self, keys: Sequence[int], temperature: float = 1.0, room: int = 15
+    ) -> list[Generation]:
         requests = [Request(key, self.rows[key], room) for key in keys]
         found = self.engine.generate(requests, temperature=temperature, generator=self.generator)
         for key, generation in zip(keys, found, strict=True):
             start = len(self.rows[key])
             self.rows[key] = [*self.rows[key], *generation.ids]
             expected = recomputed(self.lm, self.rows[key], start, temperature)
-            np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4, err_msg=f"row {key}")
+            np.testing.assert_allclose(
+                generation.logprobs, expected, atol=1e-4, err_msg=f"row {key}"
+            )
             self.turn_lengths.append(len(generation.ids))
             self.rows[key] += self.text(1, 12)
         return found
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_behaviour_logprobs_equal_recomputed_ones_over_many_turns(name: str, words: WordTokenizer) -> None:
+def test_behaviour_logprobs_equal_recomputed_ones_over_many_turns(
+    name: str, words: WordTokenizer
+) -> None:
     lm = model(name)
     talk = Conversation(lm, engine_for(lm, words))
     talk.join(*range(7))
@@ -132,7 +140,9 @@ def test_behaviour_logprobs_equal_recomputed_ones_over_many_turns(name: str, wor
     talk.turn([0, 8, 3])  # a row comes back that was left out meanwhile
     talk.turn([3, 8], room=1)
     talk.turn([8], room=30)
-    assert len(set(talk.turn_lengths)) > 4, "rows must stop at different times for this to test anything"
+    assert len(set(talk.turn_lengths)) > 4, (
+        "rows must stop at different times for this to test anything"
+    )
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -142,15 +152,21 @@ def test_greedy_output_equals_generate(name: str, words: WordTokenizer) -> None:
     prompts = [rng.integers(5, VOCABULARY, size=size).tolist() for size in (3, 17, 9, 2, 25)]
     requests = [Request(key, prompt, 20) for key, prompt in enumerate(prompts)]
     found = engine_for(lm, words).generate(requests, temperature=0.0, generator=seeded())
-    settings = GenerationConfig(max_new_tokens=20, do_sample=False, eos_token_id=sorted(STOPS), pad_token_id=0)
+    settings = GenerationConfig(
+        max_new_tokens=20, do_sample=False, eos_token_id=sorted(STOPS), pad_token_id=0
+    )
     for prompt, generation in zip(prompts, found, strict=True):
         ids = torch.tensor([prompt])
-        expected = lm.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)[0]
+        expected = lm.generate(
+            ids, attention_mask=torch.ones_like(ids), generation_config=settings
+        )[0]
         assert generation.ids == expected[len(prompt) :].tolist()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0, 2.0])
-def test_logprobs_are_those_of_the_distribution_sampled_from(temperature: float, words: WordTokenizer) -> None:
+def test_logprobs_are_those_of_the_distribution_sampled_from(
+    temperature: float, words: WordTokenizer
+) -> None:
     """At temperature 0, of the unscaled one: ``recomputed`` divides by 1 there."""
     lm = model("lfm2")
     talk = Conversation(lm, engine_for(lm, words))
@@ -161,7 +177,9 @@ def test_logprobs_are_those_of_the_distribution_sampled_from(temperature: float,
         repeated = Conversation(lm, engine_for(lm, words))
         repeated.generator = seeded(99)
         repeated.join(*range(4))
-        assert repeated.turn(range(4), temperature) == first, "greedy output does not depend on the generator"
+        assert repeated.turn(range(4), temperature) == first, (
+            "greedy output does not depend on the generator"
+        )
 
 
 def test_tokens_are_drawn_with_their_probabilities(words: WordTokenizer) -> None:
@@ -202,7 +220,9 @@ def test_max_new_tokens_holds_for_each_row(words: WordTokenizer) -> None:
     engine = engine_for(model("qwen3"), words, frozenset())
     rooms = [1, 7, 3, 12]
     found = engine.generate(
-        [Request(i, [9, 8], room) for i, room in enumerate(rooms)], temperature=1.0, generator=seeded()
+        [Request(i, [9, 8], room) for i, room in enumerate(rooms)],
+        temperature=1.0,
+        generator=seeded(),
     )
     assert [len(g.ids) for g in found] == rooms
     assert [len(g.logprobs) for g in found] == rooms
@@ -210,13 +230,15 @@ def test_max_new_tokens_holds_for_each_row(words: WordTokenizer) -> None:
 
 def test_a_turn_ends_with_its_first_stop_token(words: WordTokenizer) -> None:
     engine = engine_for(model("qwen3"), words)
-    found = engine.generate([Request(i, [9, 8 + i], 60) for i in range(40)], temperature=2.0, generator=seeded())
+    found = engine.generate(
+        [Request(i, [9, 8 + i], 60) for i in range(40)], temperature=2.0, generator=seeded()
+    )
     stopped = [g.ids for g in found if len(g.ids) < 60]
     assert len(stopped) > 20
     assert all(ids[-1] in STOPS and not STOPS.intersection(ids[:-1]) for ids in stopped)
 
 
-# -- the cache ------------------------------------------------------------------------------------------
+# -- the cache ---------------------------------------------------------------------------------
 
 
 def test_new_weights_drop_what_was_computed_with_the_old_ones(words: WordTokenizer) -> None:
@@ -239,7 +261,10 @@ def test_a_key_whose_tokens_do_not_go_on_is_computed_anew(name: str, words: Word
     talk.join(0, 1, 2)
     talk.turn([0, 1, 2])
     prompt = talk.rows[1][:2]
-    talk.rows[0], talk.rows[1] = talk.text(40, 41), prompt  # another text; and the same text, cut short
+    talk.rows[0], talk.rows[1] = (
+        talk.text(40, 41),
+        prompt,
+    )  # another text; and the same text, cut short
     talk.turn([0, 1, 2])
     talk.rows[1] = prompt
     talk.turn([1])
@@ -248,7 +273,9 @@ def test_a_key_whose_tokens_do_not_go_on_is_computed_anew(name: str, words: Word
 
 
 @pytest.mark.parametrize("name", ["lfm2", "qwen3"])
-def test_equal_sequences_are_read_once_and_go_their_own_ways(name: str, words: WordTokenizer) -> None:
+def test_equal_sequences_are_read_once_and_go_their_own_ways(
+    name: str, words: WordTokenizer
+) -> None:
     lm = model(name)
     talk = Conversation(lm, engine_for(lm, words))
     fed: list[int] = []
@@ -259,7 +286,9 @@ def test_equal_sequences_are_read_once_and_go_their_own_ways(name: str, words: W
     talk.rows.update({key: list(talk.rows[0]) for key in (1, 2, 3)})
     first = talk.turn([0, 1, 5, 2])
     assert fed[0] == 2
-    assert len({tuple(generation.ids) for generation in first}) > 2, "equal rows must not sample the same tokens"
+    assert len({tuple(generation.ids) for generation in first}) > 2, (
+        "equal rows must not sample the same tokens"
+    )
     talk.turn([2, 0, 1])
     talk.rows[1] = list(talk.rows[2])  # two known rows become equal; one of them is read anew
     talk.rows[7] = list(talk.rows[0])  # a new row equals a known one
@@ -289,20 +318,28 @@ def test_a_call_that_breaks_leaves_no_half_written_cache(words: WordTokenizer) -
     talk.turn(range(3))
 
 
-# -- architectures --------------------------------------------------------------------------------------
+# -- architectures -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("config", "what"),
     [
-        (Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1), "sliding_attention"),
+        (
+            Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1),
+            "sliding_attention",
+        ),
         (MistralConfig(**SIZES, sliding_window=8), "sliding_attention"),
-        (MambaConfig(vocab_size=60, hidden_size=16, state_size=4, num_hidden_layers=1), "linear_attention"),
+        (
+            MambaConfig(vocab_size=60, hidden_size=16, state_size=4, num_hidden_layers=1),
+            "linear_attention",
+        ),
         (GraniteConfig(**SIZES, logits_scaling=2.0), "logits_scaling"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.model_type,
 )
-def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, what: str, words: WordTokenizer) -> None:
+def test_an_architecture_that_would_be_wrong_silently_is_refused(
+    config: Any, what: str, words: WordTokenizer
+) -> None:
     with pytest.raises(ModelError, match=rf"{config.model_type}.*{what}"):
         engine_for(AutoModelForCausalLM.from_config(config), words)
 
@@ -314,7 +351,9 @@ def test_an_encoder_is_refused() -> None:
 
 
 def test_an_unused_sliding_window_is_served(words: WordTokenizer) -> None:
-    lm = widened(AutoModelForCausalLM.from_config(MistralConfig(**SIZES, sliding_window=None)), seeded())
+    lm = widened(
+        AutoModelForCausalLM.from_config(MistralConfig(**SIZES, sliding_window=None)), seeded()
+    )
     talk = Conversation(lm, engine_for(lm, words))
     talk.join(0, 1)
     talk.turn([0, 1])
@@ -322,7 +361,9 @@ def test_an_unused_sliding_window_is_served(words: WordTokenizer) -> None:
 
 
 def test_a_model_with_fewer_tokens_than_the_tokenizer_is_refused() -> None:
-    with pytest.raises(ModelError, match=f"tokenizer has {VOCABULARY + 1} tokens, the model only {VOCABULARY}"):
+    with pytest.raises(
+        ModelError, match=f"tokenizer has {VOCABULARY + 1} tokens, the model only {VOCABULARY}"
+    ):
         engine_for(model("llama"), WordTokenizer([f"w{i}" for i in range(VOCABULARY - 2)], ()))
 
 
@@ -331,17 +372,21 @@ def test_logits_beyond_the_tokenizer_are_never_sampled() -> None:
     fewer = WordTokenizer([f"w{i}" for i in range(VOCABULARY - 23)], ())
     requests = [Request(i, [9, 8 + i % 20], 10) for i in range(50)]
     for temperature in (0.0, 1.0):
-        found = engine_for(lm, fewer, frozenset()).generate(requests, temperature=temperature, generator=seeded())
+        found = engine_for(lm, fewer, frozenset()).generate(
+            requests, temperature=temperature, generator=seeded()
+        )
         for request, generation in zip(requests, found, strict=True):
             assert max(generation.ids) < fewer.vocab_size
             ids = torch.tensor([[*request.ids, *generation.ids]])
             with torch.inference_mode():
-                logprobs = torch.log_softmax(lm(input_ids=ids).logits[0, 1:-1, : fewer.vocab_size], dim=-1)
+                logprobs = torch.log_softmax(
+                    lm(input_ids=ids).logits[0, 1:-1, : fewer.vocab_size], dim=-1
+                )
             expected = logprobs.gather(1, ids[0, 2:, None]).squeeze(1)
             np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4)
 
 
-# -- stop strings ---------------------------------------------------------------------------------------
+# -- stop strings ------------------------------------------------------------------------------
 
 
 def byte_tokenizer(*special: str) -> HuggingFaceTokenizer:
@@ -355,9 +400,15 @@ def byte_tokenizer(*special: str) -> HuggingFaceTokenizer:
 
 
 def reciting(text: str, tokenizer: HuggingFaceTokenizer) -> Any:
-    """A model whose likeliest next token depends on the last one alone: it recites a text of different characters."""
+    """A model whose likeliest next token depends on the last one alone: it recites a text of
+    different characters."""
     size = tokenizer.vocab_size
-    one = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 8}
+    one = {
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+    }
     config = LlamaConfig(**{**SIZES, **one, "vocab_size": size, "hidden_size": size})
     lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     ids = tokenizer.encode(text)
@@ -381,7 +432,9 @@ def recite(tokenizer: HuggingFaceTokenizer, *rooms: int) -> list[str]:
     engine = TransformersEngine(reciting(TEXT, tokenizer), tokenizer, stop)
     ids, said = tokenizer.encode("x"), []
     for room in rooms:
-        (generation,) = engine.generate([Request(0, ids, room)], temperature=0.0, generator=seeded())
+        (generation,) = engine.generate(
+            [Request(0, ids, room)], temperature=0.0, generator=seeded()
+        )
         ids = [*ids, *generation.ids]
         said.append(tokenizer.decode(generation.ids))
     return said
@@ -408,7 +461,9 @@ def test_a_tag_that_has_a_token_but_is_spelled_out_stops() -> None:
         for now, then in pairwise(plain):
             lm.lm_head.weight[then, now] = 5.0
     engine = TransformersEngine(lm, tokenizer, stop)
-    (generation,) = engine.generate([Request(0, tokenizer.encode("x"), 20)], temperature=0.0, generator=seeded())
+    (generation,) = engine.generate(
+        [Request(0, tokenizer.encode("x"), 20)], temperature=0.0, generator=seeded()
+    )
     assert generation.ids == plain
 
 

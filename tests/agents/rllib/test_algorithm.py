@@ -1,4 +1,5 @@
-"""The algorithm as RLlib users use it: in one process, spread out, resumed, tuned, and in trouble."""
+"""The algorithm as RLlib users use it: in one process, spread out, resumed, tuned, and in
+trouble."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ from agents.config import LearningConfig
 from agents.rllib.algorithm import SSP, SSPConfig, _renumber
 from agents.rllib.env_runner import Sample
 from agents.rows import rows_of
-from ssp_env.config import GameConfig
 from ssp_env.errors import ConfigError, ModelError, ServiceError, TokenizerError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.worlds.base import World
+from ssp_env.types import World
 from ssp_env.worlds.mini import MiniWorld
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -55,13 +56,23 @@ def changed(config: SSPConfig, **training: Any) -> SSPConfig:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Four steps in one process, with a checkpoint after the second; the pool of questions is reset after the third."""
+def uninterrupted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """Four steps in one process, with a checkpoint after the second; the pool of questions is reset
+    after the third."""
     model_dir = request.getfixturevalue("model_dir")
     request.getfixturevalue("cluster")
     env = {"world": "mini", "world_options": WORLD, "game": GAME, "make_rules": make_rules}
     config = SSPConfig().environment(env_config=env).debugging(seed=5, log_level="ERROR")
-    config.training(model_dir=model_dir, batch_size=8, minibatches=2, lr=1e-4, warmup_steps=3, precision="float32")
+    config.training(
+        model_dir=model_dir,
+        batch_size=8,
+        minibatches=2,
+        lr=1e-4,
+        warmup_steps=3,
+        precision="float32",
+    )
     config.training(reset_every=3)
     run: dict[str, Any] = {"config": config, "weights": [], "results": [], "games": []}
     run["checkpoint"] = tmp_path_factory.mktemp("checkpoint")
@@ -76,7 +87,7 @@ def uninterrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     return run
 
 
-# -- one process ----------------------------------------------------------------------------------------
+# -- one process -------------------------------------------------------------------------------
 
 
 def test_training_changes_the_weights_and_says_what_happened(uninterrupted: dict[str, Any]) -> None:
@@ -88,11 +99,21 @@ def test_training_changes_the_weights_and_says_what_happened(uninterrupted: dict
     assert figures["learner_trained_tokens"] > 0
     assert distance(uninterrupted["start"], uninterrupted["weights"][0]) > 1e-5
     assert uninterrupted["results"][3]["training_iteration"] == 4
-    assert set(uninterrupted["results"][0]["ssp"]["seconds"]) == {"sample", "learn", "game", "engine"}
+    assert set(uninterrupted["results"][0]["ssp"]["seconds"]) == {
+        "sample",
+        "learn",
+        "game",
+        "engine",
+    }
 
 
 def test_games_carry_the_version_of_the_weights(uninterrupted: dict[str, Any]) -> None:
-    assert [{game.weights_version for game in games} for games in uninterrupted["games"]] == [{0}, {1}, {2}, {3}]
+    assert [{game.weights_version for game in games} for games in uninterrupted["games"]] == [
+        {0},
+        {1},
+        {2},
+        {3},
+    ]
 
 
 def test_the_pool_of_questions_is_used(uninterrupted: dict[str, Any]) -> None:
@@ -121,11 +142,13 @@ def test_questions_are_solved_in_order(uninterrupted: dict[str, Any]) -> None:
         assert [record.question for record in records] == [question.text for question in questions]
         assert {record.origin for record in records} == {"given"}
         assert all(len(record.trajectories) == 1 for record in records), "one attempt a question"
-        assert records == algorithm.solve(questions, seed=7), "greedy answers do not depend on a seed"
+        assert records == algorithm.solve(questions, seed=7), (
+            "greedy answers do not depend on a seed"
+        )
         assert algorithm.solve([]) == []
 
 
-# -- checkpoints ----------------------------------------------------------------------------------------
+# -- checkpoints -------------------------------------------------------------------------------
 
 
 def test_a_resumed_run_continues_as_if_it_had_not_stopped(uninterrupted: dict[str, Any]) -> None:
@@ -163,11 +186,13 @@ def test_state_can_be_handed_over_directly(uninterrupted: dict[str, Any]) -> Non
 def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> None:
     """Twice more are Adam's moments."""
     size = sum(value.nbytes for value in uninterrupted["start"].values())
-    written = sum(file.stat().st_size for file in uninterrupted["checkpoint"].rglob("*") if file.is_file())
+    written = sum(
+        file.stat().st_size for file in uninterrupted["checkpoint"].rglob("*") if file.is_file()
+    )
     assert written < 3.5 * size
 
 
-# -- several learners and runners -----------------------------------------------------------------------
+# -- several learners and runners --------------------------------------------------------------
 
 
 def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) -> None:
@@ -180,8 +205,12 @@ def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) ->
             alone = uninterrupted["results"][step]["ssp"]["figures"]
             assert figures["learner_trained_tokens"] == alone["learner_trained_tokens"]
             # Adam and clipping would hide a gradient of the wrong size.
-            assert figures["learner_grad_norm"] == pytest.approx(alone["learner_grad_norm"], rel=1e-3)
-            assert figures["learner_loss"] == pytest.approx(alone["learner_loss"], rel=1e-3, abs=1e-6)
+            assert figures["learner_grad_norm"] == pytest.approx(
+                alone["learner_grad_norm"], rel=1e-3
+            )
+            assert figures["learner_loss"] == pytest.approx(
+                alone["learner_loss"], rel=1e-3, abs=1e-6
+            )
 
 
 def test_games_are_numbered_over_all_runners(played: Round) -> None:
@@ -190,7 +219,9 @@ def test_games_are_numbered_over_all_runners(played: Round) -> None:
     first, second = _renumber([Sample(rows, records, {}), Sample(rows, records, {})])
     count = len(records)
     assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
-    assert {record.group for record in first.records}.isdisjoint(record.group for record in second.records)
+    assert {record.group for record in first.records}.isdisjoint(
+        record.group for record in second.records
+    )
     assert [row.game for row in first.rows] == [row.game for row in rows]
     assert [row.game for row in second.rows] == [row.game + count for row in rows]
 
@@ -199,7 +230,9 @@ def test_two_env_runners_play_whole_groups_and_survive_the_loss_of_one(
     algorithm_config: SSPConfig, tmp_path: Path
 ) -> None:
     algorithm_config.env_config["game"] = {**GAME, "proposals": 2}
-    algorithm_config.training(batch_size=8, lr=1e-4, strategy="reuse").env_runners(num_env_runners=2)
+    algorithm_config.training(batch_size=8, lr=1e-4, strategy="reuse").env_runners(
+        num_env_runners=2
+    )
     with running(algorithm_config) as algorithm:
         assert algorithm.env_runner is None, "no third copy of the model in the main process"
         algorithm.train()
@@ -239,7 +272,10 @@ def _check_groups(algorithm: SSP, version: int) -> None:
     proposed = [game for game in games if game.origin == "proposed"]
     assert len(proposed) == 8
     assert len({game.slot for game in games}) == len(games), "slots are numbered over all runners"
-    groups = [[game for game in proposed if game.group == group] for group in sorted({g.group for g in proposed})]
+    groups = [
+        [game for game in proposed if game.group == group]
+        for group in sorted({g.group for g in proposed})
+    ]
     assert [len(group) for group in groups] == [2] * 4
     assert all(len({game.answer for game in group}) == 1 for group in groups)
     for game in games:
@@ -250,14 +286,18 @@ def _check_groups(algorithm: SSP, version: int) -> None:
 
 def _check_weights(algorithm: SSP, version: int) -> None:
     expected = weights_of(algorithm)
-    states = algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.get_state(), local_env_runner=False)
+    states = algorithm.env_runner_group.foreach_env_runner(
+        lambda runner: runner.get_state(), local_env_runner=False
+    )
     assert [state["weights_seq_no"] for state in states] == [version] * 2
     for state in states:
-        held = {name.removeprefix("lm."): value for name, value in state["rl_module"]["llm"].items()}
+        held = {
+            name.removeprefix("lm."): value for name, value in state["rl_module"]["llm"].items()
+        }
         assert distance(expected, held) == 0.0
 
 
-# -- trouble --------------------------------------------------------------------------------------------
+# -- trouble -----------------------------------------------------------------------------------
 
 
 def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SSPConfig) -> None:
@@ -281,7 +321,7 @@ def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SS
         assert distance(weights_of(algorithm), before) > 0.0
 
 
-# -- settings -------------------------------------------------------------------------------------------
+# -- settings ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,7 +339,12 @@ def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SS
     ],
 )
 def test_settings_that_cannot_work_are_named(
-    env: dict[str, Any], training: dict[str, Any], runners: int, field: str, says: str, model_dir: Path
+    env: dict[str, Any],
+    training: dict[str, Any],
+    runners: int,
+    field: str,
+    says: str,
+    model_dir: Path,
 ) -> None:
     config = SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training)
     with pytest.raises(ConfigError, match=says) as caught:
@@ -316,7 +361,9 @@ def test_settings_that_cannot_work_are_named(
         ({"game": GameConfig(attempts=3)}, {"learning_roles": ["solver"]}),
     ],
 )
-def test_settings_that_can_work_pass(env: dict[str, Any], training: dict[str, Any], model_dir: Path) -> None:
+def test_settings_that_can_work_pass(
+    env: dict[str, Any], training: dict[str, Any], model_dir: Path
+) -> None:
     SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training).validate()
 
 
@@ -325,9 +372,13 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
         SSPConfig().training(model_dir=tmp_path / "nowhere").build_algo()
 
 
-def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_built(model_dir: Path) -> None:
+def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_built(
+    model_dir: Path,
+) -> None:
     tags = {name: f"{name}-it" for name in ("think", "search", "information", "question", "answer")}
-    config = SSPConfig().environment(env_config={"game": {"tags": tags}}).training(model_dir=model_dir)
+    config = (
+        SSPConfig().environment(env_config={"game": {"tags": tags}}).training(model_dir=model_dir)
+    )
     with pytest.raises(TokenizerError, match="<think-it>"):
         config.validate()
 
@@ -337,14 +388,20 @@ def test_an_unknown_setting_of_training_is_refused() -> None:
         SSPConfig().training(kl_coef=0.1)
 
 
-def test_own_rules_and_worlds_are_used(algorithm_config: SSPConfig, tokenizer: HuggingFaceTokenizer) -> None:
+def test_own_rules_and_worlds_are_used(
+    algorithm_config: SSPConfig, tokenizer: HuggingFaceTokenizer
+) -> None:
     seen: list[object] = []
 
     def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
         seen.append((world, game.attempts))
         return make_rules(world, tokenizer, game)
 
-    own = {"world": MiniWorld, "world_options": {"seed": 9, "entities": 55}, "make_rules": own_rules}
+    own = {
+        "world": MiniWorld,
+        "world_options": {"seed": 9, "entities": 55},
+        "make_rules": own_rules,
+    }
     algorithm_config.environment(env_config={**algorithm_config.env_config, **own}).validate()
     world = algorithm_config.make_world()
     assert len(world.corpus) == 110
@@ -352,7 +409,7 @@ def test_own_rules_and_worlds_are_used(algorithm_config: SSPConfig, tokenizer: H
     assert seen == [(world, GAME["attempts"])]
 
 
-# -- Tune -----------------------------------------------------------------------------------------------
+# -- Tune --------------------------------------------------------------------------------------
 
 
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
@@ -371,7 +428,9 @@ def test_tune_searches_over_settings(algorithm_config: SSPConfig, tmp_path: Path
     results = tune.Tuner(
         SSP,
         param_space=algorithm_config,
-        run_config=tune.RunConfig(stop={"training_iteration": 1}, storage_path=str(tmp_path), verbose=0),
+        run_config=tune.RunConfig(
+            stop={"training_iteration": 1}, storage_path=str(tmp_path), verbose=0
+        ),
     ).fit()
     assert not results.errors
     (result,) = results

@@ -23,7 +23,12 @@ def test_columns_are_padded_on_the_right() -> None:
     batch = to_batch(rows)
     assert batch.env_steps() == 2
     columns = batch.policy_batches[MODULE_ID]
-    assert columns["ids"].shape == columns["loss_mask"].shape == columns["behaviour_logprobs"].shape == (2, 7)
+    assert (
+        columns["ids"].shape
+        == columns["loss_mask"].shape
+        == columns["behaviour_logprobs"].shape
+        == (2, 7)
+    )
     assert columns["ids"][0].tolist() == [10, 11, 12, 13, 0, 0, 0]
     assert columns["loss_mask"][0].tolist() == [0, 0, 1, 1, 0, 0, 0]
     assert columns["behaviour_logprobs"][1].tolist() == [0, 0, -2, -2, -2, -2, -2]

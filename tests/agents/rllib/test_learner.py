@@ -1,4 +1,5 @@
-"""One optimizer step, against the same step written out plainly; and what each setting does to it."""
+"""One optimizer step, against the same step written out plainly; and what each setting does to
+it."""
 
 from __future__ import annotations
 
@@ -19,11 +20,14 @@ from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_tokenizer
 
 
-def plain_updates(model_dir: Path, batches: list[list[Row]], temperature: float = 1.0) -> dict[str, torch.Tensor]:
-    """The updates by the book: whole rows one after the other, full logits, no masks, no micro-batches.
+def plain_updates(
+    model_dir: Path, batches: list[list[Row]], temperature: float = 1.0
+) -> dict[str, torch.Tensor]:
+    """The updates by the book: whole rows one after the other, full logits, no masks, no
+    micro-batches.
 
-    Proposer by REINFORCE, solver by GRPO with clip 0.2 / 0.28, KL 0.1, Adam (0.9, 0.999) with lr 1e-3, norm 1.
-    """
+    Proposer by REINFORCE, solver by GRPO with clip 0.2 / 0.28, KL 0.1, Adam (0.9, 0.999) with lr
+    1e-3, norm 1."""
     model, reference = load_model(model_dir), load_model(model_dir)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, betas=(0.9, 0.999))
 
@@ -40,7 +44,9 @@ def plain_updates(model_dir: Path, batches: list[list[Row]], temperature: float 
                     loss = loss - row.weight * row.advantage * logp
                     continue
                 ratio = torch.exp(logp - float(row.logprobs[t]))
-                surrogate = torch.minimum(ratio * row.advantage, ratio.clamp(0.8, 1.28) * row.advantage)
+                surrogate = torch.minimum(
+                    ratio * row.advantage, ratio.clamp(0.8, 1.28) * row.advantage
+                )
                 with torch.no_grad():
                     ref = logprobs(reference, row, t)
                 kl = torch.exp(ref - logp) - (ref - logp) - 1
@@ -87,14 +93,18 @@ def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir
         assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
 
 
-def test_microbatches_hold_as_many_padded_tokens_as_allowed(model_dir: Path, rows: list[Row]) -> None:
+def test_microbatches_hold_as_many_padded_tokens_as_allowed(
+    model_dir: Path, rows: list[Row]
+) -> None:
     learner = learner_for(model_dir, microbatch_tokens=80)
     columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
     parts = list(learner._microbatches(columns))
     assert sum(len(part["ids"]) for part in parts) == len(rows)
     assert all(part["ids"].numel() <= 80 or len(part["ids"]) == 1 for part in parts)
     assert any(len(part["ids"]) > 1 for part in parts)
-    assert all(part["ids"].shape[1] == int(part["lengths"].max()) for part in parts), "no needless padding"
+    assert all(part["ids"].shape[1] == int(part["lengths"].max()) for part in parts), (
+        "no needless padding"
+    )
 
 
 def test_a_row_of_weight_zero_changes_nothing(model_dir: Path, rows: list[Row]) -> None:
@@ -114,7 +124,9 @@ def test_a_batch_of_weight_zero_alone_is_no_gradient(model_dir: Path, rows: list
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_is_skipped_and_counted(bad: float, model_dir: Path, rows: list[Row]) -> None:
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted(
+    bad: float, model_dir: Path, rows: list[Row]
+) -> None:
     learner, other = learner_for(model_dir), learner_for(model_dir)
     assert update(learner, rows)["skipped_updates"] == 0.0
     update(other, rows)
@@ -124,10 +136,12 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(bad: float, model_
     assert distance(weights_of(learner), before) == 0.0
     update(learner, rows)
     update(other, rows)
-    assert distance(weights_of(learner), weights_of(other)) == 0.0, "Adam's moments must not have seen it"
+    assert distance(weights_of(learner), weights_of(other)) == 0.0, (
+        "Adam's moments must not have seen it"
+    )
 
 
-# -- learning rate --------------------------------------------------------------------------------------
+# -- learning rate -----------------------------------------------------------------------------
 
 
 def test_the_learning_rate_warms_up_linearly_and_stays(model_dir: Path, rows: list[Row]) -> None:
@@ -143,7 +157,7 @@ def test_the_learning_rate_warms_up_linearly_and_stays(model_dir: Path, rows: li
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rel=0.02)
 
 
-# -- KL -------------------------------------------------------------------------------------------------
+# -- KL ----------------------------------------------------------------------------------------
 
 
 def test_the_kl_pulls_back_to_the_reference(model_dir: Path, rows: list[Row]) -> None:
@@ -193,7 +207,9 @@ def test_the_reference_is_loaded_where_something_uses_it(
     assert (learner_for(model_dir, **changes)._reference is not None) is needed
 
 
-def test_the_reference_is_frozen_and_stays_out_of_the_state(model_dir: Path, rows: list[Row]) -> None:
+def test_the_reference_is_frozen_and_stays_out_of_the_state(
+    model_dir: Path, rows: list[Row]
+) -> None:
     learner = learner_for(model_dir, kl_coeff=0.1)
     for _ in range(2):
         update(learner, rows)
@@ -203,7 +219,7 @@ def test_the_reference_is_frozen_and_stays_out_of_the_state(model_dir: Path, row
     assert {name.removeprefix("lm.") for name in module} == set(base)
 
 
-# -- the rest -------------------------------------------------------------------------------------------
+# -- the rest ----------------------------------------------------------------------------------
 
 
 def test_weights_stay_float32_under_bfloat16(model_dir: Path, rows: list[Row]) -> None:
@@ -216,10 +232,24 @@ def test_weights_stay_float32_under_bfloat16(model_dir: Path, rows: list[Row]) -
 
 def test_figures_of_several_learners_add_up() -> None:
     parts = [
-        {"loss": 1.0, "policy_loss": 0.5, "kl": 0.25, "logprob_gap_sum": 3.0, "trained_tokens": 10.0},
-        {"loss": 2.0, "policy_loss": 1.5, "kl": 0.5, "logprob_gap_sum": 1.0, "trained_tokens": 30.0},
+        {
+            "loss": 1.0,
+            "policy_loss": 0.5,
+            "kl": 0.25,
+            "logprob_gap_sum": 3.0,
+            "trained_tokens": 10.0,
+        },
+        {
+            "loss": 2.0,
+            "policy_loss": 1.5,
+            "kl": 0.5,
+            "logprob_gap_sum": 1.0,
+            "trained_tokens": 30.0,
+        },
     ]
-    merged = SSPLearner.merge([{**part, "grad_norm": 0.7, "skipped_updates": 1.0} for part in parts])
+    merged = SSPLearner.merge(
+        [{**part, "grad_norm": 0.7, "skipped_updates": 1.0} for part in parts]
+    )
     assert merged == {
         "loss": 3.0,
         "policy_loss": 2.0,
@@ -234,7 +264,9 @@ def test_figures_of_several_learners_add_up() -> None:
 def test_the_gap_to_the_engine_is_measured(model_dir: Path) -> None:
     assert update(learner_for(model_dir), some_rows(model_dir))["logprob_gap"] < 1e-5
     noisy = some_rows(model_dir, noise=0.4)
-    assert update(learner_for(model_dir), noisy)["logprob_gap"] == pytest.approx(0.4 * np.sqrt(2 / np.pi), rel=0.2)
+    assert update(learner_for(model_dir), noisy)["logprob_gap"] == pytest.approx(
+        0.4 * np.sqrt(2 / np.pi), rel=0.2
+    )
 
 
 def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path) -> None:
@@ -247,22 +279,33 @@ def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path
     tokens = len(tiny_tokenizer())
     learner = learner_for(tmp_path, kl_coeff=0.1)
     rows = [replace(row, ids=row.ids % tokens) for row in some_rows(tmp_path)]
-    logits = [model(input_ids=torch.tensor(r.ids[None], dtype=torch.long)).logits[0, :-1, :tokens] for r in rows]
-    logprobs = [torch.log_softmax(x, dim=-1)[range(len(x)), r.ids[1:]] for x, r in zip(logits, rows, strict=True)]
+    logits = [
+        model(input_ids=torch.tensor(r.ids[None], dtype=torch.long)).logits[0, :-1, :tokens]
+        for r in rows
+    ]
+    logprobs = [
+        torch.log_softmax(x, dim=-1)[range(len(x)), r.ids[1:]]
+        for x, r in zip(logits, rows, strict=True)
+    ]
     exact = [
         replace(r, logprobs=np.concatenate([[0], x.detach().numpy()]).astype(np.float32) * r.mask)
         for r, x in zip(rows, logprobs, strict=True)
     ]
     assert update(learner, exact)["logprob_gap"] < 1e-5
     columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
-    assert learner.module[MODULE_ID].forward_inference(columns)["action_dist_inputs"].shape == (len(rows), tokens)
+    assert learner.module[MODULE_ID].forward_inference(columns)["action_dist_inputs"].shape == (
+        len(rows),
+        tokens,
+    )
 
 
 def test_rllibs_loss_hook_is_the_same_loss(model_dir: Path, rows: list[Row]) -> None:
     learner = learner_for(model_dir)
     columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
     out = learner.module[MODULE_ID].forward_train({**columns, "temperature": 1.0})
-    loss = learner.compute_loss_for_module(module_id=MODULE_ID, config=learner.config, batch=columns, fwd_out=out)
+    loss = learner.compute_loss_for_module(
+        module_id=MODULE_ID, config=learner.config, batch=columns, fwd_out=out
+    )
     assert float(loss.detach()) == pytest.approx(update(learner, rows)["loss"], rel=1e-5)
 
 
@@ -272,5 +315,7 @@ def test_the_module_gives_logits_of_the_next_token(model_dir: Path, rows: list[R
     with torch.no_grad():
         logits = learner.module[MODULE_ID].forward_inference(columns)["action_dist_inputs"]
         for i, row in enumerate(rows):
-            expected = load_model(model_dir)(input_ids=torch.tensor(row.ids[None], dtype=torch.long)).logits[0, -1]
+            expected = load_model(model_dir)(
+                input_ids=torch.tensor(row.ids[None], dtype=torch.long)
+            ).logits[0, -1]
             torch.testing.assert_close(logits[i], expected, atol=1e-4, rtol=1e-4)

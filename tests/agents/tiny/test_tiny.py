@@ -1,4 +1,5 @@
-"""The tiny policy: its tokenizer, its size, its demonstrations, and the first steps of its bootstrap."""
+"""The tiny policy: its tokenizer, its size, its demonstrations, and the first steps of its
+bootstrap."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from agents.tiny import traces
 from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
 from agents.tiny.model import tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from ssp_env.config import MINI_GAME
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
-from ssp_env.worlds.base import GroundTruth, Question
+from ssp_env.types import GroundTruth, Question
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.lexicon import vocabulary
 
@@ -37,12 +38,14 @@ def words() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(tiny_tokenizer())
 
 
-# -- tokenizer and model --------------------------------------------------------------------------------
+# -- tokenizer and model -----------------------------------------------------------------------
 
 
 def test_every_page_and_question_survives_a_round_trip(words: HuggingFaceTokenizer) -> None:
     world = MiniWorld(seed=11, entities=60, one_to_many=True)
-    texts = [document.text for document in world.corpus] + [q.text for q in world.questions(0, per_group=5)]
+    texts = [document.text for document in world.corpus] + [
+        q.text for q in world.questions(0, per_group=5)
+    ]
     for text in texts:
         ids = words.encode_data(text)
         assert words.inner.unk_token_id not in ids
@@ -52,7 +55,11 @@ def test_every_page_and_question_survives_a_round_trip(words: HuggingFaceTokeniz
 
 def test_the_ids_are_those_of_the_word_tokenizer(words: HuggingFaceTokenizer) -> None:
     own = WordTokenizer(vocabulary(), Tags().all())
-    assert (words.vocab_size, words.pad_id, words.eos_id) == (own.vocab_size, own.pad_id, own.eos_id)
+    assert (words.vocab_size, words.pad_id, words.eos_id) == (
+        own.vocab_size,
+        own.pad_id,
+        own.eos_id,
+    )
     text = "what is the mentor of <search> Nobody </search> <zearch> ?"
     assert words.encode(text) == own.encode(text)
     assert words.encode_data(text) == own.encode_data(text)
@@ -79,12 +86,15 @@ def test_the_model_has_under_a_million_parameters_and_a_stock_architecture(
 
 
 def test_same_seed_same_weights(words: HuggingFaceTokenizer) -> None:
-    one, same, other = (tiny_model(words.vocab_size, torch.Generator().manual_seed(s)).state_dict() for s in (1, 1, 2))
+    one, same, other = (
+        tiny_model(words.vocab_size, torch.Generator().manual_seed(s)).state_dict()
+        for s in (1, 1, 2)
+    )
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
-# -- demonstrations -------------------------------------------------------------------------------------
+# -- demonstrations ----------------------------------------------------------------------------
 
 
 @dataclass
@@ -96,7 +106,9 @@ class Drawn:
 
 
 FAULTLESS: dict[str, Any] = {
-    field.name: 0.0 for field in fields(TraceConfig) if field.type == "float" and field.name != "proposer_share"
+    field.name: 0.0
+    for field in fields(TraceConfig)
+    if field.type == "float" and field.name != "proposer_share"
 }
 """Every chance of a fault is 0."""
 
@@ -113,7 +125,9 @@ def drawn(words: HuggingFaceTokenizer, count: int, **changes: Any) -> Drawn:
     config = TraceConfig(**{"worlds_every": 10 * count, **changes})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(traces, "MiniWorld", Seen)
-        found = list(islice(TraceWriter(config, MINI_GAME, words, np.random.default_rng(3)).stream(), count))
+        found = list(
+            islice(TraceWriter(config, MINI_GAME, words, np.random.default_rng(3)).stream(), count)
+        )
     (world,) = worlds
     return Drawn(world, found)
 
@@ -145,13 +159,19 @@ def faultless(words: HuggingFaceTokenizer) -> Drawn:
     return drawn(words, 120, **FAULTLESS)
 
 
-def test_the_game_accepts_the_demonstrated_solver(faultless: Drawn, words: HuggingFaceTokenizer) -> None:
+def test_the_game_accepts_the_demonstrated_solver(
+    faultless: Drawn, words: HuggingFaceTokenizer
+) -> None:
     rules = Rules.build(faultless.world, words, MINI_GAME)
     hops: Counter[int] = Counter()
     for trace in faultless.traces:
         if words.encode("</answer>")[0] != trace.ids[-1]:
             continue
-        text = next(t for t in question_texts(prompt(trace), words) if faultless.world.analyse(t) is not None)
+        text = next(
+            t
+            for t in question_texts(prompt(trace), words)
+            if faultless.world.analyse(t) is not None
+        )
         analysis = faultless.world.analyse(text)
         assert analysis is not None
         (answer,) = analysis.answers
@@ -165,7 +185,9 @@ def test_the_game_accepts_the_demonstrated_solver(faultless: Drawn, words: Huggi
     assert set(hops) >= {1, 2}
 
 
-def test_the_game_accepts_and_verifies_the_demonstrated_proposer(faultless: Drawn, words: HuggingFaceTokenizer) -> None:
+def test_the_game_accepts_and_verifies_the_demonstrated_proposer(
+    faultless: Drawn, words: HuggingFaceTokenizer
+) -> None:
     rules = Rules.build(faultless.world, words, MINI_GAME)
     names = set(faultless.world.train_graph.entities)
     hops: Counter[int] = Counter()
@@ -208,16 +230,22 @@ def test_faults_show_as_often_as_configured(words: HuggingFaceTokenizer) -> None
     assert share == pytest.approx(0.3, abs=0.1)
 
 
-def test_masks_cover_the_players_tokens_and_nothing_else(faultless: Drawn, words: HuggingFaceTokenizer) -> None:
+def test_masks_cover_the_players_tokens_and_nothing_else(
+    faultless: Drawn, words: HuggingFaceTokenizer
+) -> None:
     inside = {words.encode(tag)[0] for tag in ("<information>", "</information>")}
     for trace in faultless.traces:
         assert len(trace.ids) == len(trace.mask)
-        assert not inside.intersection(i for i, own in zip(trace.ids, trace.mask, strict=True) if own)
+        assert not inside.intersection(
+            i for i, own in zip(trace.ids, trace.mask, strict=True) if own
+        )
         assert words.inner.unk_token_id not in trace.ids
 
 
 def test_simple_demonstrations_have_one_hop_and_no_faults(words: HuggingFaceTokenizer) -> None:
-    writer = TraceWriter(TraceConfig(broken=0.5), MINI_GAME, words, np.random.default_rng(3)).simple()
+    writer = TraceWriter(
+        TraceConfig(broken=0.5), MINI_GAME, words, np.random.default_rng(3)
+    ).simple()
     search = words.encode("<search>")[0]
     for trace in islice(writer.stream(), 60):
         assert trace.ids.count(search) == 1
@@ -225,14 +253,15 @@ def test_simple_demonstrations_have_one_hop_and_no_faults(words: HuggingFaceToke
 
 
 @pytest.mark.parametrize(
-    "changes", [{"solver_hops": (0.5, 0.4)}, {"broken": 1.5}, {"premature": -0.1}, {"worlds_every": 0}]
+    "changes",
+    [{"solver_hops": (0.5, 0.4)}, {"broken": 1.5}, {"premature": -0.1}, {"worlds_every": 0}],
 )
 def test_trace_settings_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"traces.{next(iter(changes))}"):
         TraceConfig(**changes)
 
 
-# -- bootstrap ------------------------------------------------------------------------------------------
+# -- bootstrap ---------------------------------------------------------------------------------
 
 
 def digest(directory: Path) -> str:
@@ -252,7 +281,9 @@ def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(tmp_path: P
     assert not model.training
 
 
-@pytest.mark.parametrize("changes", [{"steps": 0}, {"tokens_per_step": 0}, {"seed": -1}, {"lr": -1.0}])
+@pytest.mark.parametrize(
+    "changes", [{"steps": 0}, {"tokens_per_step": 0}, {"seed": -1}, {"lr": -1.0}]
+)
 def test_bootstrap_settings_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"bootstrap.{next(iter(changes))}"):
         BootstrapConfig(**changes)

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.cli import main
 from ssp_env.commands.base import Command
+from ssp_env.commands.cli import main
 from ssp_env.commands.index import COMMAND
-from ssp_env.search.index import KINDS
+from ssp_env.search.index.directory import KINDS
 
-ROWS = [{"id": "p1", "contents": '"Danube"\nA river.'}, {"id": "p2", "title": "Hill", "text": "Not wet."}]
+ROWS = [
+    {"id": "p1", "contents": '"Danube"\nA river.'},
+    {"id": "p2", "title": "Hill", "text": "Not wet."},
+]
 
 
 @pytest.fixture
@@ -49,7 +52,9 @@ def test_index_then_search(index: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "1. Danube" in out
 
 
-def test_building_again_says_the_same(index: str, corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_building_again_says_the_same(
+    index: str, corpus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["index", corpus, "--out", index, "--kind", "bm25"]) == 0
     out, err = capsys.readouterr()
     assert "already complete, 2 passages" in out
@@ -75,7 +80,9 @@ def test_a_damaged_folder_is_repaired_by_what_the_message_says(
     data = file.read_bytes()
     file.write_bytes(data[:-1] if cut else data[:-1] + bytes([data[-1] ^ 1]))
     assert main(["index", "--check", index]) == 2
-    assert f"delete {place} and build it again with `ssp index`" in " ".join(capsys.readouterr().err.split())
+    assert f"delete {place} and build it again with `ssp index`" in " ".join(
+        capsys.readouterr().err.split()
+    )
     shutil.rmtree(place)
     assert main(["index", corpus, "--out", index]) == 0
     assert main(["index", "--check", index]) == 0
@@ -113,7 +120,9 @@ def test_what_is_half_built_reads_the_same_in_every_command(
             assert main(command) == 2
             said.add(capsys.readouterr().err)
         [message] = said
-        assert f"{index}/passages: is half built; run `ssp index` again" in " ".join(message.split())
+        assert f"{index}/passages: is half built; run `ssp index` again" in " ".join(
+            message.split()
+        )
         if kinds_there:
             shutil.rmtree(Path(index) / "bm25")
 
@@ -133,7 +142,9 @@ def test_how_far_an_approximate_index_looks_is_said(
     manifest["parameters"] |= {"recall_at_3": 0.9876, "recall_queries": 512, **chosen}
     path.write_text(json.dumps(manifest))
     assert main(["index", corpus, "--out", index]) == 0
-    assert f"asked 512 of its sentences, it finds 98.8% {words}" in " ".join(capsys.readouterr().out.split())
+    assert f"asked 512 of its sentences, it finds 98.8% {words}" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_search_names_what_is_wrong_with_an_index(
@@ -144,6 +155,8 @@ def test_search_names_what_is_wrong_with_an_index(
     assert main(["search", "--index", index, "--kind", "bm52", "river"]) == 2
     assert "has bm25; did you mean 'bm25'?" in " ".join(capsys.readouterr().err.split())
     assert main(["search", "--index", index, "--kind", "dense-flat", "river"]) == 2
-    assert "has bm25; `ssp index --kind dense-flat` adds it" in " ".join(capsys.readouterr().err.split())
+    assert "has bm25; `ssp index --kind dense-flat` adds it" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert main(["search", "--kind", "bm25", "river"]) == 2
     assert "go with --index" in capsys.readouterr().err

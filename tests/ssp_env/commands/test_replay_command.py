@@ -10,7 +10,7 @@ import hf_tokenizers
 import pytest
 from scripted import begin, by_role, play, propose, rules_of, say
 
-from ssp_env.cli import main
+from ssp_env.commands.cli import main
 from ssp_env.commands.replay import COMMAND
 from ssp_env.replay import SavedGame, read_games, save_game, save_games, write_games
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
@@ -29,12 +29,19 @@ def games(mini: MiniWorld, words: WordTokenizer, tmp_path: Path) -> Path:
 
 
 def spoilt(path: Path) -> Path:
-    """The same games with another reward in the second one, and a query that no terminal should see."""
+    """The same games with another reward in the second one, and a query that no terminal should
+    see."""
     first, second, last = read_games(path)
     attempt = second.attempts[0]
     trajectory = attempt.trajectory
-    searches = (replace(trajectory.searches[0], query="\x1b[2J \ud800 [bold]"), *trajectory.searches[1:])
-    attempts = (replace(attempt, trajectory=replace(trajectory, searches=searches)), *second.attempts[1:])
+    searches = (
+        replace(trajectory.searches[0], query="\x1b[2J \ud800 [bold]"),
+        *trajectory.searches[1:],
+    )
+    attempts = (
+        replace(attempt, trajectory=replace(trajectory, searches=searches)),
+        *second.attempts[1:],
+    )
     write_games([first, replace(second, proposer_reward=0.5, attempts=attempts), last], path)
     return path
 
@@ -78,7 +85,9 @@ def test_another_judge(games: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "f1: nothing to rescore in a game that is invalid" in out
 
 
-def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tokenizers_directory(
+    mini: MiniWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tokenizer = HuggingFaceTokenizer(hf_tokenizers.byte_level())
     room = {"max_prompt_tokens": 3000, "max_response_tokens": 3000}
     rules = rules_of(mini, tokenizer, **room)
@@ -92,12 +101,16 @@ def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("number", ["0", "4", "-1", "two"])
-def test_a_game_that_is_not_there(games: Path, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_game_that_is_not_there(
+    games: Path, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["replay", str(games), f"--game={number}"]) == 2
     assert "--game" in capsys.readouterr().err
 
 
-def test_files_that_cannot_be_read(games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_read(
+    games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     row = json.loads(next(read_games(games)).to_json())
     del row["start"]["slot"]
@@ -111,7 +124,9 @@ def test_files_that_cannot_be_read(games: Path, tmp_path: Path, capsys: pytest.C
         assert message in capsys.readouterr().err
 
 
-def test_an_answer_that_no_terminal_can_show(games: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_that_no_terminal_can_show(
+    games: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved = next(read_games(games))
     truth = replace(saved.start.truth, answer="half \ud800 \x1b[2J")
     assert isinstance(saved, SavedGame)

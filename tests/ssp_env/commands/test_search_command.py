@@ -13,7 +13,11 @@ from ssp_env.commands.search import COMMAND
 from ssp_env.errors import ConfigError, DataError, UsageError
 
 ROWS = [
-    {"id": "p1", "title": "[bold]Danube[/bold]", "text": "A river \x1b[31mthrough\x00 Vienna \ud800."},
+    {
+        "id": "p1",
+        "title": "[bold]Danube[/bold]",
+        "text": "A river \x1b[31mthrough\x00 Vienna \ud800.",
+    },
     {"id": "p2", "title": "", "text": "Another river."},
     {"id": "p3", "title": "Hill", "text": "Not wet at all."},
 ]
@@ -46,7 +50,9 @@ def test_documents_are_printed_in_order(corpus: str, capsys: pytest.CaptureFixtu
     assert "p3" not in out
 
 
-def test_text_from_outside_is_shown_and_not_obeyed(corpus: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_from_outside_is_shown_and_not_obeyed(
+    corpus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("danube \x1b[2J [red]", "--corpus", corpus)
     out = capsys.readouterr().out
     assert "[bold]Danube[/bold]" in out

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ssp_env.cli import main
+from ssp_env.commands.cli import main
 
 
 def test_ray_that_is_not_installed_is_named_with_its_extra(

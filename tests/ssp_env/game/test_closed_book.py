@@ -1,4 +1,5 @@
-"""The closed-book gate: a question that the solver answers from memory teaches no searching, and is rejected."""
+"""The closed-book gate: a question that the solver answers from memory teaches no searching, and is
+rejected."""
 
 from __future__ import annotations
 
@@ -12,24 +13,25 @@ import pytest
 from scripted import Script, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
 
 import ssp_env
-from ssp_env.config import GameConfig
 from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.protocol import Role
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import DynamicResampling, PooledQuestion, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.tokenizers import WordTokenizer
+from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
 IGNORANT = "<answer> nothing </answer>"
 
 
 def with_memory(memory: Any, proposer: Script | None = None) -> Script:
-    """Proposes, solves, and says from memory what ``memory`` says: a text, or a function of the trajectory."""
+    """Proposes, solves, and says from memory what ``memory`` says: a text, or a function of the
+    trajectory."""
     others = by_role(proposer or propose(), solve)
 
     def script(trajectory: Trajectory) -> str | list[int]:
@@ -59,19 +61,32 @@ def test_what_is_known_by_heart_is_rejected(mini: MiniWorld, words: WordTokenize
         assert game.closed_book_verdict.correct is known
         assert game.verification is not None, "the gate comes after verification"
         if known:
-            assert (game.outcome, game.reason, game.proposer_reward) == (Outcome.INVALID, "closed_book", -0.5)
+            assert (game.outcome, game.reason, game.proposer_reward) == (
+                Outcome.INVALID,
+                "closed_book",
+                -0.5,
+            )
             assert game.attempts == []
         else:
             assert (game.outcome, game.reason, len(game.attempts)) == (Outcome.VALID, None, 2)
     closed = [record.closed_book for record in records(played)]
-    assert [verdict["correct"] for verdict in closed if verdict is not None] == [False, True, True, False]
+    assert [verdict["correct"] for verdict in closed if verdict is not None] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
-def test_the_solver_sees_the_question_and_nothing_else(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_the_solver_sees_the_question_and_nothing_else(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     seen = []
 
     def memory(trajectory: Trajectory) -> str:
-        seen.append((prompt_of(trajectory), trajectory.about, trajectory.documents, trajectory.searches))
+        seen.append(
+            (prompt_of(trajectory), trajectory.about, trajectory.documents, trajectory.searches)
+        )
         return IGNORANT
 
     played = play(begin(rules_of(mini, words, closed_book=True), slots=1), with_memory(memory))
@@ -86,23 +101,36 @@ def test_there_is_no_search_in_a_closed_book(mini: MiniWorld, words: WordTokeniz
     (game,) = played.games
     assert game.closed_book is not None
     assert (game.closed_book.searches, game.closed_book.ending) == ([], Ending.FORMAT)
-    assert (game.outcome, game.closed_book_verdict) == (Outcome.VALID, Verdict(False, "no answer: format"))
+    assert (game.outcome, game.closed_book_verdict) == (
+        Outcome.VALID,
+        Verdict(False, "no answer: format"),
+    )
 
 
 def test_off_by_default(mini: MiniWorld, words: WordTokenizer) -> None:
     assert GameConfig().closed_book is False
     played = play(begin(rules_of(mini, words)), by_role(propose(), solve))
-    assert [(game.closed_book, game.closed_book_verdict) for game in played.games] == [(None, None)] * 4
+    assert [(game.closed_book, game.closed_book_verdict) for game in played.games] == [
+        (None, None)
+    ] * 4
     assert [record.closed_book for record in records(played)] == [None] * 4
 
 
-def test_a_question_that_was_rejected_before_is_not_asked(mini: MiniWorld, words: WordTokenizer) -> None:
-    proposer = say("<search> mentor rival </search>", "<question> what is the mentor of Nobody ? </question>")
-    played = play(begin(rules_of(mini, words, closed_book=True)), with_memory("not to be asked", proposer))
+def test_a_question_that_was_rejected_before_is_not_asked(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    proposer = say(
+        "<search> mentor rival </search>", "<question> what is the mentor of Nobody ? </question>"
+    )
+    played = play(
+        begin(rules_of(mini, words, closed_book=True)), with_memory("not to be asked", proposer)
+    )
     assert {(game.reason, game.closed_book) for game in played.games} == {("unverified", None)}
 
 
-def test_the_gate_follows_the_policys_own_verification(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_the_gate_follows_the_policys_own_verification(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     answers = "<answer> {} </answer>".format
     rules = rules_of(mini, words, closed_book=True, verifier="policy")
     played = begin(rules, slots=1)
@@ -130,13 +158,25 @@ class Fails(ExactMatchJudge):
         ]
 
 
-def test_an_outage_of_the_judge_voids_the_game_that_it_hit(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_an_outage_of_the_judge_voids_the_game_that_it_hit(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     played = begin(rules_of(mini, words, closed_book=True, judge=Fails(), attempts=2))
     hit = "<answer> what </answer>"
     play(played, with_memory(lambda t: hit if played.games[1].closed_book is t else IGNORANT))
-    assert [game.outcome for game in played.games] == [Outcome.VALID, Outcome.VOID, Outcome.VALID, Outcome.VALID]
+    assert [game.outcome for game in played.games] == [
+        Outcome.VALID,
+        Outcome.VOID,
+        Outcome.VALID,
+        Outcome.VALID,
+    ]
     game = played.games[1]
-    assert (game.reason, game.proposer_reward, game.closed_book_verdict, game.attempts) == ("judge", None, None, [])
+    assert (game.reason, game.proposer_reward, game.closed_book_verdict, game.attempts) == (
+        "judge",
+        None,
+        None,
+        [],
+    )
 
 
 def test_an_outage_of_the_whole_judge_voids_all(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -144,13 +184,19 @@ def test_an_outage_of_the_whole_judge_voids_all(mini: MiniWorld, words: WordToke
         def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
             raise ServiceError("judge", "down")
 
-    played = play(begin(rules_of(mini, words, closed_book=True, judge=Dead())), with_memory(IGNORANT))
+    played = play(
+        begin(rules_of(mini, words, closed_book=True, judge=Dead())), with_memory(IGNORANT)
+    )
     assert {(game.outcome, game.reason) for game in played.games} == {(Outcome.VOID, "judge")}
 
 
-def test_a_question_that_does_not_fit_into_the_prompt(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_question_that_does_not_fit_into_the_prompt(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     """The closed-book prompt is a few words longer than the solver's."""
-    whole = play(begin(rules_of(mini, words, closed_book=True), slots=1), with_memory(IGNORANT)).games[0]
+    whole = play(
+        begin(rules_of(mini, words, closed_book=True), slots=1), with_memory(IGNORANT)
+    ).games[0]
     assert whole.closed_book is not None
     room = whole.closed_book.prompt_length - 1
     assert whole.attempts[0].trajectory.prompt_length <= room
@@ -159,13 +205,17 @@ def test_a_question_that_does_not_fit_into_the_prompt(mini: MiniWorld, words: Wo
     assert (played.games[0].outcome, played.games[0].reason) == (Outcome.INVALID, "budget_prompt")
 
 
-# -- other origins, other waves --------------------------------------------------------------------------------------
+# -- other origins, other waves ----------------------------------------------------------------
 
 
 def test_given_questions_are_not_asked(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, closed_book=True)
-    played = play(Round.of_questions(rules, mini.questions(0, 2)[:2], [1]), with_memory("not to be asked"))
-    assert [(game.closed_book, game.outcome) for game in played.games] == [(None, Outcome.VALID)] * 2
+    played = play(
+        Round.of_questions(rules, mini.questions(0, 2)[:2], [1]), with_memory("not to be asked")
+    )
+    assert [(game.closed_book, game.outcome) for game in played.games] == [
+        (None, Outcome.VALID)
+    ] * 2
 
 
 def test_reused_questions_are_not_asked_again(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -174,7 +224,11 @@ def test_reused_questions_are_not_asked_again(mini: MiniWorld, words: WordTokeni
     strategy.pool.append(PooledQuestion(question.text, question.truth))
     played = begin(rules_of(mini, words, closed_book=True), slots=2, strategy=strategy)
     play(played, with_memory(knows(played, [0])))
-    assert [game.origin for game in played.games] == [Origin.PROPOSED, Origin.PROPOSED, Origin.REUSED]
+    assert [game.origin for game in played.games] == [
+        Origin.PROPOSED,
+        Origin.PROPOSED,
+        Origin.REUSED,
+    ]
     assert [game.reason for game in played.games] == ["closed_book", None, None]
     assert (played.games[2].closed_book, played.games[2].outcome) == (None, Outcome.VALID)
 
@@ -199,11 +253,15 @@ def test_each_wave_is_asked_once(mini: MiniWorld, words: WordTokenizer) -> None:
     play(played, with_memory(memory))
     assert (played.waves, len(played.games), len(asked)) == (2, 3, 3)
     assert len(set(asked)) == 3
-    assert [game.outcome for game in played.games] == [Outcome.INVALID, Outcome.VALID, Outcome.VALID]
+    assert [game.outcome for game in played.games] == [
+        Outcome.INVALID,
+        Outcome.VALID,
+        Outcome.VALID,
+    ]
     assert played.phase is Phase.DONE
 
 
-# -- doors and prompt sets -------------------------------------------------------------------------------------------
+# -- doors and prompt sets ---------------------------------------------------------------------
 
 
 def test_through_the_env_the_solver_plays_it(mini: MiniWorld) -> None:

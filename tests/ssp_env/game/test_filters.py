@@ -7,13 +7,11 @@ from dataclasses import replace
 import pytest
 from scripted import MINI
 
-from ssp_env.config import DEFAULT_FILTERS
+from ssp_env.game.config import DEFAULT_FILTERS
 from ssp_env.game.filters import FILTERS, Proposal
-from ssp_env.game.protocol import Role
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import Document, GroundTruth, Role
 
 CONFIG = replace(MINI, min_question_chars=10, max_question_chars=20)
 TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
@@ -36,7 +34,14 @@ def test_names_are_reason_codes() -> None:
 
 @pytest.mark.parametrize(
     ("question", "empty"),
-    [("", True), (" ?! ", True), ("‹›", True), ("\u3164\u200b?", True), ("é?", False), ("東", False)],
+    [
+        ("", True),
+        (" ?! ", True),
+        ("‹›", True),
+        ("\u3164\u200b?", True),
+        ("é?", False),
+        ("東", False),
+    ],
 )
 def test_empty_question(question: str, empty: bool) -> None:
     assert fails("empty_question", question) is empty
@@ -49,7 +54,8 @@ def test_no_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "short", "long"), [(9, True, False), (10, False, False), (20, False, False), (21, False, True)]
+    ("length", "short", "long"),
+    [(9, True, False), (10, False, False), (20, False, False), (21, False, True)],
 )
 def test_length(length: int, short: bool, long: bool) -> None:
     assert fails("short_question", "x" * length) is short

@@ -1,4 +1,5 @@
-"""Legal moves: whoever keeps to them ends no turn badly, and every well-formed turn keeps to them."""
+"""Legal moves: whoever keeps to them ends no turn badly, and every well-formed turn keeps to
+them."""
 
 from __future__ import annotations
 
@@ -10,19 +11,18 @@ from hf_tokenizers import byte_level
 from scripted import begin, by_role, play, propose, rules_of, say, solve, turn
 
 import ssp_env
-from ssp_env.config import SMALL_GAME, GameConfig
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import SMALL_GAME, GameConfig
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import Action, Role, Tags
+from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.types import Action, Document, GroundTruth, Role, World
 from ssp_env.worlds import open_world
-from ssp_env.worlds.base import GroundTruth, World
 from ssp_env.worlds.mini import MiniWorld
 
 TAGS = Tags()
@@ -71,7 +71,9 @@ def test_the_scripted_players_turns_are_legal(mini: MiniWorld, words: Tokenizer,
         while pending := played.pending():
             for trajectory in pending:
                 for token in rules.tokenizer.encode(player.write(trajectory)):
-                    assert legal.mask(trajectory)[token] == 1, rules.tokenizer.decode([*trajectory.ids, token])
+                    assert legal.mask(trajectory)[token] == 1, rules.tokenizer.decode(
+                        [*trajectory.ids, token]
+                    )
                     trajectory.feed([token])
                     checked += 1
             played.advance()
@@ -92,7 +94,8 @@ def write(rules: Rules, trajectory: Trajectory, text: str) -> None:
 
 
 def test_a_proposer_step_by_step() -> None:
-    """It searches for the answer first: a question without evidence would fail by the rule ``no_search``."""
+    """It searches for the answer first: a question without evidence would fail by the rule
+    ``no_search``."""
     rules = small_rules()
     played = begin(rules, 1)
     (proposer,) = played.pending()
@@ -124,7 +127,9 @@ def test_a_proposer_step_by_step() -> None:
 
 
 def test_other_roles(mini: MiniWorld, words: Tokenizer) -> None:
-    rules = rules_of(mini, words, verifier="policy", closed_book=True, max_prompt_tokens=1000, max_searches=1)
+    rules = rules_of(
+        mini, words, verifier="policy", closed_book=True, max_prompt_tokens=1000, max_searches=1
+    )
     opened = {}
     played = begin(rules, 1)
     script = by_role(propose(1), solve)
@@ -148,7 +153,9 @@ def test_other_roles(mini: MiniWorld, words: Tokenizer) -> None:
     }
 
 
-def test_a_question_without_evidence_is_legal_where_no_rule_asks_for_it(mini: MiniWorld, words: Tokenizer) -> None:
+def test_a_question_without_evidence_is_legal_where_no_rule_asks_for_it(
+    mini: MiniWorld, words: Tokenizer
+) -> None:
     rules = rules_of(mini, words, filters=())
     assert legal_text(rules, begin(rules, 1).pending()[0]) == {"<search>", "<question>"}
     empty = rules_of(mini, words, retriever=Fixed([]))
@@ -157,7 +164,9 @@ def test_a_question_without_evidence_is_legal_where_no_rule_asks_for_it(mini: Mi
     for left in (3, 2, 1):
         write(empty, proposer, f"<search> {proposer.about} </search>")
         played.advance()
-        assert legal_text(empty, proposer) == {"<search>"}, f"nothing was found, and {left} searches are left"
+        assert legal_text(empty, proposer) == {"<search>"}, (
+            f"nothing was found, and {left} searches are left"
+        )
     write(empty, proposer, f"<search> {proposer.about} </search>")
     played.advance()
     assert legal_text(empty, proposer) == {"<question>"}
@@ -180,7 +189,7 @@ def test_a_mask_of_a_trajectory_that_has_ended(mini: MiniWorld, words: Tokenizer
             assert legal_text(rules, trajectory)
 
 
-# -- without a grammar ---------------------------------------------------------------------------------------------
+# -- without a grammar -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +200,9 @@ def wiki() -> World:
 @pytest.fixture(scope="module")
 def wiki_words(wiki: World) -> WordTokenizer:
     """Words of some passages, and the letters that tags are made of."""
-    words = {word for document in wiki.corpus[:40] for word in document.text.split() if word.isalnum()}
+    words = {
+        word for document in wiki.corpus[:40] for word in document.text.split() if word.isalnum()
+    }
     return WordTokenizer([*sorted({*words, "search", "information"}), "<", ">", "/"], TAGS.all())
 
 
@@ -201,19 +212,26 @@ def wiki_rules(wiki: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
     return Rules.build(wiki, tokenizer, config, retriever=Fixed(found))
 
 
-def test_a_random_legal_player_in_a_world_without_grammar(wiki: World, wiki_words: WordTokenizer) -> None:
+def test_a_random_legal_player_in_a_world_without_grammar(
+    wiki: World, wiki_words: WordTokenizer
+) -> None:
     rules = wiki_rules(wiki, wiki_words, verifier="none", filters=("no_search",))
     player = RandomLegalPlayer(rules, np.random.default_rng(0))
     ended = play_out(begin(rules, 12), player, player)
     assert {t.ending for t in ended} <= {Ending.ACTION, Ending.BUDGET_TOKENS}
     assert sum(t.ending is Ending.ACTION for t in ended) > len(ended) / 2
-    assert {role for role in Role if any(t.role is role for t in ended)} == {Role.PROPOSER, Role.SOLVER}
+    assert {role for role in Role if any(t.role is role for t in ended)} == {
+        Role.PROPOSER,
+        Role.SOLVER,
+    }
     written = {token for t in ended for token, mine in zip(t.ids, t.mask, strict=True) if mine}
     assert wiki_words.unknown_id not in written, "it takes three tokens when it is read again"
     assert {"<", ">"}.isdisjoint(wiki_words.tokens[token] for token in written), "half a tag"
 
 
-def test_well_formed_turns_in_a_world_without_grammar(wiki: World, wiki_words: WordTokenizer) -> None:
+def test_well_formed_turns_in_a_world_without_grammar(
+    wiki: World, wiki_words: WordTokenizer
+) -> None:
     rules = wiki_rules(wiki, wiki_words)
     some = wiki_words.words[:12]
     (proposer,) = begin(rules, 1).pending()
@@ -224,7 +242,9 @@ def test_well_formed_turns_in_a_world_without_grammar(wiki: World, wiki_words: W
     assert proposer.query == " ".join(some)
 
 
-def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(wiki: World, wiki_words: WordTokenizer) -> None:
+def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(
+    wiki: World, wiki_words: WordTokenizer
+) -> None:
     rules = wiki_rules(wiki, wiki_words)
     (proposer,) = begin(rules, 1).pending()
     write(rules, proposer, "<search>")
@@ -234,12 +254,15 @@ def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(wiki: World
 
 
 def test_merged_tokens_write_no_tag_either(mini: MiniWorld) -> None:
-    """Byte-level BPE has tokens of broken letters, could spell a tag out of pieces, and knows no grammar of words."""
+    """Byte-level BPE has tokens of broken letters, could spell a tag out of pieces, and knows no
+    grammar of words."""
     tokenizer = HuggingFaceTokenizer(byte_level(tags=True))
     rules = rules_of(mini, tokenizer, max_prompt_tokens=900)
     (proposer,) = begin(rules, 1).pending()
     write(rules, proposer, "<search>")
-    texts = [tokenizer.pieces[int(token)] for token in np.flatnonzero(LegalMoves(rules).mask(proposer))]
+    texts = [
+        tokenizer.pieces[int(token)] for token in np.flatnonzero(LegalMoves(rules).mask(proposer))
+    ]
     assert len(texts) > 100
     for piece in texts:
         assert piece.decode().strip()
@@ -247,7 +270,7 @@ def test_merged_tokens_write_no_tag_either(mini: MiniWorld) -> None:
         assert b">" not in piece
 
 
-# -- tokenizers that cannot ----------------------------------------------------------------------------------------
+# -- tokenizers that cannot --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(), HuggingFaceTokenizer(byte_level())])

@@ -8,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.game.noise import NoiseDocument, draw_noise
-from ssp_env.search.base import Document
+from ssp_env.types import Document
 
 CORPUS = [Document(str(i), f"title {i}", f"text {i}") for i in range(30)]
 
 
 def draw(
-    count: int, own: list[int], others: list[tuple[int, int]], corpus: list[Document] | None = None, seed: int = 0
+    count: int,
+    own: list[int],
+    others: list[tuple[int, int]],
+    corpus: list[Document] | None = None,
+    seed: int = 0,
 ) -> tuple[NoiseDocument, ...]:
     return draw_noise(
         np.random.default_rng(seed),
@@ -28,7 +32,9 @@ def draw(
 def test_other_games_come_first() -> None:
     noise = draw(2, [0], [(1, 3), (2, 4), (3, 5)])
     assert {item.origin for item in noise} < {"game 1", "game 2", "game 3"}
-    assert all(int(item.document.id) == int(item.origin.removeprefix("game ")) + 2 for item in noise)
+    assert all(
+        int(item.document.id) == int(item.origin.removeprefix("game ")) + 2 for item in noise
+    )
 
 
 def test_the_corpus_fills_up() -> None:
@@ -76,7 +82,9 @@ def test_every_document_of_the_corpus_may_come() -> None:
     size=st.integers(1, 30),
     seed=st.integers(0, 9),
 )
-def test_what_always_holds(count: int, own: list[int], others: list[tuple[int, int]], size: int, seed: int) -> None:
+def test_what_always_holds(
+    count: int, own: list[int], others: list[tuple[int, int]], size: int, seed: int
+) -> None:
     corpus = CORPUS[:size]
     noise = draw(count, own, others, corpus, seed)
     ids = [int(item.document.id) for item in noise]

@@ -11,8 +11,8 @@ from scripted import spell, word_tokenizer
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.prompts import SHIPPED, Prompts, Template
 from ssp_env.game.protocol import Tags
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
+from ssp_env.types import Document
 
 TAGS = Tags()
 OWN = {
@@ -35,7 +35,7 @@ def text_of(prompts: Prompts, ids: list[int], tokenizer: Tokenizer | None = None
     return spell(tokenizer or ByteTokenizer(), ids).decode()
 
 
-# -- the sets that ship ----------------------------------------------------------------------------------
+# -- the sets that ship ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -64,7 +64,10 @@ def test_mini_prompts_stay_as_they_are() -> None:
     page = Document("d", "Title", "what is .")
     assert decode(prompts.proposer("nation", 1)) == "propose nation :"
     assert decode(prompts.solver("what is ?", 4)) == "solve what is ? :"
-    assert decode(prompts.verifier("what ?", [page, page], 9)) == "read what is . what is . question what ? :"
+    assert (
+        decode(prompts.verifier("what ?", [page, page], 9))
+        == "read what is . what is . question what ? :"
+    )
     assert decode(prompts.information([page], 9)) == "<information> what is . </information>"
     assert decode(prompts.information([], 9)) == "<information> nothing </information>"
 
@@ -73,20 +76,28 @@ def test_plain_prompts_explain_the_tags_that_a_role_has() -> None:
     prompts = Prompts("plain", ByteTokenizer(), TAGS)
     proposer = text_of(prompts, prompts.proposer("Rome", 3))
     solver = text_of(prompts, prompts.solver("Where?", 7))
-    assert all(tag in proposer for tag in ("<search>", "</question>", "<information>", "<think>", "Rome", "3"))
-    assert all(tag in solver for tag in ("<search>", "</answer>", "<information>", "<think>", "Where?", "7"))
+    assert all(
+        tag in proposer
+        for tag in ("<search>", "</question>", "<information>", "<think>", "Rome", "3")
+    )
+    assert all(
+        tag in solver
+        for tag in ("<search>", "</answer>", "<information>", "<think>", "Where?", "7")
+    )
 
 
 def test_plain_prompts_follow_custom_tags() -> None:
     tags = Tags(information="observation", search="find", answer="search")
     prompts = Prompts("plain", ByteTokenizer(), tags)
     solver = text_of(prompts, prompts.solver("Where?", 7))
-    assert all(tag in solver for tag in ("<find>", "</find>", "<observation>", "<search>", "</search>"))
+    assert all(
+        tag in solver for tag in ("<find>", "</find>", "<observation>", "<search>", "</search>")
+    )
     assert "information>" not in solver
     assert "answer>" not in solver
 
 
-# -- own sets --------------------------------------------------------------------------------------------
+# -- own sets ----------------------------------------------------------------------------------
 
 
 def test_an_own_set(own: Path) -> None:
@@ -95,7 +106,10 @@ def test_an_own_set(own: Path) -> None:
     assert text_of(prompts, prompts.proposer("Rome", 3)) == "Ask for Rome in 3."
     assert text_of(prompts, prompts.solver("Where?", 7)) == "Solve Where? in 7."
     assert text_of(prompts, prompts.verifier("Where?", pages, 2)) == "(A) aa\n(B) bb Q: Where?"
-    assert text_of(prompts, prompts.information(pages, 3)) == "<information>(A) aaa\n(B) bbb</information>"
+    assert (
+        text_of(prompts, prompts.information(pages, 3))
+        == "<information>(A) aaa\n(B) bbb</information>"
+    )
     assert text_of(prompts, prompts.information([], 3)) == "<information>none</information>"
     assert Prompts(str(own), ByteTokenizer(), TAGS).solver("?", 1) == prompts.solver("?", 1)
 
@@ -121,7 +135,9 @@ def test_own_sets_keep_their_tags(own: Path) -> None:
 
 
 def test_white_space_of_an_own_set_stays_but_for_the_last_line_break(own: Path) -> None:
-    (own / "information.txt").write_text("\n<information>{documents}</information>\n\n\n", encoding="utf-8")
+    (own / "information.txt").write_text(
+        "\n<information>{documents}</information>\n\n\n", encoding="utf-8"
+    )
     (own / "document.txt").write_text("  {text} ", encoding="utf-8")
     prompts = Prompts(own, ByteTokenizer(), TAGS)
     seen = text_of(prompts, prompts.information([Document("1", "", "x")], 9))
@@ -148,7 +164,11 @@ def test_no_such_set() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "match"),
     [
-        ("solver", "no placeholder", r"prompts\.solver = 'no placeholder': put the placeholder \{question\} into it"),
+        (
+            "solver",
+            "no placeholder",
+            r"prompts\.solver = 'no placeholder': put the placeholder \{question\} into it",
+        ),
         ("verifier", "{question}", r"prompts\.verifier = .*\{documents\}"),
         ("solver", "{question} {serches}", r"\{serches\}.*did you mean 'searches'"),
         ("solver", "{question} {answer}", r"prompts\.solver = '\{answer\}'"),
@@ -168,10 +188,12 @@ def test_other_braces_are_text() -> None:
 
 def test_a_placeholder_twice() -> None:
     template = Template("solver", "{question}, I said {question}")
-    assert bytes(template.encode(ByteTokenizer(), {"question": list(b"Why?")})) == b"Why?, I said Why?"
+    assert (
+        bytes(template.encode(ByteTokenizer(), {"question": list(b"Why?")})) == b"Why?, I said Why?"
+    )
 
 
-# -- chat templates ---------------------------------------------------------------------------------------
+# -- chat templates ----------------------------------------------------------------------------
 
 
 def wrapped(**options: Any) -> Any:
@@ -188,7 +210,11 @@ def test_a_chat_template_frames_the_role_prompts(own: Path) -> None:
     tokenizer = wrapped()
     prompts = Prompts(own, tokenizer, TAGS)
     page = Document("d", "", "text")
-    for ids in (prompts.proposer("Rome", 1), prompts.solver("Where?", 1), prompts.verifier("Where?", [page], 9)):
+    for ids in (
+        prompts.proposer("Rome", 1),
+        prompts.solver("Where?", 1),
+        prompts.verifier("Where?", [page], 9),
+    ):
         text = tokenizer.decode(ids)
         assert text.startswith("<|im_start|>user\n")
         assert text.endswith("<|im_end|>\n<|im_start|>assistant\n")
@@ -199,7 +225,9 @@ def test_a_chat_template_frames_the_role_prompts(own: Path) -> None:
 def test_a_prompt_is_what_the_chat_template_makes_of_it(own: Path) -> None:
     tokenizer = wrapped()
     messages = [{"role": "user", "content": "Solve Where? in 1."}]
-    whole = tokenizer.inner.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    whole = tokenizer.inner.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=False
+    )
     ids = Prompts(own, tokenizer, TAGS).solver("Where?", 1)
     assert tokenizer.decode(ids) == whole
     markers = tokenizer.encode("<|im_start|><|im_end|>")
@@ -234,8 +262,12 @@ def test_a_chat_template_that_swallows_the_message() -> None:
 
 
 def test_a_chat_template_that_asks_for_the_date() -> None:
-    today = "{% if date_string is not defined %}{% set date_string = strftime_now('%c') %}{% endif %}"
-    frame = wrapped(chat_template=today + "{{ date_string }} {{ messages[0]['content'] }}").chat_frame()
+    today = (
+        "{% if date_string is not defined %}{% set date_string = strftime_now('%c') %}{% endif %}"
+    )
+    frame = wrapped(
+        chat_template=today + "{{ date_string }} {{ messages[0]['content'] }}"
+    ).chat_frame()
     assert frame == ("26 Jul 2024 ", ""), "prompts must not depend on the day"
 
 

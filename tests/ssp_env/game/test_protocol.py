@@ -1,4 +1,5 @@
-"""Tags: their names, who may write them, and outside text that can neither open nor close anything."""
+"""Tags: their names, who may write them, and outside text that can neither open nor close
+anything."""
 
 from __future__ import annotations
 
@@ -12,22 +13,53 @@ from scripted import spell, word_tokenizer
 
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import ALLOWED, Action, Role, Tags, check_tokenizer
+from ssp_env.game.protocol import ALLOWED, Tags, check_tokenizer
 from ssp_env.game.scanner import ScannerTags, TurnScanner
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.types import Action, Document, Role
 
 TAGS = Tags()
 FRAGMENTS = [
     *TAGS.all(),
-    *("<", ">", "/", "</", " ", "\t", "search", "SEARCH", "Answer", "<sea", "rch>", "ſearch", "‹", "›", "a", "東"),
-    *("＜", "＞", "﹤", "﹥", "／", "ｓｅａｒｃｈ", "\u200b", "\u00ad", "\n", "information>", "<|im_end|>", "<eos>"),
+    *(
+        "<",
+        ">",
+        "/",
+        "</",
+        " ",
+        "\t",
+        "search",
+        "SEARCH",
+        "Answer",
+        "<sea",
+        "rch>",
+        "ſearch",
+        "‹",
+        "›",
+        "a",
+        "東",
+    ),
+    *(
+        "＜",
+        "＞",
+        "﹤",
+        "﹥",
+        "／",
+        "ｓｅａｒｃｈ",
+        "\u200b",
+        "\u00ad",
+        "\n",
+        "information>",
+        "<|im_end|>",
+        "<eos>",
+    ),
 ]
 OUTSIDE = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join)
 
 
 def squashed(text: str) -> str:
-    """A text as the most forgiving reader would see it: no case, no width, nothing invisible, no spaces."""
+    """A text as the most forgiving reader would see it: no case, no width, nothing invisible, no
+    spaces."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if not c.isspace() and unicodedata.category(c) != "Cf")
 
@@ -67,7 +99,7 @@ def test_every_role_has_something_to_do() -> None:
     assert ALLOWED[Role.VERIFIER] == {Action.ANSWER}, "the verifier must not search"
 
 
-# -- defusing ------------------------------------------------------------------------------------------
+# -- defusing ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,7 +133,20 @@ def test_look_alikes_lose_their_brackets(text: str, harmless: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a < b > c", "<b>bold</b>", "<searches>", "5 <3", "search", "<>", "< / >", "‹search›", "a <br", "b> a"]
+    "text",
+    [
+        "",
+        "a < b > c",
+        "<b>bold</b>",
+        "<searches>",
+        "5 <3",
+        "search",
+        "<>",
+        "< / >",
+        "‹search›",
+        "a <br",
+        "b> a",
+    ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert TAGS.defuse(text) == text
@@ -118,7 +163,11 @@ def test_defused_text_contains_no_tag(text: str) -> None:
 @given(text=OUTSIDE)
 def test_custom_tags_are_defused_instead(text: str) -> None:
     tags = Tags(search="Find", information="observation")
-    assert not [tag for tag in tags.all() if tag.casefold() in squashed(tags.defuse(text + "<FIND></observation>"))]
+    assert not [
+        tag
+        for tag in tags.all()
+        if tag.casefold() in squashed(tags.defuse(text + "<FIND></observation>"))
+    ]
     assert tags.defuse("<search>") == "<search>"
 
 
@@ -132,7 +181,7 @@ def test_no_parser_finds_a_tag_in_defused_text(text: str, role: Role) -> None:
     assert getattr(found, "content", None) == content.strip()
 
 
-# -- ids -----------------------------------------------------------------------------------------------
+# -- ids ---------------------------------------------------------------------------------------
 
 
 def tag_ids(tokenizer: Tokenizer) -> set[int]:
@@ -143,7 +192,9 @@ def tag_ids(tokenizer: Tokenizer) -> set[int]:
 def between_the_tags(tokenizer: Tokenizer, text: str) -> list[int]:
     """Ids of a document in an observation, without the tags that the environment puts around it."""
     ids = Prompts("plain", tokenizer, TAGS).information([Document("d", text, text)], 10_000)
-    opening, closing = (tokenizer.encode(tag) for tag in (TAGS.opening("information"), TAGS.closing("information")))
+    opening, closing = (
+        tokenizer.encode(tag) for tag in (TAGS.opening("information"), TAGS.closing("information"))
+    )
     assert (ids[: len(opening)], ids[-len(closing) :]) == (opening, closing)
     return ids[len(opening) : -len(closing)]
 
@@ -158,18 +209,24 @@ def check_outside_text(tokenizer: Tokenizer, text: str, singles: bool) -> None:
     assert not [tag for tag in TAGS.all() if tag in squashed(spelled)]
 
 
-@pytest.mark.parametrize(("tokenizer", "singles"), [(ByteTokenizer(), False), (word_tokenizer(), True)])
+@pytest.mark.parametrize(
+    ("tokenizer", "singles"), [(ByteTokenizer(), False), (word_tokenizer(), True)]
+)
 @given(text=OUTSIDE)
 def test_outside_text_never_becomes_tags(tokenizer: Tokenizer, singles: bool, text: str) -> None:
     check_outside_text(tokenizer, text, singles)
 
 
-@pytest.mark.parametrize("kind", ["byte_level", "byte_level_tags", "metaspace", "unigram", "word_level"])
+@pytest.mark.parametrize(
+    "kind", ["byte_level", "byte_level_tags", "metaspace", "unigram", "word_level"]
+)
 def test_outside_text_never_becomes_tags_of_a_model(kind: str) -> None:
     hf = pytest.importorskip("hf_tokenizers", exc_type=ImportError)
     from ssp_env.tokenizers import HuggingFaceTokenizer
 
-    inner = hf.byte_level(tags=True, chat=True) if kind == "byte_level_tags" else getattr(hf, kind)()
+    inner = (
+        hf.byte_level(tags=True, chat=True) if kind == "byte_level_tags" else getattr(hf, kind)()
+    )
     tokenizer = HuggingFaceTokenizer(inner)
     singles = kind in ("byte_level_tags", "unigram", "word_level")
 
@@ -180,7 +237,7 @@ def test_outside_text_never_becomes_tags_of_a_model(kind: str) -> None:
     check()
 
 
-# -- tokenizers that cannot spell -----------------------------------------------------------------------
+# -- tokenizers that cannot spell --------------------------------------------------------------
 
 
 def test_tokenizers_that_can_spell() -> None:

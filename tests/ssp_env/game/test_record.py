@@ -1,4 +1,5 @@
-"""Game records: plain data that says who wrote what, what was found by whom, and why a game ended as it did."""
+"""Game records: plain data that says who wrote what, what was found by whom, and why a game ended
+as it did."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from scripted import begin, by_role, play, propose, records, rules_of, say
 from ssp_env.errors import ServiceError
 from ssp_env.game.record import record_game
 from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -18,7 +19,12 @@ def test_segments_tell_the_authors_apart(mini: MiniWorld, words: WordTokenizer) 
     played = play(begin(rules_of(mini, words), slots=1), by_role(propose()))
     (game,) = records(played)
     proposer = game.trajectories[0]
-    assert [segment.by for segment in proposer.segments] == ["prompt", "policy", "environment", "policy"]
+    assert [segment.by for segment in proposer.segments] == [
+        "prompt",
+        "policy",
+        "environment",
+        "policy",
+    ]
     prompt, search, found, question = proposer.segments
     assert prompt.text == f"propose {game.answer} :"
     assert search.text.endswith(f"<search> {game.answer}</search>")
@@ -59,7 +65,10 @@ def test_what_the_world_knows(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, filters=(), verifier="none")
     world = MiniWorld(seed=3, entities=60, one_to_many=True)
     nation = next(
-        value for facts in world.train_graph.facts.values() for r, value in facts.items() if r.noun == "nation"
+        value
+        for facts in world.train_graph.facts.values()
+        for r, value in facts.items()
+        if r.noun == "nation"
     )
     text = f"<question> what is the citizen of {nation} ? </question>"
     for played_in, hops, ambiguous in ((mini, None, False), (world, 1, True)):
@@ -72,7 +81,12 @@ def test_what_the_world_knows(mini: MiniWorld, words: WordTokenizer) -> None:
 
 def test_a_game_without_a_question(mini: MiniWorld, words: WordTokenizer) -> None:
     (game,) = records(play(begin(rules_of(mini, words), slots=1), by_role(say([1]))))
-    assert (game.question, game.hops, game.right_answers, game.verification) == (None, None, None, None)
+    assert (game.question, game.hops, game.right_answers, game.verification) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert (game.outcome, game.reason) == ("invalid", "format")
     assert game.trajectories[0].ending == "format"
 

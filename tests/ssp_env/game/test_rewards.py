@@ -9,11 +9,10 @@ from scripted import MINI, begin, by_role, play, propose, rules_of, say, word_to
 
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.protocol import Role
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.judge.base import Verdict
-from ssp_env.worlds.base import GroundTruth, World
+from ssp_env.types import GroundTruth, Role, World
 
 
 def judged(right: int, attempts: int) -> Game:
@@ -44,7 +43,9 @@ def test_harder_never_pays_less() -> None:
 
 
 def test_the_impossible_pays_only_where_nothing_limits_hardness() -> None:
-    assert {name for name, reward in PROPOSER_REWARDS.items() if reward(judged(0, 5)) > 0} == {"1-p"}
+    assert {name for name, reward in PROPOSER_REWARDS.items() if reward(judged(0, 5)) > 0} == {
+        "1-p"
+    }
 
 
 def test_solver() -> None:
@@ -61,7 +62,9 @@ def test_own_rewards_pay(mini: World) -> None:
     def wordy(game: Game) -> float:
         return float(len((game.question or "").split()))
 
-    rules = rules_of(mini, word_tokenizer(), attempts=2, solver_reward=frugal, own_proposer_reward=wordy)
+    rules = rules_of(
+        mini, word_tokenizer(), attempts=2, solver_reward=frugal, own_proposer_reward=wordy
+    )
     game = play(begin(rules, 1), by_role(propose(1))).games[0]
     assert [attempt.reward for attempt in game.attempts] == [0.9, 0.9]
     assert game.proposer_reward == 7.0
@@ -72,7 +75,10 @@ def test_own_rewards_pay(mini: World) -> None:
 def test_a_reward_that_is_no_number_is_named(mini: World, bad: float) -> None:
     solver: SolverReward = lambda game, attempt: bad  # noqa: E731
     proposer: ProposerReward = lambda game: bad  # noqa: E731
-    for role, parts in (("solver", {"solver_reward": solver}), ("proposer", {"own_proposer_reward": proposer})):
+    for role, parts in (
+        ("solver", {"solver_reward": solver}),
+        ("proposer", {"own_proposer_reward": proposer}),
+    ):
         rules = rules_of(mini, word_tokenizer(), **parts)
         with pytest.raises(UsageError, match=f"the {role}'s reward function"):
             play(begin(rules, 1), by_role(propose(1), say("<answer> nothing </answer>")))

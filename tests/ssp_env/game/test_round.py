@@ -1,4 +1,5 @@
-"""Rounds of the mini-wiki, played by scripts: what becomes of games, and what both roles are paid."""
+"""Rounds of the mini-wiki, played by scripts: what becomes of games, and what both roles are
+paid."""
 
 from __future__ import annotations
 
@@ -10,15 +11,14 @@ from scripted import begin, by_role, play, prompt_of, propose, read, records, ru
 
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.protocol import Role
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import WorldVerifier
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
+from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -33,7 +33,7 @@ class Asked:
         return ExactMatchJudge().judge(tasks)
 
 
-# -- valid games -----------------------------------------------------------------------------------------
+# -- valid games -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -50,13 +50,23 @@ def test_valid_games(mini: MiniWorld, words: WordTokenizer, hops: int) -> None:
         assert (game.solve_rate, game.proposer_reward, game.reason) == (1.0, 0.0, None)
         assert [t.role for t in game.trajectories] == ["proposer", "solver", "solver", "solver"]
         assert all(t.ending == "action" for t in game.trajectories)
-        assert all(t.reward == 1.0 and t.verdict == {"correct": True, "detail": ""} for t in game.trajectories[1:])
-        assert all(t.result == game.answer and len(t.searches) == game.hops for t in game.trajectories[1:])
-        assert game.verification == {"correct": True, "detail": f"the documents support: {game.answer}"}
+        assert all(
+            t.reward == 1.0 and t.verdict == {"correct": True, "detail": ""}
+            for t in game.trajectories[1:]
+        )
+        assert all(
+            t.result == game.answer and len(t.searches) == game.hops for t in game.trajectories[1:]
+        )
+        assert game.verification == {
+            "correct": True,
+            "detail": f"the documents support: {game.answer}",
+        }
 
 
 @pytest.mark.parametrize(("reward", "paid"), [("1-p", 0.75), ("4p(1-p)", 0.75)])
-def test_a_solver_that_is_right_once_in_four(mini: MiniWorld, words: WordTokenizer, reward: str, paid: float) -> None:
+def test_a_solver_that_is_right_once_in_four(
+    mini: MiniWorld, words: WordTokenizer, reward: str, paid: float
+) -> None:
     played = begin(rules_of(mini, words, attempts=4, proposer_reward=reward), slots=2)
 
     def solver(trajectory: Trajectory) -> Any:
@@ -69,12 +79,18 @@ def test_a_solver_that_is_right_once_in_four(mini: MiniWorld, words: WordTokeniz
         assert (game.solve_rate, game.proposer_reward) == (0.25, paid)
 
 
-def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     judge = Asked()
     played = begin(rules_of(mini, words, attempts=2, judge=judge), slots=1)
 
     def solver(trajectory: Trajectory) -> Any:
-        return solve(trajectory) if trajectory is played.games[0].attempts[1].trajectory else "<information>"
+        return (
+            solve(trajectory)
+            if trajectory is played.games[0].attempts[1].trajectory
+            else "<information>"
+        )
 
     play(played, by_role(propose(), solver))
     (game,) = played.games
@@ -87,7 +103,9 @@ def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(mini: MiniWor
     assert judge.tasks[0].question == game.question
 
 
-def test_attempts_start_alike_and_do_not_share_a_list(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_attempts_start_alike_and_do_not_share_a_list(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     played = play(begin(rules_of(mini, words, attempts=3), slots=1), by_role(propose()))
     trajectories = [attempt.trajectory for attempt in played.games[0].attempts]
     prompts = {prompt_of(trajectory) for trajectory in trajectories}
@@ -107,7 +125,7 @@ def test_knobs_of_search(mini: MiniWorld, words: WordTokenizer) -> None:
     assert f"</search> <information> {page} </information> <eos>" in written
 
 
-# -- invalid games ---------------------------------------------------------------------------------------
+# -- invalid games -----------------------------------------------------------------------------
 
 SEARCH = "<search> mentor </search>"
 WELL_FORMED = "<question> what is the mentor of the rival of Nobody ? </question>"
@@ -126,14 +144,29 @@ WELL_FORMED = "<question> what is the mentor of the rival of Nobody ? </question
         ("no_search", (WELL_FORMED,)),
         ("no_search", ("<search> </search>", WELL_FORMED)),
         ("short_question", (SEARCH, "<question> what ? </question>")),
-        ("long_question", (SEARCH, "<question> what is the mentor of the mentor of the mentor of it ? </question>")),
+        (
+            "long_question",
+            (
+                SEARCH,
+                "<question> what is the mentor of the mentor of the mentor of it ? </question>",
+            ),
+        ),
         ("repeated_query", (SEARCH, SEARCH, WELL_FORMED)),
         ("unverified", (SEARCH, WELL_FORMED)),
         ("unverified", (SEARCH, "<question> what is what is what ? </question>")),
     ],
 )
-def test_invalid_games(mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]) -> None:
-    filters = ("empty_question", "no_search", "short_question", "long_question", "spoiler", "repeated_query")
+def test_invalid_games(
+    mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]
+) -> None:
+    filters = (
+        "empty_question",
+        "no_search",
+        "short_question",
+        "long_question",
+        "spoiler",
+        "repeated_query",
+    )
     rules = rules_of(
         mini,
         words,
@@ -157,12 +190,21 @@ def test_invalid_games(mini: MiniWorld, words: WordTokenizer, reason: str, turns
 def test_a_spoiler(mini: MiniWorld, words: WordTokenizer) -> None:
     def proposer(trajectory: Trajectory) -> str:
         answer = prompt_of(trajectory).split()[1]
-        return f"<question> what is the mentor of {answer} ? </question>" if trajectory.searches else SEARCH
+        return (
+            f"<question> what is the mentor of {answer} ? </question>"
+            if trajectory.searches
+            else SEARCH
+        )
 
     played = play(begin(rules_of(mini, words)), by_role(proposer))
     assert {game.reason for game in played.games} == {"spoiler"}
-    played = play(begin(rules_of(mini, words, filters=("no_search",), verifier="none")), by_role(proposer, say([1])))
-    assert {game.outcome for game in played.games} == {Outcome.VALID}, "only the filters that are named are used"
+    played = play(
+        begin(rules_of(mini, words, filters=("no_search",), verifier="none")),
+        by_role(proposer, say([1])),
+    )
+    assert {game.outcome for game in played.games} == {Outcome.VALID}, (
+        "only the filters that are named are used"
+    )
 
 
 def test_the_first_failing_filter_is_the_reason(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -175,7 +217,11 @@ def test_the_first_failing_filter_is_the_reason(mini: MiniWorld, words: WordToke
 def test_a_wrong_question_is_not_verified(mini: MiniWorld, words: WordTokenizer) -> None:
     def proposer(trajectory: Trajectory) -> Any:
         written = propose()(trajectory)
-        return str(written).replace("what is the", "what is the leader of the") if trajectory.searches else written
+        return (
+            str(written).replace("what is the", "what is the leader of the")
+            if trajectory.searches
+            else written
+        )
 
     played = play(begin(rules_of(mini, words), slots=6), by_role(proposer))
     assert {game.reason for game in played.games} == {"unverified"}
@@ -188,20 +234,28 @@ def test_a_proposer_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenize
     played = begin(rules_of(mini, words, max_prompt_tokens=2))
     assert played.phase is Phase.DONE, "a round that nobody can play is over at once"
     assert played.pending() == []
-    assert {(game.outcome, game.reason) for game in played.games} == {(Outcome.INVALID, "budget_prompt")}
+    assert {(game.outcome, game.reason) for game in played.games} == {
+        (Outcome.INVALID, "budget_prompt")
+    }
     assert all(game.proposer is None for game in played.games)
 
 
 def test_a_verifier_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, max_prompt_tokens=20, verifier="policy")
     played = play(begin(rules), by_role(propose()))
-    assert {(game.outcome, game.reason) for game in played.games} == {(Outcome.INVALID, "budget_prompt")}
+    assert {(game.outcome, game.reason) for game in played.games} == {
+        (Outcome.INVALID, "budget_prompt")
+    }
     assert all(game.verifier is None and game.question for game in played.games)
 
 
 def test_a_solver_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(begin(rules_of(mini, words, max_prompt_tokens=8, invalid_reward=-0.5)), by_role(propose()))
-    assert {(game.outcome, game.reason) for game in played.games} == {(Outcome.INVALID, "budget_prompt")}
+    played = play(
+        begin(rules_of(mini, words, max_prompt_tokens=8, invalid_reward=-0.5)), by_role(propose())
+    )
+    assert {(game.outcome, game.reason) for game in played.games} == {
+        (Outcome.INVALID, "budget_prompt")
+    }
     assert {(game.proposer_reward, len(game.attempts)) for game in played.games} == {(-0.5, 0)}
 
 
@@ -216,7 +270,7 @@ def test_tags_in_a_question_reach_the_solver_as_text(mini: MiniWorld, words: Wor
     assert not tags & set(solver.ids[: solver.prompt_length])
 
 
-# -- verification by the policy ---------------------------------------------------------------------------
+# -- verification by the policy ----------------------------------------------------------------
 
 
 def test_the_policy_verifies(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -248,9 +302,15 @@ def test_the_policy_verifies(mini: MiniWorld, words: WordTokenizer) -> None:
 
 @pytest.mark.parametrize(
     ("verifier", "detail"),
-    [("<answer> nothing </answer>", ""), ([1], "no answer: format"), ([20] * 90, "no answer: budget_tokens")],
+    [
+        ("<answer> nothing </answer>", ""),
+        ([1], "no answer: format"),
+        ([20] * 90, "no answer: budget_tokens"),
+    ],
 )
-def test_a_policy_that_cannot_verify(mini: MiniWorld, words: WordTokenizer, verifier: Any, detail: str) -> None:
+def test_a_policy_that_cannot_verify(
+    mini: MiniWorld, words: WordTokenizer, verifier: Any, detail: str
+) -> None:
     rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000, max_response_tokens=90)
     played = play(begin(rules), by_role(propose(), solve, say(verifier)))
     for game in played.games:
@@ -266,7 +326,9 @@ def test_materials_are_shuffled(mini: MiniWorld, words: WordTokenizer) -> None:
     class Watching(WorldVerifier):
         def verify(self, tasks: Any) -> Any:
             for task in tasks:
-                seen.append([document.id in by_question[task.question] for document in task.documents])
+                seen.append(
+                    [document.id in by_question[task.question] for document in task.documents]
+                )
             return super().verify(tasks)
 
     rules = rules_of(mini, words, own_verifier=Watching(mini), attempts=1)
@@ -286,7 +348,7 @@ def test_materials_are_shuffled(mini: MiniWorld, words: WordTokenizer) -> None:
     assert len({tuple(places) for places in seen}) > 3
 
 
-# -- given questions --------------------------------------------------------------------------------------
+# -- given questions ---------------------------------------------------------------------------
 
 
 def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -297,8 +359,17 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
     assert len(played.pending()) == 12
     play(played, solve)
     for game, question in zip(played.games, questions, strict=True):
-        assert (game.origin, game.outcome, game.question) == (Origin.GIVEN, Outcome.VALID, question.text)
-        assert (game.proposer, game.verification, game.proposer_reward, game.noise) == (None, None, None, ())
+        assert (game.origin, game.outcome, game.question) == (
+            Origin.GIVEN,
+            Outcome.VALID,
+            question.text,
+        )
+        assert (game.proposer, game.verification, game.proposer_reward, game.noise) == (
+            None,
+            None,
+            None,
+            (),
+        )
         assert game.truth.answer == question.answers[0]
     assert played.games[0].solve_rate == 1.0
     assert len(judge.tasks) == 12
@@ -307,7 +378,12 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
 def test_a_given_question_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
     questions = mini.questions(seed=0, per_group=1)
     played = Round.of_questions(rules_of(mini, words, max_prompt_tokens=10), questions, [7])
-    assert [game.reason for game in played.games] == [None, "budget_prompt", "budget_prompt", "budget_prompt"]
+    assert [game.reason for game in played.games] == [
+        None,
+        "budget_prompt",
+        "budget_prompt",
+        "budget_prompt",
+    ]
     assert {game.proposer_reward for game in played.games} == {None}
     play(played, solve)
     assert played.games[0].outcome is Outcome.VALID
@@ -320,7 +396,7 @@ def test_nothing_to_play(mini: MiniWorld, words: WordTokenizer, given: bool) -> 
     assert (played.phase, played.games, played.pending()) == (Phase.DONE, [], [])
 
 
-# -- turns ------------------------------------------------------------------------------------------------
+# -- turns -------------------------------------------------------------------------------------
 
 
 def test_all_searches_of_a_turn_go_out_together(mini: MiniWorld, words: WordTokenizer) -> None:

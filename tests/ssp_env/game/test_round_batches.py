@@ -1,4 +1,5 @@
-"""Whole batches: noise and its provenance, groups, strategies, and the same play from the same seed."""
+"""Whole batches: noise and its provenance, groups, strategies, and the same play from the same
+seed."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import begin, by_role, draw_from, play, prompt_of, propose, records, rules_of, say, solve
+from scripted import (
+    begin,
+    by_role,
+    draw_from,
+    play,
+    prompt_of,
+    propose,
+    records,
+    rules_of,
+    say,
+    solve,
+)
 
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Origin
@@ -19,7 +31,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.strategies import DummyPadding, DynamicResampling, PooledQuestion, ReplayBuffer
 from ssp_env.tokenizers import WordTokenizer
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -29,18 +41,21 @@ def half(trajectory: Any) -> Any:
     return propose()(trajectory) if good else "<question> what is it ? </question>"
 
 
-# -- noise ------------------------------------------------------------------------------------------------
+# -- noise -------------------------------------------------------------------------------------
 
 
 def test_provenance(mini: MiniWorld, words: WordTokenizer) -> None:
     played = play(begin(rules_of(mini, words, noise_documents=4), slots=8), by_role(propose(2)))
     kept = records(played)
     retrieved = {
-        game.slot: [found for search in game.trajectories[0].searches for found in search["found"]] for game in kept
+        game.slot: [found for search in game.trajectories[0].searches for found in search["found"]]
+        for game in kept
     }
     for game in kept:
         own = retrieved[game.slot]
-        assert list(game.evidence) == list(dict.fromkeys(own)), "each passage once, in the order it was found in"
+        assert list(game.evidence) == list(dict.fromkeys(own)), (
+            "each passage once, in the order it was found in"
+        )
         noise = [item["id"] for item in game.noise]
         assert len(noise) == len(set(noise)) == 4
         assert not set(noise) & set(own)
@@ -73,7 +88,9 @@ def test_failed_proposals_give_noise_and_get_none(mini: MiniWorld, words: WordTo
     good = played.games[0].truth.answer
 
     def proposer(trajectory: Any) -> Any:
-        return (propose() if prompt_of(trajectory).split()[1] == good else searches_then_fails)(trajectory)
+        return (propose() if prompt_of(trajectory).split()[1] == good else searches_then_fails)(
+            trajectory
+        )
 
     kept = records(play(played, by_role(proposer)))
     assert [game.outcome for game in kept] == ["valid", "invalid", "invalid"]
@@ -82,12 +99,14 @@ def test_failed_proposals_give_noise_and_get_none(mini: MiniWorld, words: WordTo
     assert all(game.evidence for game in kept)
 
 
-# -- groups -----------------------------------------------------------------------------------------------
+# -- groups ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("slots", [6, 7])
 def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer, slots: int) -> None:
-    rules = rules_of(mini, words, proposals=3, asked_searches=(1, 4), prompts="plain", max_prompt_tokens=2000)
+    rules = rules_of(
+        mini, words, proposals=3, asked_searches=(1, 4), prompts="plain", max_prompt_tokens=2000
+    )
     games = begin(rules, slots).games
     assert [game.group for game in games] == [0, 0, 0, 1, 1, 1, 2][:slots]
     assert [game.slot for game in games] == list(range(slots))
@@ -99,9 +118,14 @@ def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer, s
     assert len({game.truth for game in games}) == -(-slots // 3)
 
 
-def test_groups_of_later_waves_have_numbers_of_their_own(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_groups_of_later_waves_have_numbers_of_their_own(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     rules = rules_of(mini, words, proposals=2)
-    played = play(begin(rules, 4, strategy=DynamicResampling(max_waves=2)), by_role(say("<question> ? </question>")))
+    played = play(
+        begin(rules, 4, strategy=DynamicResampling(max_waves=2)),
+        by_role(say("<question> ? </question>")),
+    )
     assert [game.group for game in played.games] == [0, 0, 1, 1, 2, 2, 3, 3]
     truths = {game.group: game.truth for game in played.games}
     assert all(truths[game.group] == game.truth for game in played.games)
@@ -117,7 +141,7 @@ def test_too_few_answers(mini: MiniWorld, words: WordTokenizer) -> None:
         Round(rules_of(mini, words), lambda rng, count: mini.answers[:1], 4, [1])
 
 
-# -- strategies -------------------------------------------------------------------------------------------
+# -- strategies --------------------------------------------------------------------------------
 
 
 def test_dummy_padding(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -128,19 +152,25 @@ def test_dummy_padding(mini: MiniWorld, words: WordTokenizer) -> None:
 
 
 def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(begin(rules_of(mini, words), slots=8, strategy=DynamicResampling()), by_role(half))
+    played = play(
+        begin(rules_of(mini, words), slots=8, strategy=DynamicResampling()), by_role(half)
+    )
     valid = [game for game in played.games if game.outcome is Outcome.VALID]
     assert len(valid) == 8
     assert played.waves > 1
     assert len(played.games) > 8
     assert {game.origin for game in played.games} == {Origin.PROPOSED}
     assert [game.slot for game in played.games] == list(range(len(played.games)))
-    assert all(game.proposer_reward == 0.0 for game in played.games), "all are the policy's own, and learnt from"
+    assert all(game.proposer_reward == 0.0 for game in played.games), (
+        "all are the policy's own, and learnt from"
+    )
 
 
 def test_resampling_gives_up(mini: MiniWorld, words: WordTokenizer) -> None:
     strategy = DynamicResampling(max_waves=3)
-    played = play(begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>")))
+    played = play(
+        begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>"))
+    )
     assert (played.waves, len(played.games), played.phase) == (3, 12, Phase.DONE)
 
 
@@ -157,25 +187,36 @@ class Endless(DummyPadding):
         return self.fills  # type: ignore[no-any-return]
 
 
-def test_waves_without_end_are_refused(mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waves_without_end_are_refused(
+    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 5)
     played = begin(rules_of(mini, words), strategy=Endless())
-    message = "wants_more of the strategy Endless asks for another wave after 5 waves, and 4 of 4 slots are empty"
+    message = (
+        "wants_more of the strategy Endless asks for another wave after 5 waves, and 4 of "
+        "4 slots are empty"
+    )
     with pytest.raises(UsageError, match=message):
         play(played, by_role(say("<question> ? </question>")))
     assert (played.waves, len(played.games)) == (5, 20)
 
 
-def test_the_last_wave_may_be_played(mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_wave_may_be_played(
+    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 3)
     strategy = DynamicResampling(max_waves=3)
-    played = play(begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>")))
+    played = play(
+        begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>"))
+    )
     assert (played.waves, played.done) == (3, True)
 
 
 def test_a_wave_of_nothing_is_refused(mini: MiniWorld, words: WordTokenizer) -> None:
     played = begin(rules_of(mini, words), strategy=Endless(only_empty=False))
-    with pytest.raises(UsageError, match="Endless asks for another wave though all 4 slots hold a valid question"):
+    with pytest.raises(
+        UsageError, match="Endless asks for another wave though all 4 slots hold a valid question"
+    ):
         play(played, by_role(propose()))
 
 
@@ -190,7 +231,9 @@ QUESTION = PooledQuestion("what is it ?", GroundTruth("t", "it"))
         (["what is it ?"], r"gave str 'what is it \?': a list of PooledQuestions is wanted"),
     ],
 )
-def test_what_a_strategy_fills_in_is_checked(mini: MiniWorld, words: WordTokenizer, fills: Any, message: str) -> None:
+def test_what_a_strategy_fills_in_is_checked(
+    mini: MiniWorld, words: WordTokenizer, fills: Any, message: str
+) -> None:
     played = begin(rules_of(mini, words), strategy=Endless(fills=fills))
     with pytest.raises(UsageError, match=message):
         play(played, by_role(say("<question> ? </question>")))
@@ -200,8 +243,14 @@ def test_what_a_strategy_fills_in_is_checked(mini: MiniWorld, words: WordTokeniz
     ("change", "message"),
     [
         ({"strategy": object()}, r"strategy = <object .*>: it has no method begin_step\(\)"),
-        ({"strategy": "resample"}, r"strategy = 'resample': it has no method begin_step\(\); .*make_strategy"),
-        ({"strategy": DummyPadding}, r"this is a class; pass one that was made: DummyPadding\(...\)"),
+        (
+            {"strategy": "resample"},
+            r"strategy = 'resample': it has no method begin_step\(\); .*make_strategy",
+        ),
+        (
+            {"strategy": DummyPadding},
+            r"this is a class; pass one that was made: DummyPadding\(...\)",
+        ),
         ({"answers": None}, "answers = None: give a function of"),
         ({"answers": lambda count: []}, r"answers = .*: it is called with \(rng, count\)"),
         ({"slots": -1}, "slots = -1: give a whole number"),
@@ -209,18 +258,29 @@ def test_what_a_strategy_fills_in_is_checked(mini: MiniWorld, words: WordTokeniz
         ({"seed": 0}, "seed = 0: give a sequence of numbers"),
     ],
 )
-def test_arguments_of_another_kind(mini: MiniWorld, words: WordTokenizer, change: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"answers": draw_from(mini.answers), "slots": 2, "seed": [0], **change}
+def test_arguments_of_another_kind(
+    mini: MiniWorld, words: WordTokenizer, change: dict[str, Any], message: str
+) -> None:
+    arguments: dict[str, Any] = {
+        "answers": draw_from(mini.answers),
+        "slots": 2,
+        "seed": [0],
+        **change,
+    }
     with pytest.raises(ConfigError, match=message):
         Round(rules_of(mini, words), **arguments)
 
 
-def test_a_strategy_whose_method_takes_something_else(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_strategy_whose_method_takes_something_else(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     class Narrow(DummyPadding):
         def wants_more(self, valid: int) -> bool:  # type: ignore[override]
             return False
 
-    with pytest.raises(ConfigError, match=r"strategy.wants_more = .*called with \(valid, slots, waves\)"):
+    with pytest.raises(
+        ConfigError, match=r"strategy.wants_more = .*called with \(valid, slots, waves\)"
+    ):
         begin(rules_of(mini, words), strategy=Narrow())
 
 
@@ -259,16 +319,27 @@ def test_reuse(mini: MiniWorld, words: WordTokenizer) -> None:
     assert reused
     for game in reused:
         assert game.question in asked
-        assert (game.proposer, game.proposer_reward, game.verification, game.noise) == (None, None, None, ())
+        assert (game.proposer, game.proposer_reward, game.verification, game.noise) == (
+            None,
+            None,
+            None,
+            (),
+        )
         assert (len(game.attempts), game.solve_rate) == (2, 1.0)
         assert game.group not in {other.group for other in second.games if other is not game}
-    assert [item.question for item in strategy.pool] == [game.question for game in (*first.games, *fresh)]
+    assert [item.question for item in strategy.pool] == [
+        game.question for game in (*first.games, *fresh)
+    ]
     assert {record.origin for record in records(second)} == {"proposed", "reused"}
 
 
-def test_a_question_that_was_not_verified_is_not_reused(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_question_that_was_not_verified_is_not_reused(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     strategy = ReplayBuffer()
-    unverified = say("<search> mentor </search>", "<question> what is the mentor of Nobody ? </question>")
+    unverified = say(
+        "<search> mentor </search>", "<question> what is the mentor of Nobody ? </question>"
+    )
     play(begin(rules_of(mini, words), seed=[1], strategy=strategy), by_role(unverified))
     assert strategy.pool == []
 
@@ -277,12 +348,15 @@ def test_periodic_reset_over_rounds(mini: MiniWorld, words: WordTokenizer) -> No
     strategy = ReplayBuffer(reset_every=2)
     sizes = []
     for step in range(5):
-        play(begin(rules_of(mini, words, attempts=1), slots=3, seed=[step], strategy=strategy), by_role(propose()))
+        play(
+            begin(rules_of(mini, words, attempts=1), slots=3, seed=[step], strategy=strategy),
+            by_role(propose()),
+        )
         sizes.append(len(strategy.pool))
     assert sizes == [3, 6, 3, 6, 3]
 
 
-# -- seeds ------------------------------------------------------------------------------------------------
+# -- seeds -------------------------------------------------------------------------------------
 
 
 def everything(seed: int, mini: MiniWorld, words: WordTokenizer) -> str:
@@ -290,7 +364,10 @@ def everything(seed: int, mini: MiniWorld, words: WordTokenizer) -> str:
     strategy = ReplayBuffer()
     rules = rules_of(mini, words, attempts=2, asked_searches=(1, 4))
     steps = [play(begin(rules, 6, [seed, step], strategy), by_role(half)) for step in range(2)]
-    ids = [[trajectory.ids for game in played.games for trajectory in game.trajectories()] for played in steps]
+    ids = [
+        [trajectory.ids for game in played.games for trajectory in game.trajectories()]
+        for played in steps
+    ]
     kept = [game.to_dict() for played in steps for game in records(played)]
     return json.dumps([kept, ids, strategy.get_state()])
 
@@ -306,8 +383,12 @@ def test_another_seed_plays_differently(mini: MiniWorld, words: WordTokenizer) -
 
 def test_games_do_not_share_randomness(mini: MiniWorld, words: WordTokenizer) -> None:
     """What one game draws does not move another one's draws."""
-    few, many = (begin(rules_of(mini, words, asked_searches=(1, 4)), slots=slots) for slots in (8, 9))
-    assert [game.asked_searches for game in few.games] == [game.asked_searches for game in many.games[:8]]
+    few, many = (
+        begin(rules_of(mini, words, asked_searches=(1, 4)), slots=slots) for slots in (8, 9)
+    )
+    assert [game.asked_searches for game in few.games] == [
+        game.asked_searches for game in many.games[:8]
+    ]
     states = {str(game.rng.bit_generator.state["state"]) for game in many.games}
     assert len(states) == 9
 
@@ -346,7 +427,10 @@ def _vocabulary() -> Any:
 
 def test_answers_are_drawn_by_the_seed(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words)
-    drawn = [[game.truth.id for game in Round(rules, draw_from(mini.answers), 4, [s]).games] for s in (1, 1, 2)]
+    drawn = [
+        [game.truth.id for game in Round(rules, draw_from(mini.answers), 4, [s]).games]
+        for s in (1, 1, 2)
+    ]
     assert drawn[0] == drawn[1] != drawn[2]
 
 

@@ -1,4 +1,5 @@
-"""Outages: they void the games that are hit, whole and alone, and never become a reward or an observation."""
+"""Outages: they void the games that are hit, whole and alone, and never become a reward or an
+observation."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import WorldVerifier
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
+from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -48,7 +49,10 @@ def test_a_query_that_fails_voids_exactly_its_game(mini: MiniWorld, words: WordT
     changes = {"noise_documents": 0, "attempts": 2}
     healthy = play(begin(rules_of(mini, words, **changes), slots=6), by_role(propose()))
     bad = [healthy.games[i].truth.answer for i in (1, 4)]
-    played = play(begin(rules_of(mini, words, retriever=Failing(mini, *bad), **changes), slots=6), by_role(propose()))
+    played = play(
+        begin(rules_of(mini, words, retriever=Failing(mini, *bad), **changes), slots=6),
+        by_role(propose()),
+    )
     assert played.phase is Phase.DONE
     for i, game in enumerate(played.games):
         if i in (1, 4):
@@ -61,7 +65,9 @@ def test_a_query_that_fails_voids_exactly_its_game(mini: MiniWorld, words: WordT
 
 
 @pytest.mark.parametrize("index", [0, 2])
-def test_a_failing_query_of_one_attempt_voids_the_whole_game(mini: MiniWorld, words: WordTokenizer, index: int) -> None:
+def test_a_failing_query_of_one_attempt_voids_the_whole_game(
+    mini: MiniWorld, words: WordTokenizer, index: int
+) -> None:
     retriever = Failing(mini, "mentor")
     played = begin(rules_of(mini, words, retriever=retriever, attempts=3), slots=3)
 
@@ -88,11 +94,15 @@ def test_a_dead_retriever_voids_everything(mini: MiniWorld, words: WordTokenizer
         assert not tags & set(game.proposer.ids), "an outage is not an observation"
 
 
-def test_outages_are_logged(mini: MiniWorld, words: WordTokenizer, caplog: pytest.LogCaptureFixture) -> None:
+def test_outages_are_logged(
+    mini: MiniWorld, words: WordTokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         played = begin(rules_of(mini, words), slots=2)
         played.void(played.pending()[:1], ServiceError("engine", "out of memory"))
-    assert [record.getMessage() for record in caplog.records] == ["game 0 is void: engine: out of memory"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "game 0 is void: engine: out of memory"
+    ]
 
 
 def test_other_errors_are_not_outages(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -104,7 +114,7 @@ def test_other_errors_are_not_outages(mini: MiniWorld, words: WordTokenizer) -> 
         play(begin(rules_of(mini, words, retriever=Broken(mini.corpus))), by_role(propose()))
 
 
-# -- judge ------------------------------------------------------------------------------------------------
+# -- judge -------------------------------------------------------------------------------------
 
 
 class FailingJudge(ExactMatchJudge):
@@ -118,7 +128,10 @@ class FailingJudge(ExactMatchJudge):
             raise ServiceError("judge", "down")
         error = ServiceError("judge", "down")
         verdicts = super().judge(tasks)
-        return [error if t.question == self.question else v for t, v in zip(tasks, verdicts, strict=True)]
+        return [
+            error if t.question == self.question else v
+            for t, v in zip(tasks, verdicts, strict=True)
+        ]
 
 
 def test_a_verdict_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -129,12 +142,16 @@ def test_a_verdict_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordT
     assert [records(played)[i] for i in (0, 1, 3)] == [records(healthy)[i] for i in (0, 1, 3)]
 
 
-def test_one_verdict_that_fails_takes_the_others_along(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_one_verdict_that_fails_takes_the_others_along(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     class Once(ExactMatchJudge):
         def judge(self, tasks: Any) -> Any:
             return [*super().judge(tasks)[:-1], ServiceError("judge", "down")]
 
-    played = play(begin(rules_of(mini, words, attempts=3, judge=Once()), slots=2), by_role(propose()))
+    played = play(
+        begin(rules_of(mini, words, attempts=3, judge=Once()), slots=2), by_role(propose())
+    )
     assert played.games[0].solve_rate == 1.0
     check_void(played.games[1], "judge")
 
@@ -157,7 +174,7 @@ def test_games_that_need_no_judge_survive_a_dead_one(mini: MiniWorld, words: Wor
     assert {(game.outcome, game.solve_rate) for game in played.games} == {(Outcome.VALID, 0.0)}
 
 
-# -- verifier ---------------------------------------------------------------------------------------------
+# -- verifier ----------------------------------------------------------------------------------
 
 
 class FailingVerifier(WorldVerifier):
@@ -174,7 +191,9 @@ class FailingVerifier(WorldVerifier):
         return [error if t.truth.answer == self.answer else self._verdict(t) for t in tasks]
 
 
-def test_a_verification_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_verification_that_fails_voids_its_game_alone(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     healthy = play(begin(rules_of(mini, words)), by_role(propose()))
     verifier = FailingVerifier(mini, healthy.games[0].truth.answer)
     played = play(begin(rules_of(mini, words, own_verifier=verifier)), by_role(propose()))
@@ -189,16 +208,20 @@ def test_a_dead_verifier_voids_everything(mini: MiniWorld, words: WordTokenizer)
         check_void(game, "verifier")
 
 
-def test_a_dead_verifier_does_not_hurt_games_that_failed_before(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_dead_verifier_does_not_hurt_games_that_failed_before(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     rules = rules_of(mini, words, own_verifier=FailingVerifier(mini, None))
     for game in play(begin(rules), by_role(say("<question> what is it ? </question>"))).games:
         assert (game.outcome, game.reason) == (Outcome.INVALID, "no_search")
 
 
-# -- engine -----------------------------------------------------------------------------------------------
+# -- engine ------------------------------------------------------------------------------------
 
 
-def test_an_engine_that_fails_voids_what_it_was_asked_for(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_an_engine_that_fails_voids_what_it_was_asked_for(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     played = begin(rules_of(mini, words, attempts=2), slots=3)
     played.void([played.pending()[1]], ServiceError("engine", "out of memory"))
     assert len(played.pending()) == 2
@@ -232,12 +255,14 @@ def test_a_round_whose_games_are_all_void_ends(mini: MiniWorld, words: WordToken
 def test_given_questions_can_be_void(mini: MiniWorld, words: WordTokenizer) -> None:
     questions = mini.questions(seed=0, per_group=1)[:2]
     start = questions[0].text.split()[-2]
-    played = Round.of_questions(rules_of(mini, words, retriever=Failing(mini, start)), questions, [7])
+    played = Round.of_questions(
+        rules_of(mini, words, retriever=Failing(mini, start)), questions, [7]
+    )
     play(played, solve)
     assert [game.outcome for game in played.games] == [Outcome.VOID, Outcome.VALID]
 
 
-# -- strategies -------------------------------------------------------------------------------------------
+# -- strategies --------------------------------------------------------------------------------
 
 
 def test_void_slots_are_filled_like_failed_ones(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -258,7 +283,7 @@ def test_void_slots_are_proposed_again(mini: MiniWorld, words: WordTokenizer) ->
     assert (len(played.games), played.waves) == (7, 2)
 
 
-# -- services that break their contract -----------------------------------------------------------------------
+# -- services that break their contract --------------------------------------------------------
 
 
 def test_too_few_results_are_an_error(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -288,7 +313,9 @@ def test_too_few_results_are_an_error(mini: MiniWorld, words: WordTokenizer) -> 
             play(begin(rules_of(mini, words, attempts=3, **parts)), by_role(propose()))
 
 
-def test_a_void_game_keeps_no_verdict_of_another_attempt(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_void_game_keeps_no_verdict_of_another_attempt(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     class FailsFirst:
         def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
             return [ServiceError("judge", "down"), *(Verdict(True) for _ in tasks[1:])]

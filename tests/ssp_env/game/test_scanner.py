@@ -1,4 +1,5 @@
-"""The tag parser: which call completes first, however its bytes are cut into tokens, and at which cost."""
+"""The tag parser: which call completes first, however its bytes are cut into tokens, and at which
+cost."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.game.protocol import ALLOWED, Action, Role, Tags
+from ssp_env.game.protocol import ALLOWED, Tags
 from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.types import Action, Role
 
 TAGS = {role: ScannerTags(Tags(), role) for role in Role}
 FRAGMENTS = [
@@ -39,7 +41,9 @@ TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map(lambda parts: "".j
 ROLES = st.sampled_from(list(Role))
 
 
-def scan(pieces: Sequence[bytes], role: Role = Role.SOLVER, tags: Tags | None = None) -> Call | Forgery | None:
+def scan(
+    pieces: Sequence[bytes], role: Role = Role.SOLVER, tags: Tags | None = None
+) -> Call | Forgery | None:
     """What the pieces complete. Nothing may follow the completing piece."""
     scanner = TurnScanner(TAGS[role] if tags is None else ScannerTags(tags, role))
     for i, piece in enumerate(pieces):
@@ -97,7 +101,9 @@ def test_the_first_complete_call_counts() -> None:
 
 def test_the_last_opening_before_the_close_counts() -> None:
     assert scan([b"<search> in <search> tags <search> b </search>"]) == Call(Action.SEARCH, "b")
-    assert scan([b"<search> a <answer> b </search> c </answer>"]) == Call(Action.ANSWER, "b </search> c")
+    assert scan([b"<search> a <answer> b </search> c </answer>"]) == Call(
+        Action.ANSWER, "b </search> c"
+    )
 
 
 def test_a_closing_tag_alone_is_text() -> None:
@@ -135,7 +141,15 @@ def test_tags_of_other_roles_are_text(role: Role, foreign: Action) -> None:
 
 def test_look_alikes_are_text() -> None:
     assert (
-        scan([b"< search>a</search>", b"<Search>a</Search>", b"<searches>a</searches>", b"<search a</search>"]) is None
+        scan(
+            [
+                b"< search>a</search>",
+                b"<Search>a</Search>",
+                b"<searches>a</searches>",
+                b"<search a</search>",
+            ]
+        )
+        is None
     )
 
 
@@ -178,7 +192,9 @@ def test_cutting_changes_nothing(text: bytes, role: Role, cuts: list[int]) -> No
 
 
 @given(before=TEXTS, between=TEXTS, after=TEXTS, role=ROLES)
-def test_going_back_forgets_everything_since(before: bytes, between: bytes, after: bytes, role: Role) -> None:
+def test_going_back_forgets_everything_since(
+    before: bytes, between: bytes, after: bytes, role: Role
+) -> None:
     scanner = TurnScanner(TAGS[role])
     if scanner.feed(before) is not None:
         return
@@ -201,9 +217,14 @@ class Counting(ScannerTags):
         return self._real.match(text, start)
 
 
-@given(text=st.lists(st.sampled_from(FRAGMENTS[-16:]), max_size=60).map(lambda parts: "".join(parts).encode()))
+@given(
+    text=st.lists(st.sampled_from(FRAGMENTS[-16:]), max_size=60).map(
+        lambda parts: "".join(parts).encode()
+    )
+)
 def test_cost_is_linear(text: bytes) -> None:
-    """Byte by byte, the worst case: each byte asks once at most for an open bracket, and once for its own."""
+    """Byte by byte, the worst case: each byte asks once at most for an open bracket, and once for
+    its own."""
     tags = Counting(Tags(), Role.SOLVER)
     scanner = TurnScanner(tags)
     longest = len("</information>")

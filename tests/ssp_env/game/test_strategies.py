@@ -21,7 +21,7 @@ from ssp_env.game.strategies import (
     ReplayBuffer,
     make_strategy,
 )
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import GroundTruth
 
 
 def question(i: int) -> PooledQuestion:
@@ -32,7 +32,9 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def step(strategy: BatchStrategy, fresh: Sequence[PooledQuestion], empty: int, seed: int = 0) -> list[PooledQuestion]:
+def step(
+    strategy: BatchStrategy, fresh: Sequence[PooledQuestion], empty: int, seed: int = 0
+) -> list[PooledQuestion]:
     strategy.begin_step()
     return strategy.fill(rng(seed), fresh, empty)
 
@@ -49,13 +51,17 @@ def test_resampling_goes_on_until_the_batch_is_full() -> None:
     assert strategy.wants_more(valid=7, slots=8, waves=1)
     assert strategy.wants_more(0, 8, 2)
     assert not strategy.wants_more(8, 8, 1)
-    assert not strategy.wants_more(0, 8, 3), "a proposer that never succeeds must not hold the step up for ever"
+    assert not strategy.wants_more(0, 8, 3), (
+        "a proposer that never succeeds must not hold the step up for ever"
+    )
     assert step(strategy, [question(1)], 3) == []
 
 
 def test_reuse_fills_with_earlier_questions_only() -> None:
     strategy = ReplayBuffer()
-    assert step(strategy, [question(1), question(2)], 2) == [], "there is nothing earlier in the first step"
+    assert step(strategy, [question(1), question(2)], 2) == [], (
+        "there is nothing earlier in the first step"
+    )
     assert set(step(strategy, [question(3)], 2)) == {question(1), question(2)}
     assert set(step(strategy, [], 9)) == {question(1), question(2), question(3)}
     assert not strategy.wants_more(0, 8, 1)
@@ -107,7 +113,9 @@ def test_full_reuse_never_forgets() -> None:
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=8),
     cut=st.integers(0, 8),
 )
-def test_a_state_taken_back_goes_on_the_same(name: str, steps: list[tuple[int, int]], cut: int) -> None:
+def test_a_state_taken_back_goes_on_the_same(
+    name: str, steps: list[tuple[int, int]], cut: int
+) -> None:
     """Also through JSON, as checkpoints keep it."""
     whole, first = make_strategy(name, reset_every=3), make_strategy(name, reset_every=3)
     number = 0
@@ -154,7 +162,9 @@ def test_filling_is_seeded() -> None:
 def test_by_name(name: str, kind: type) -> None:
     strategy = make_strategy(name, reset_every=7)
     assert type(strategy) is kind
-    assert make_strategy(name) is not make_strategy(name), "strategies have state: everybody gets an own one"
+    assert make_strategy(name) is not make_strategy(name), (
+        "strategies have state: everybody gets an own one"
+    )
     if isinstance(strategy, ReplayBuffer):
         assert strategy.reset_every == (7 if name == "periodic_reset" else None)
 

@@ -1,4 +1,5 @@
-"""One role's play: what is taken, what is masked, how it ends, and that a refused call changes nothing."""
+"""One role's play: what is taken, what is masked, how it ends, and that a refused call changes
+nothing."""
 
 from __future__ import annotations
 
@@ -11,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import spell, word_tokenizer
 
-from ssp_env.config import MINI_GAME, GameConfig
 from ssp_env.errors import UsageError
+from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import Role
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory, Waiting
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
+from ssp_env.types import Document, Role
 
 WORDS, BYTES = word_tokenizer(), ByteTokenizer()
 TOKENIZERS: list[Tokenizer] = [WORDS, BYTES]
@@ -70,11 +70,17 @@ def test_a_whole_play(tokenizer: Tokenizer) -> None:
     for token in last[:-1]:
         assert not trajectory.feed([token], [-2.0])
     assert trajectory.feed(last[-1:], [-2.0])
-    assert (trajectory.waiting, trajectory.ending, trajectory.result) == (Waiting.NOTHING, Ending.ACTION, "the")
+    assert (trajectory.waiting, trajectory.ending, trajectory.result) == (
+        Waiting.NOTHING,
+        Ending.ACTION,
+        "the",
+    )
     assert trajectory.done
     assert trajectory.searches == [SearchRecord("mentor", (PAGE,))]
     assert trajectory.ids == [*prompt, *first, *seen, *last]
-    assert list(trajectory.mask) == [0] * len(prompt) + [1] * len(first) + [0] * len(seen) + [1] * len(last)
+    assert list(trajectory.mask) == [0] * len(prompt) + [1] * len(first) + [0] * len(seen) + [
+        1
+    ] * len(last)
     expected = [0.0] * len(prompt) + [-1.0] * len(first) + [0.0] * len(seen) + [-2.0] * len(last)
     assert list(trajectory.logprobs) == expected
 
@@ -94,7 +100,7 @@ def test_keys_differ() -> None:
     assert len({begin().key for _ in range(10)}) == 10
 
 
-# -- endings --------------------------------------------------------------------------------------------
+# -- endings -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
@@ -165,7 +171,9 @@ def test_an_observation_has_to_leave_room_for_a_token() -> None:
         assert [record.documents for record in trajectory.searches] == [(PAGE,)]
     assert (fits.waiting, fits.room) == (Waiting.POLICY, 1)
     assert overflows.ending is Ending.BUDGET_TOKENS
-    assert overflows.ids == overflows.limits.tokenizer.encode("solve : <search> what </search>"), "nothing half taken"
+    assert overflows.ids == overflows.limits.tokenizer.encode("solve : <search> what </search>"), (
+        "nothing half taken"
+    )
     assert len(overflows.ids) == len(overflows.mask) == len(overflows.logprobs)
     assert fits.feed(WORDS.encode("what"))
     assert fits.ending is Ending.BUDGET_TOKENS
@@ -187,10 +195,12 @@ def test_a_tag_never_reaches_over_an_observation() -> None:
     assert trajectory.result == "b"
 
 
-# -- calls that are refused ------------------------------------------------------------------------------
+# -- calls that are refused --------------------------------------------------------------------
 
 
-def refused(trajectory: Trajectory, ids: Sequence[int], logprobs: Sequence[float] | None, match: str) -> None:
+def refused(
+    trajectory: Trajectory, ids: Sequence[int], logprobs: Sequence[float] | None, match: str
+) -> None:
     before = state(trajectory)
     with pytest.raises(UsageError, match=match):
         trajectory.feed(ids, logprobs)
@@ -202,7 +212,9 @@ def test_tokens_after_the_end_of_a_turn(tokenizer: Tokenizer) -> None:
     trajectory = begin(tokenizer=tokenizer)
     write(trajectory, "<search> what")
     refused(trajectory, tokenizer.encode("is </search> the"), None, "after the end of the turn")
-    assert write(trajectory, "of </search>"), "the refused tokens are forgotten, the earlier ones are not"
+    assert write(trajectory, "of </search>"), (
+        "the refused tokens are forgotten, the earlier ones are not"
+    )
     assert trajectory.query is not None
     assert trajectory.query.split() == (["what", "of"] if tokenizer is WORDS else ["whatof"])
 
@@ -250,7 +262,7 @@ def test_documents_that_nobody_asked_for() -> None:
         trajectory.observe([PAGE], [5])
 
 
-# -- the mask, over any stream ---------------------------------------------------------------------------
+# -- the mask, over any stream -----------------------------------------------------------------
 
 TEXTS = st.lists(
     st.sampled_from(
@@ -275,8 +287,12 @@ TEXTS = st.lists(
 
 
 @given(data=st.data(), tokenizer=st.sampled_from(TOKENIZERS), budget=st.integers(1, 60))
-def test_the_mask_is_1_on_precisely_the_policys_tokens(data: st.DataObject, tokenizer: Tokenizer, budget: int) -> None:
-    trajectory = begin(tokenizer=tokenizer, max_response_tokens=budget, max_searches=3, max_query_tokens=4)
+def test_the_mask_is_1_on_precisely_the_policys_tokens(
+    data: st.DataObject, tokenizer: Tokenizer, budget: int
+) -> None:
+    trajectory = begin(
+        tokenizer=tokenizer, max_response_tokens=budget, max_searches=3, max_query_tokens=4
+    )
     written = [(token, 0, 0.0) for token in trajectory.ids]
     while not trajectory.done:
         ids = data.draw(TEXTS.map(tokenizer.encode).filter(bool))
@@ -291,7 +307,11 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(data: st.DataObject, toke
                 ended = trajectory.feed(chunk, logprobs)
             except UsageError:
                 assert state(trajectory) == before
-                chunk, logprobs, ended = chunk[:1], logprobs[:1], trajectory.feed(chunk[:1], logprobs[:1])
+                chunk, logprobs, ended = (
+                    chunk[:1],
+                    logprobs[:1],
+                    trajectory.feed(chunk[:1], logprobs[:1]),
+                )
             written += [(token, 1, logprob) for token, logprob in zip(chunk, logprobs, strict=True)]
             assert ended == (trajectory.waiting is not Waiting.POLICY)
             if ended:
@@ -312,6 +332,8 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(data: st.DataObject, toke
 
 @pytest.mark.parametrize("role", list(Role))
 def test_limits_of_a_config(role: Role) -> None:
-    limits = Limits.of(role, GameConfig(max_searches=7, max_response_tokens=11, max_query_tokens=5), BYTES)
+    limits = Limits.of(
+        role, GameConfig(max_searches=7, max_response_tokens=11, max_query_tokens=5), BYTES
+    )
     assert (limits.max_response_tokens, limits.max_query_tokens) == (11, 5)
     assert limits.max_searches == (7 if role in (Role.PROPOSER, Role.SOLVER) else 0)

@@ -11,12 +11,15 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge
 from ssp_env.judge.world import NoVerifier, WorldJudge, WorldVerifier
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus
-from ssp_env.worlds.base import Analysis, GroundTruth, Question
+from ssp_env.types import Analysis, Document, GroundTruth, Question
 
 TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))
-FACTS = {"Which city hosts it?": {"New York City", "Geneva"}, "Which city is big?": {"New York City"}, "Where?": set()}
+FACTS = {
+    "Which city hosts it?": {"New York City", "Geneva"},
+    "Which city is big?": {"New York City"},
+    "Where?": set(),
+}
 
 
 class CityWorld:
@@ -38,7 +41,9 @@ class CityWorld:
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         if question not in FACTS:
             return None
-        return frozenset(a for a in FACTS[question] if any(a in document.text for document in documents))
+        return frozenset(
+            a for a in FACTS[question] if any(a in document.text for document in documents)
+        )
 
 
 class MuteWorld(CityWorld):
@@ -85,12 +90,20 @@ def test_f1_refuses_a_threshold_that_cannot_work(threshold: float) -> None:
 
 def test_world_judge_takes_every_right_answer() -> None:
     judge = WorldJudge(CityWorld())
-    assert judged(judge, "geneva", "NYC", "Rome", question="Which city hosts it?") == [True, True, False]
+    assert judged(judge, "geneva", "NYC", "Rome", question="Which city hosts it?") == [
+        True,
+        True,
+        False,
+    ]
     assert judged(judge, "geneva", question="Which city is big?") == [False]
 
 
 def test_world_judge_keeps_to_the_truth_where_the_world_knows_nothing() -> None:
-    assert judged(WorldJudge(CityWorld()), "NYC", "Geneva", "", question="Unheard of?") == [True, False, False]
+    assert judged(WorldJudge(CityWorld()), "NYC", "Geneva", "", question="Unheard of?") == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_world_verifier_accepts_one_answer_that_is_the_truth() -> None:
@@ -102,13 +115,19 @@ def test_world_verifier_accepts_one_answer_that_is_the_truth() -> None:
     ("question", "texts", "detail"),
     [
         ("Which city hosts it?", ("In Geneva.",), "the documents support: Geneva"),
-        ("Which city hosts it?", ("In Geneva.", "New York City"), "2 answers: Geneva; New York City"),
+        (
+            "Which city hosts it?",
+            ("In Geneva.", "New York City"),
+            "2 answers: Geneva; New York City",
+        ),
         ("Which city hosts it?", ("Rome",), "support no answer"),
         ("Which city hosts it?", (), "support no answer"),
         ("Unheard of?", ("New York City",), "cannot be read"),
     ],
 )
-def test_world_verifier_refuses_anything_else(question: str, texts: tuple[str, ...], detail: str) -> None:
+def test_world_verifier_refuses_anything_else(
+    question: str, texts: tuple[str, ...], detail: str
+) -> None:
     result = verified(question, *texts)
     assert isinstance(result, Verdict)
     assert not result.correct

@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doors import ScriptPlayer
+from all_doors import ScriptPlayer
 from scripted import say
 
 import ssp_env
-from ssp_env.dealer import Dealer
+from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.setup import set_up
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.protocol import Role, Tags
+from ssp_env.game.protocol import Tags
 from ssp_env.game.round import advance_all
 from ssp_env.game.rules import Rules
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, scripted_player
 from ssp_env.players.cloze import GAP
-from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.setup import set_up
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.types import Role, World
 from ssp_env.worlds import open_world
-from ssp_env.worlds.base import World
 
 TAGS = Tags()
 
@@ -74,7 +74,9 @@ def test_the_mini_player_verifies_and_answers_by_heart() -> None:
 
 def test_the_mini_player_answers_whatever_it_is_asked() -> None:
     for question in ("", "why", "what is the mentor of Nobody ?", "what is the of X ?"):
-        env = ssp_env.TextGame(world="mini", game={"attempts": 1, "verifier": "none", "filters": ()})
+        env = ssp_env.TextGame(
+            world="mini", game={"attempts": 1, "verifier": "none", "filters": ()}
+        )
         env.reset(seed=1)
         env.step(f"<question> {question} </question>")
         while env.game.outcome is Outcome.PENDING:
@@ -100,7 +102,12 @@ def test_the_cloze_player_on_real_text(wiki: dict[str, Any], seed: int) -> None:
 def test_the_cloze_player_keeps_to_tight_budgets(wiki: dict[str, Any]) -> None:
     limits = {"max_query_tokens": 40, "max_searches": 1, "asked_searches": (1, 1), "attempts": 2}
     games = play(ClozePlayer(TAGS), 30, game=limits, **wiki)
-    endings = Counter((t.role, t.ending) for game in games for t in game.trajectories() if t.role is not Role.PROPOSER)
+    endings = Counter(
+        (t.role, t.ending)
+        for game in games
+        for t in game.trajectories()
+        if t.role is not Role.PROPOSER
+    )
     assert {ending for _, ending in endings} == {Ending.ACTION}
     assert endings[Role.SOLVER, Ending.ACTION] > 20
     queries = [s.query for game in games for a in game.attempts for s in a.trajectory.searches]
@@ -109,7 +116,13 @@ def test_the_cloze_player_keeps_to_tight_budgets(wiki: dict[str, Any]) -> None:
 
 def test_the_cloze_player_answers_whatever_it_is_asked(wiki: dict[str, Any]) -> None:
     env = ssp_env.TextGame(game={"attempts": 1, "verifier": "none", "filters": ()}, **wiki)
-    for question in ("?", GAP, f'What is missing in this sentence: "{GAP}"', "(.*[", f"a{GAP}b{GAP}c"):
+    for question in (
+        "?",
+        GAP,
+        f'What is missing in this sentence: "{GAP}"',
+        "(.*[",
+        f"a{GAP}b{GAP}c",
+    ):
         env.reset(seed=1)
         env.step(f"<question> {question} </question>")
         while env.game.outcome is Outcome.PENDING:

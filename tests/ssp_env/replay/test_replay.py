@@ -1,4 +1,5 @@
-"""Saved games play again offline as they were, whatever became of them; what was altered is told by its place."""
+"""Saved games play again offline as they were, whatever became of them; what was altered is told by
+its place."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier
 from ssp_env.replay import OwnCode, SavedGame, read_games, replay, save_game, save_games
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 
 ROOMY: dict[str, Any] = {
@@ -46,33 +47,59 @@ def again(game: Game, rules: Rules) -> SavedGame:
     unread = replace(record_game(then, rules), hops=None, truly_correct=None, right_answers=None)
     assert record_game(now, replayed.rules) == unread, "apart from what only the world knows"
     for t, u in zip(then.trajectories(), now.trajectories(), strict=True):
-        assert (t.role, t.ids, t.mask, t.logprobs, t.about) == (u.role, u.ids, u.mask, u.logprobs, u.about)
-        assert (t.ending, t.result, t.searches, t.documents) == (u.ending, u.result, u.searches, u.documents)
+        assert (t.role, t.ids, t.mask, t.logprobs, t.about) == (
+            u.role,
+            u.ids,
+            u.mask,
+            u.logprobs,
+            u.about,
+        )
+        assert (t.ending, t.result, t.searches, t.documents) == (
+            u.ending,
+            u.result,
+            u.searches,
+            u.documents,
+        )
         scores = [[d.score for s in one.searches for d in s.documents] for one in (t, u)]
         assert scores[0] == scores[1]
-    assert (then.evidence, then.noise, then.truth, then.seed) == (now.evidence, now.noise, now.truth, now.seed)
-    assert [(a.verdict, a.reward) for a in then.attempts] == [(a.verdict, a.reward) for a in now.attempts]
+    assert (then.evidence, then.noise, then.truth, then.seed) == (
+        now.evidence,
+        now.noise,
+        now.truth,
+        now.seed,
+    )
+    assert [(a.verdict, a.reward) for a in then.attempts] == [
+        (a.verdict, a.reward) for a in now.attempts
+    ]
     return saved
 
 
-# -- valid games ----------------------------------------------------------------------------------------------
+# -- valid games -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["words", "bytes"])
 @pytest.mark.parametrize("verifier", ["world", "policy", "none"])
-def test_games_of_a_batch(mini: MiniWorld, words: WordTokenizer, kind: str, verifier: str, tmp_path: Path) -> None:
+def test_games_of_a_batch(
+    mini: MiniWorld, words: WordTokenizer, kind: str, verifier: str, tmp_path: Path
+) -> None:
     tokenizer: Tokenizer = words if kind == "words" else ByteTokenizer()
-    rules = rules_of(mini, tokenizer, verifier=verifier, proposals=2, asked_searches=(1, 3), **ROOMY)
+    rules = rules_of(
+        mini, tokenizer, verifier=verifier, proposals=2, asked_searches=(1, 3), **ROOMY
+    )
     played = play(begin(rules, slots=6), by_role(propose(2), solve, read(mini)))
     assert {game.outcome for game in played.games} == {Outcome.VALID}
     assert any(item.origin.startswith("game ") for game in played.games for item in game.noise)
     for game in played.games:
         saved = again(game, rules)
         assert saved.materials is not None
-        assert set(saved.materials) == {d.id for d in game.evidence} | {n.document.id for n in game.noise}
+        assert set(saved.materials) == {d.id for d in game.evidence} | {
+            n.document.id for n in game.noise
+        }
     for name in ("batch.jsonl", "batch.jsonl.gz"):
         save_games(played.games, rules, tmp_path / name)
-        assert list(read_games(tmp_path / name)) == [save_game(game, rules) for game in played.games]
+        assert list(read_games(tmp_path / name)) == [
+            save_game(game, rules) for game in played.games
+        ]
 
 
 def test_reused_and_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -87,14 +114,20 @@ def test_reused_and_given_questions(mini: MiniWorld, words: WordTokenizer) -> No
         assert again(game, rules).start.question == game.question
 
 
-def test_a_turn_that_ends_without_a_token_that_says_so(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_turn_that_ends_without_a_token_that_says_so(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     rules = rules_of(mini, words, attempts=3)
     played = begin(rules, slots=1)
     while pending := played.pending():
         for i, trajectory in enumerate(pending):
             script = propose() if played.phase is Phase.PROPOSE else solve
             ids = words.encode(str(script(trajectory)))
-            trajectory.feed_turn(ids if played.phase is Phase.PROPOSE or i else words.encode("<think> what")[: i or 2])
+            trajectory.feed_turn(
+                ids
+                if played.phase is Phase.PROPOSE or i
+                else words.encode("<think> what")[: i or 2]
+            )
         played.advance()
     (game,) = played.games
     assert game.attempts[0].trajectory.ending is Ending.FORMAT
@@ -102,13 +135,26 @@ def test_a_turn_that_ends_without_a_token_that_says_so(mini: MiniWorld, words: W
 
 
 def test_random_games(mini: MiniWorld) -> None:
-    """Whole turns of random tokens, tags often among them, in attempts that are played at the same time."""
+    """Whole turns of random tokens, tags often among them, in attempts that are played at the same
+    time."""
     tokenizer = ByteTokenizer()
-    changes = {**ROOMY, "verifier": "none", "filters": ("no_search",), "max_response_tokens": 900, "attempts": 2}
+    changes = {
+        **ROOMY,
+        "verifier": "none",
+        "filters": ("no_search",),
+        "max_response_tokens": 900,
+        "attempts": 2,
+    }
     rules = rules_of(mini, tokenizer, max_searches=2, asked_searches=(1, 1), **changes)
-    calls = ["<search>mentor</search>", "<question>what is the mentor</question>", "<answer>rival</answer>"]
+    calls = [
+        "<search>mentor</search>",
+        "<question>what is the mentor</question>",
+        "<answer>rival</answer>",
+    ]
     tags = ["<search>", "</search>", "<question>", "</question>", "<answer>", "</answer>"]
-    common = [tokenizer.encode(text) for text in (*calls, *calls, *tags, "mentor ", "what ", "<", "</")]
+    common = [
+        tokenizer.encode(text) for text in (*calls, *calls, *tags, "mentor ", "what ", "<", "</")
+    ]
     endings = set()
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -116,7 +162,9 @@ def test_random_games(mini: MiniWorld) -> None:
         while pending := played.pending():
             for trajectory in pending:
                 parts = [common[i] for i in rng.integers(len(common), size=int(rng.integers(1, 6)))]
-                parts.append([int(rng.integers(tokenizer.vocab_size))] if rng.random() < 0.3 else [])
+                parts.append(
+                    [int(rng.integers(tokenizer.vocab_size))] if rng.random() < 0.3 else []
+                )
                 trajectory.feed_turn([token for part in parts for token in part])
             played.advance()
         for game in played.games:
@@ -125,7 +173,7 @@ def test_random_games(mini: MiniWorld) -> None:
     assert len(endings) > 5, "the games are no test if they all end alike"
 
 
-# -- invalid games ----------------------------------------------------------------------------------------------
+# -- invalid games -----------------------------------------------------------------------------
 
 
 INVALID: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -137,9 +185,18 @@ INVALID: dict[str, tuple[Any, dict[str, Any]]] = {
     "empty_question": ("<question> ? </question>", {}),
     "no_search": ("<question> what is the mentor of it ? </question>", {}),
     "short_question": (("<search> mentor </search>", "<question> what ? </question>"), {}),
-    "long_question": (("<search> mentor </search>", "<question> what is the mentor </question>"), {}),
-    "repeated_query": (("<search> mentor </search>",) * 2 + ("<question> who is it of </question>",), {}),
-    "unverified": (("<search> mentor </search>", "<question> what is the mentor of it ? </question>"), {}),
+    "long_question": (
+        ("<search> mentor </search>", "<question> what is the mentor </question>"),
+        {},
+    ),
+    "repeated_query": (
+        ("<search> mentor </search>",) * 2 + ("<question> who is it of </question>",),
+        {},
+    ),
+    "unverified": (
+        ("<search> mentor </search>", "<question> what is the mentor of it ? </question>"),
+        {},
+    ),
 }
 
 
@@ -181,14 +238,18 @@ def test_the_closed_book_gate(mini: MiniWorld, words: WordTokenizer) -> None:
                 game = next(game for game in played.games if trajectory in game.trajectories())
                 known = f"<answer> {game.truth.answer if answers else 'nothing'} </answer>"
                 script = propose() if trajectory is game.proposer else solve
-                trajectory.feed(words.encode(known if trajectory is game.closed_book else str(script(trajectory))))
+                trajectory.feed(
+                    words.encode(
+                        known if trajectory is game.closed_book else str(script(trajectory))
+                    )
+                )
             played.advance()
         for game in played.games:
             assert game.reason == ("closed_book" if answers else None)
             assert again(game, rules).closed_book_verdict is not None
 
 
-# -- void games ---------------------------------------------------------------------------------------------------
+# -- void games --------------------------------------------------------------------------------
 
 
 class FailingSearch(BM25Retriever):
@@ -213,7 +274,11 @@ def test_a_search_that_failed_in_the_middle_of_an_attempt(
         index = [attempt.trajectory for attempt in played.games[0].attempts].index(trajectory)
         if index == unlucky and len(trajectory.searches) == when:
             return "<search> mentor </search>"
-        return "<search> rival </search>" if len(trajectory.searches) < 2 - (index == 0) else solve(trajectory)
+        return (
+            "<search> rival </search>"
+            if len(trajectory.searches) < 2 - (index == 0)
+            else solve(trajectory)
+        )
 
     (game,) = play(played, by_role(propose(), solver)).games
     assert (game.outcome, game.reason) == (Outcome.VOID, "search")
@@ -236,7 +301,10 @@ class FailingJudge(ExactMatchJudge):
     def judge(self, tasks: Any) -> Any:
         if self.every:
             raise ServiceError("panel", "down")
-        return [ServiceError("panel", "down") if i == 1 else v for i, v in enumerate(super().judge(tasks))]
+        return [
+            ServiceError("panel", "down") if i == 1 else v
+            for i, v in enumerate(super().judge(tasks))
+        ]
 
 
 class FailingVerifier(NoVerifier):
@@ -248,7 +316,9 @@ class FailingVerifier(NoVerifier):
 
 @pytest.mark.parametrize("parts", [{"judge": FailingJudge(True)}, {"judge": FailingJudge(False)}])
 @pytest.mark.parametrize("verifier", ["world", "policy"])
-def test_a_judge_that_failed(mini: MiniWorld, words: WordTokenizer, parts: Any, verifier: str) -> None:
+def test_a_judge_that_failed(
+    mini: MiniWorld, words: WordTokenizer, parts: Any, verifier: str
+) -> None:
     rules = rules_of(mini, words, attempts=3, verifier=verifier, max_prompt_tokens=1000, **parts)
     (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
     assert again(game, rules).reason == "panel"
@@ -262,7 +332,9 @@ def test_a_verifier_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 @pytest.mark.parametrize("index", [0, 2])
-def test_an_engine_that_failed(mini: MiniWorld, words: WordTokenizer, turns: int, index: int) -> None:
+def test_an_engine_that_failed(
+    mini: MiniWorld, words: WordTokenizer, turns: int, index: int
+) -> None:
     rules = rules_of(mini, words, attempts=3)
     played = begin(rules, slots=1)
     for _ in range(turns):
@@ -270,12 +342,16 @@ def test_an_engine_that_failed(mini: MiniWorld, words: WordTokenizer, turns: int
             script = propose() if played.phase is Phase.PROPOSE else solve
             trajectory.feed(words.encode(str(script(trajectory))))
         played.advance()
-    played.void(played.pending()[index:][:1] or played.pending(), ServiceError("engine", "out of memory"))
+    played.void(
+        played.pending()[index:][:1] or played.pending(), ServiceError("engine", "out of memory")
+    )
     played.advance()
     assert again(played.games[0], rules).reason == "engine"
 
 
-def test_an_engine_that_failed_when_others_had_written_on(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_an_engine_that_failed_when_others_had_written_on(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     """One attempt waits for documents, one is in the middle of a turn, one has not begun."""
     rules = rules_of(mini, words, attempts=3)
     played = begin(rules, slots=1)
@@ -291,10 +367,12 @@ def test_an_engine_that_failed_when_others_had_written_on(mini: MiniWorld, words
     again(played.games[0], rules)
 
 
-# -- code of the user's own -------------------------------------------------------------------------------------------
+# -- code of the user's own --------------------------------------------------------------------
 
 
-def own_noise(rng: Any, count: int, own: Any, others: Any, corpus: Any) -> tuple[NoiseDocument, ...]:
+def own_noise(
+    rng: Any, count: int, own: Any, others: Any, corpus: Any
+) -> tuple[NoiseDocument, ...]:
     """Always the same page."""
     return (NoiseDocument(corpus[0], "corpus"),)
 
@@ -315,7 +393,11 @@ def pays_place(game: Game, attempt: Attempt) -> float:
 
 
 def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer) -> None:
-    parts = {"own_filters": {"fussy": fussy}, "own_proposer_reward": pays_length, "solver_reward": pays_place}
+    parts = {
+        "own_filters": {"fussy": fussy},
+        "own_proposer_reward": pays_length,
+        "solver_reward": pays_place,
+    }
     rules = rules_of(mini, words, attempts=3, noise=own_noise, **parts)
     games = play(begin(rules, slots=6), by_role(propose())).games
     assert {game.reason for game in games} == {None, "fussy"}
@@ -347,8 +429,14 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     for name, text in texts.items():
         (tmp_path / f"{name}.txt").write_text(text)
     tags = Tags(search="find", information="observation", also=("evidence",))
-    rules = rules_of(mini, ByteTokenizer(), tags=tags, prompts=str(tmp_path), verifier="none", **ROOMY)
-    turns = ("<find> mentor </find>", "<question> who is the mentor ? </question>", "<answer> nobody </answer>")
+    rules = rules_of(
+        mini, ByteTokenizer(), tags=tags, prompts=str(tmp_path), verifier="none", **ROOMY
+    )
+    turns = (
+        "<find> mentor </find>",
+        "<question> who is the mentor ? </question>",
+        "<answer> nobody </answer>",
+    )
     by_turn = by_role(say(*turns), say("<find> rival </find>", "<answer> nobody </answer>"))
     (game,) = play(begin(rules, slots=1), by_turn).games
     for file in tmp_path.iterdir():
@@ -359,7 +447,7 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     again(game, rules)
 
 
-# -- what was altered ---------------------------------------------------------------------------------------------
+# -- what was altered --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -373,13 +461,18 @@ def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
 def altered(saved: SavedGame, index: int, **changes: Any) -> SavedGame:
     """The game with other values in one attempt's trajectory."""
     attempts = list(saved.attempts)
-    attempts[index] = replace(attempts[index], trajectory=replace(attempts[index].trajectory, **changes))
+    attempts[index] = replace(
+        attempts[index], trajectory=replace(attempts[index].trajectory, **changes)
+    )
     return replace(saved, attempts=tuple(attempts))
 
 
 def told(saved: SavedGame) -> list[tuple[str, str, int | None]]:
     """Where a replay differs."""
-    return [(d.where, d.field, d.token) for d in replay(SavedGame.from_json(saved.to_json())).differences]
+    return [
+        (d.where, d.field, d.token)
+        for d in replay(SavedGame.from_json(saved.to_json())).differences
+    ]
 
 
 @pytest.mark.parametrize("part", ["prompt", "observation"])
@@ -414,7 +507,9 @@ def test_an_altered_passage(saved: SavedGame) -> None:
     text[2] = "nobody"
     documents = (replace(first, text=" ".join(text)), *search.documents[1:])
     forged = altered(saved, 2, searches=(replace(search, documents=documents),))
-    (place,) = [token for where, field, token in told(forged) if (where, field) == ("solver 3", "ids")]
+    (place,) = [
+        token for where, field, token in told(forged) if (where, field) == ("solver 3", "ids")
+    ]
     assert place is not None
     assert sum(trajectory.runs[:2]) < place < sum(trajectory.runs[:3])
     assert len(told(forged)) == 1
@@ -456,7 +551,9 @@ def test_other_alterations(saved: SavedGame, name: str) -> None:
 def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
     forged = altered(saved, 0, searches=())
     differences = replay(forged).differences
-    assert str(differences[0]).startswith("game: asked for: saved 'nothing', replayed \"search 1 of solver 1 for ")
+    assert str(differences[0]).startswith(
+        "game: asked for: saved 'nothing', replayed \"search 1 of solver 1 for "
+    )
     assert ("game", "outcome", None) in told(forged)
 
 
@@ -473,7 +570,13 @@ def test_tokens_that_run_out(saved: SavedGame) -> None:
     trajectory = saved.attempts[0].trajectory
     *runs, last = trajectory.runs
     kept, own = sum(runs) + last - 1, len(trajectory.logprobs) - 1
-    short = altered(saved, 0, ids=trajectory.ids[:kept], runs=(*runs, last - 1), logprobs=trajectory.logprobs[:own])
+    short = altered(
+        saved,
+        0,
+        ids=trajectory.ids[:kept],
+        runs=(*runs, last - 1),
+        logprobs=trajectory.logprobs[:own],
+    )
     assert {("solver 1", "ending", None), ("solver 1", "result", None)} <= set(told(short))
 
 
@@ -487,7 +590,9 @@ def test_a_void_game_that_claims_to_be_invalid(mini: MiniWorld, words: WordToken
 def test_what_nothing_follows_from_may_differ(mini: MiniWorld, words: WordTokenizer) -> None:
     """As docs/replay.md says of scores, log-probabilities and details."""
     rules = rules_of(mini, words)
-    row = json.loads(save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules).to_json())
+    row = json.loads(
+        save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules).to_json()
+    )
     solver = row["attempts"][0]["trajectory"]
     solver["searches"][0]["documents"][0]["score"] = 0.123
     solver["logprobs"][0] = -3.3

@@ -1,4 +1,5 @@
-"""Another judge or reward on saved games: only what it decides changes, and nothing is searched for."""
+"""Another judge or reward on saved games: only what it decides changes, and nothing is searched
+for."""
 
 from __future__ import annotations
 
@@ -29,11 +30,16 @@ class Contrary:
 
     def judge(self, tasks: Any) -> list[Verdict | ServiceError]:
         self.calls.append(len(tasks))
-        return [Verdict(not v.correct, "contrary") for v in ExactMatchJudge().judge(tasks) if isinstance(v, Verdict)]
+        return [
+            Verdict(not v.correct, "contrary")
+            for v in ExactMatchJudge().judge(tasks)
+            if isinstance(v, Verdict)
+        ]
 
 
 def batch(rules: Rules) -> list[SavedGame]:
-    """Two valid games, an invalid and a void one; in the first, one of three attempts is right and one says nothing."""
+    """Two valid games, an invalid and a void one; in the first, one of three attempts is right and
+    one says nothing."""
     played = begin(rules, slots=4)
     first, second, invalid, void = played.games
     assert void.proposer is not None
@@ -50,7 +56,10 @@ def batch(rules: Rules) -> list[SavedGame]:
 
     play(played, by_role(proposer, solver))
     assert [game.outcome.value for game in played.games] == ["valid", "valid", "invalid", "void"]
-    return [SavedGame.from_json(save_game(game, rules).to_json()) for game in (first, second, invalid, void)]
+    return [
+        SavedGame.from_json(save_game(game, rules).to_json())
+        for game in (first, second, invalid, void)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +93,9 @@ def test_the_same_judge_changes_nothing(saved: list[SavedGame]) -> None:
 
 
 def test_a_judge_that_knows_the_world(mini: MiniWorld, saved: list[SavedGame]) -> None:
-    details = [a.verdict and a.verdict.detail for a in rescore(saved, WorldJudge(mini))[0].after.attempts]
+    details = [
+        a.verdict and a.verdict.detail for a in rescore(saved, WorldJudge(mini))[0].after.attempts
+    ]
     assert details == ["the ground truth", "no right answer in this world", "no answer: format"]
 
 
@@ -119,9 +130,13 @@ def test_other_rewards(saved: list[SavedGame]) -> None:
 def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, attempts=3, own_proposer_reward=lambda game: 0.125)
     saved = batch(rules)
-    paid = [one.after.proposer_reward for one in rescore(saved, None, None, lambda game, attempt: 2.0)]
+    paid = [
+        one.after.proposer_reward for one in rescore(saved, None, None, lambda game, attempt: 2.0)
+    ]
     assert paid == [0.125, 0.125, 0.0, None], "what was not asked for stays"
-    with pytest.raises(ConfigError, match="proposer_reward = None: other verdicts have to be paid anew"):
+    with pytest.raises(
+        ConfigError, match="proposer_reward = None: other verdicts have to be paid anew"
+    ):
         rescore(saved, Contrary())
     assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.proposer_reward == 0.5
 
@@ -148,7 +163,9 @@ def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
 def test_given_questions_pay_no_proposer(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, attempts=2)
     (question, *_) = mini.questions(seed=0, per_group=1)
-    (game,) = play(Round.of_questions(rules, [question], [1]), say("<answer> rival </answer>")).games
+    (game,) = play(
+        Round.of_questions(rules, [question], [1]), say("<answer> rival </answer>")
+    ).games
     (one,) = rescore([save_game(game, rules)], Contrary())
     assert (one.after.proposer_reward, one.after.solver_reward) == (None, 1.0)
     task = JudgeTask(question.text, "rival", question.truth)

@@ -1,4 +1,5 @@
-"""The document of a saved game: it comes back as it was, and is refused where anything is missing or wrong."""
+"""The document of a saved game: it comes back as it was, and is refused where anything is missing
+or wrong."""
 
 from __future__ import annotations
 
@@ -21,11 +22,18 @@ from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import SearchRecord
 from ssp_env.judge.base import Verdict
-from ssp_env.replay import SavedGame, read_games, replay, replay_env, rescore, save_game, write_games
+from ssp_env.replay import (
+    SavedGame,
+    read_games,
+    replay,
+    replay_env,
+    rescore,
+    save_game,
+    write_games,
+)
 from ssp_env.replay.tokenizer import SavedTokenizer
-from ssp_env.search.base import Document
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
-from ssp_env.worlds.base import GroundTruth
+from ssp_env.types import Document, GroundTruth
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -35,9 +43,12 @@ def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
     return save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules)
 
 
-# -- round trip ---------------------------------------------------------------------------------------------------
+# -- round trip --------------------------------------------------------------------------------
 
-TEXT = st.text(st.characters(exclude_categories=()) | st.sampled_from('\ud800\udc00\x00\x1b\u2028"\\<é'), max_size=12)
+TEXT = st.text(
+    st.characters(exclude_categories=()) | st.sampled_from('\ud800\udc00\x00\x1b\u2028"\\<é'),
+    max_size=12,
+)
 DOCUMENT = st.builds(Document, TEXT, TEXT, TEXT, st.none() | st.floats(allow_nan=False))
 
 
@@ -48,7 +59,11 @@ DOCUMENT = st.builds(Document, TEXT, TEXT, TEXT, st.none() | st.floats(allow_nan
     logprobs=st.lists(st.floats(), min_size=2, max_size=2),
 )
 def test_any_text_and_number_comes_back(
-    saved: SavedGame, documents: list[Document], truth: GroundTruth, texts: tuple[str, str, str], logprobs: list[float]
+    saved: SavedGame,
+    documents: list[Document],
+    truth: GroundTruth,
+    texts: tuple[str, str, str],
+    logprobs: list[float],
 ) -> None:
     assert saved.proposer is not None
     proposer = replace(
@@ -77,7 +92,10 @@ def test_any_text_and_number_comes_back(
 def test_files(saved: SavedGame, tmp_path: Path) -> None:
     saved.write(tmp_path / "one.json")
     saved.write(tmp_path / "one.json.gz")
-    assert gzip.decompress((tmp_path / "one.json.gz").read_bytes()) == (tmp_path / "one.json").read_bytes()
+    assert (
+        gzip.decompress((tmp_path / "one.json.gz").read_bytes())
+        == (tmp_path / "one.json").read_bytes()
+    )
     for name in ("one.json", "one.json.gz"):
         assert SavedGame.read(tmp_path / name) == saved
     write_games([saved, saved], tmp_path / "two.jsonl")
@@ -96,16 +114,23 @@ def test_a_file_that_cannot_be_written(saved: SavedGame, tmp_path: Path, name: s
 def test_what_is_no_saved_game(saved: SavedGame) -> None:
     name: Any = "games.jsonl"
     for call in (replay, replay_env):
-        with pytest.raises(UsageError, match=r"not str 'games.jsonl': read_games\(path\) gives the games of a file"):
+        with pytest.raises(
+            UsageError, match=r"not str 'games.jsonl': read_games\(path\) gives the games of a file"
+        ):
             call(name)
     for one in (name, Path(name), saved):
-        with pytest.raises(UsageError, match=r"several saved games are wanted, .*: pass read_games\(path\) or a list"):
+        with pytest.raises(
+            UsageError,
+            match=r"several saved games are wanted, .*: pass read_games\(path\) or a list",
+        ):
             rescore(one)
     with pytest.raises(UsageError, match="a SavedGame is wanted, not int 5"):
         rescore([saved, 5])  # type: ignore[list-item]
 
 
-def test_a_retriever_that_gives_ids_that_are_no_strings(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_retriever_that_gives_ids_that_are_no_strings(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     class Sloppy:
         def search(self, queries: Any, k: int) -> list[list[Document]]:
             return [[Document(5, "", "mentor")] for _ in queries]  # type: ignore[arg-type]
@@ -123,7 +148,7 @@ def test_a_game_that_goes_on(mini: MiniWorld, words: WordTokenizer) -> None:
         save_game(begin(rules).games[0], rules)
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------
+# -- what is refused ---------------------------------------------------------------------------
 
 
 def drop(*path: Any) -> Callable[[Any], None]:
@@ -150,25 +175,40 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
 
 REFUSED = [
     (drop("format"), "field 'format' is missing: this is no saved game"),
-    (put(2, "format"), "field 'format' is 2, but this version of ssp-env reads up to 1: upgrade it"),
+    (
+        put(2, "format"),
+        "field 'format' is 2, but this version of ssp-env reads up to 1: upgrade it",
+    ),
     (put("1", "format"), "field 'format' is '1', not a version number"),
     (put(0, "format"), "field 'format' is 0, not a version number"),
     (drop("config", "attempts"), "field 'config.attempts' is missing"),
     (put("3", "config", "attempts"), "field 'config.attempts' has the type str, not int"),
-    (put(0, "config", "attempts"), "field 'config' cannot be: game.attempts = 0: must be at least 1"),
+    (
+        put(0, "config", "attempts"),
+        "field 'config' cannot be: game.attempts = 0: must be at least 1",
+    ),
     (put(True, "config", "top_k"), "field 'config.top_k' has the type bool, not int"),
     (put([1], "config", "asked_searches"), "field 'config.asked_searches' has 1 items, not 2"),
     (put("<", "config", "tags", "search"), "field 'config.tags' cannot be: tags.search = '<'"),
     (put(1, "extra"), "field 'extra' is not known"),
-    (put("won", "outcome"), "field 'outcome' is 'won', which is none of pending, valid, invalid, void"),
+    (
+        put("won", "outcome"),
+        "field 'outcome' is 'won', which is none of pending, valid, invalid, void",
+    ),
     (put([-1], "start", "seed"), "field 'start' has a negative seed or slot: [-1], 0"),
     (put(10**400, "proposer_reward"), "field 'proposer_reward' is too large a number"),
     (put([], "attempts"), "field 'attempts' is empty in a valid game"),
     (put([], "start"), "field 'start' has the type list, not dict"),
     (put(["a"], "start", "seed"), "field 'start.seed[0]' has the type str, not int"),
     (put("much", "proposer_reward"), "field 'proposer_reward' has the type str, not float"),
-    (put(1, "attempts", 1, "verdict", "correct"), "field 'attempts[1].verdict.correct' has the type int, not bool"),
-    (drop("attempts", 0, "trajectory", "ending"), "field 'attempts[0].trajectory.ending' is missing"),
+    (
+        put(1, "attempts", 1, "verdict", "correct"),
+        "field 'attempts[1].verdict.correct' has the type int, not bool",
+    ),
+    (
+        drop("attempts", 0, "trajectory", "ending"),
+        "field 'attempts[0].trajectory.ending' is missing",
+    ),
     (
         put("x", "attempts", 0, "trajectory", "ids", 7),
         "'attempts[0].trajectory.ids[7]' has the type str, not int",
@@ -188,18 +228,41 @@ REFUSED = [
         put(5, "proposer", "searches", 0, "documents", 0, "text"),
         "documents[0].text' has the type int, not str",
     ),
-    (put(5, "prompts", "texts", "solver"), "field 'prompts.texts.solver' has the type int, not str"),
-    (put("whale", "tokenizer", "words", 7), "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest"),
-    (put("<thin>", "tokenizer", "tags", 0), "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest"),
-    (put("0" * 64, "tokenizer", "pieces_sha256"), "does not give the digest 'tokenizer.pieces_sha256'"),
-    (put(["a", "a"], "tokenizer", "words"), "field 'tokenizer.words' is no vocabulary: a word or tag occurs twice"),
-    (put(99999, "tokenizer", "vocab_size"), "field 'tokenizer.vocab_size' is 99999, but the tokenizer 'words' has "),
-    (put("bytes", "tokenizer", "kind"), "field 'tokenizer.vocab_size' is 1461, but the tokenizer 'bytes' has 258"),
+    (
+        put(5, "prompts", "texts", "solver"),
+        "field 'prompts.texts.solver' has the type int, not str",
+    ),
+    (
+        put("whale", "tokenizer", "words", 7),
+        "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest",
+    ),
+    (
+        put("<thin>", "tokenizer", "tags", 0),
+        "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest",
+    ),
+    (
+        put("0" * 64, "tokenizer", "pieces_sha256"),
+        "does not give the digest 'tokenizer.pieces_sha256'",
+    ),
+    (
+        put(["a", "a"], "tokenizer", "words"),
+        "field 'tokenizer.words' is no vocabulary: a word or tag occurs twice",
+    ),
+    (
+        put(99999, "tokenizer", "vocab_size"),
+        "field 'tokenizer.vocab_size' is 99999, but the tokenizer 'words' has ",
+    ),
+    (
+        put("bytes", "tokenizer", "kind"),
+        "field 'tokenizer.vocab_size' is 1461, but the tokenizer 'bytes' has 258",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSED)
-def test_a_document_that_is_wrong(saved: SavedGame, tmp_path: Path, change: Any, message: str) -> None:
+def test_a_document_that_is_wrong(
+    saved: SavedGame, tmp_path: Path, change: Any, message: str
+) -> None:
     row = json.loads(saved.to_json())
     change(row)
     path = tmp_path / "games.jsonl"
@@ -220,13 +283,15 @@ def test_what_is_no_document_at_all(text: str) -> None:
 def test_a_prompt_set_that_cannot_work(saved: SavedGame) -> None:
     texts = dict(saved.prompts.texts)
     with pytest.raises(ConfigError, match="put the placeholder"):
-        replay(replace(saved, prompts=replace(saved.prompts, texts={**texts, "solver": "no question"})))
+        replay(
+            replace(saved, prompts=replace(saved.prompts, texts={**texts, "solver": "no question"}))
+        )
     del texts["solver"]
     with pytest.raises(ConfigError, match="'solver' is missing"):
         replay(replace(saved, prompts=replace(saved.prompts, texts=texts)))
 
 
-# -- tokenizers -----------------------------------------------------------------------------------------------------
+# -- tokenizers --------------------------------------------------------------------------------
 
 BUILT: dict[str, Callable[[], Any]] = {
     "tags as tokens": lambda: hf_tokenizers.byte_level(tags=True, chat=True),
@@ -234,12 +299,20 @@ BUILT: dict[str, Callable[[], Any]] = {
     "metaspace": hf_tokenizers.metaspace,
     "unigram": hf_tokenizers.unigram,
 }
-ROOM = {"max_prompt_tokens": 3000, "max_response_tokens": 3000, "max_query_tokens": 60, "verifier": "none"}
+ROOM = {
+    "max_prompt_tokens": 3000,
+    "max_response_tokens": 3000,
+    "max_query_tokens": 60,
+    "verifier": "none",
+}
 
 
 def played_with(mini: MiniWorld, tokenizer: Tokenizer) -> SavedGame:
     """A valid game, with a search in each trajectory."""
-    search, question = "<search> mentor </search>", "<question> what is the mentor of it ? </question>"
+    search, question = (
+        "<search> mentor </search>",
+        "<question> what is the mentor of it ? </question>",
+    )
     rules = rules_of(mini, tokenizer, attempts=2, **ROOM)
     script = by_role(say(search, question), say(search, "<answer> rival </answer>"))
     (game,) = play(begin(rules, slots=1), script).games
@@ -266,10 +339,15 @@ def test_tokenizers_of_a_directory(mini: MiniWorld, kind: str, tmp_path: Path) -
     saved = played_with(mini, HuggingFaceTokenizer.load(here))
     assert replay(saved).identical, "the directory is still there"
     here.rename(there)
-    with pytest.raises(ConfigError, match=r"give the one that the game was played with: .*here, whose tokenizer\.json"):
+    with pytest.raises(
+        ConfigError,
+        match=r"give the one that the game was played with: .*here, whose tokenizer\.json",
+    ):
         replay(saved)
     assert replay(saved, there).identical
-    assert replay(saved, HuggingFaceTokenizer(BUILT[kind]())).identical, "it may lie in no directory at all"
+    assert replay(saved, HuggingFaceTokenizer(BUILT[kind]())).identical, (
+        "it may lie in no directory at all"
+    )
     file = there / "tokenizer.json"
     spoil(file)
     with pytest.raises(ConfigError, match="the game was played with another one"):
@@ -312,5 +390,7 @@ def test_a_vocabulary_that_was_altered_is_not_called_another_tokenizer(saved: Sa
     with pytest.raises(DataError, match=r"field 'tokenizer.words' .* the document was altered"):
         replay(replace(saved, tokenizer=altered))
     wrong = replace(SavedTokenizer.of(ByteTokenizer()), pieces_sha256="0" * 64)
-    with pytest.raises(DataError, match=r"field 'tokenizer.pieces_sha256' is not the digest of bytes"):
+    with pytest.raises(
+        DataError, match=r"field 'tokenizer.pieces_sha256' is not the digest of bytes"
+    ):
         replay(replace(saved, tokenizer=wrong))

@@ -1,8 +1,9 @@
-"""A search server that misbehaves on demand, over real sockets; stdlib only, so that it starts fast as a process too.
+"""A search server that misbehaves on demand, over real sockets; stdlib only, so that it starts fast
+as a process too.
 
-A query that holds ``hostile:NAME`` makes the whole request be answered by the behaviour of that name. By default it
-ranks documents that are made of the query itself, so that a ranking shows which query it belongs to.
-"""
+A query that holds ``hostile:NAME`` makes the whole request be answered by the behaviour of that
+name. By default it ranks documents that are made of the query itself, so that a ranking shows which
+query it belongs to."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def echo(query: str, k: int) -> list[Row]:
     """``k`` documents that say which query they belong to."""
     digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
     return [
-        {"document": {"id": f"{digest}-{i}", "contents": f'"{digest}"\nrank {i}'}, "score": 9.5 - i} for i in range(k)
+        {"document": {"id": f"{digest}-{i}", "contents": f'"{digest}"\nrank {i}'}, "score": 9.5 - i}
+        for i in range(k)
     ]
 
 
@@ -50,9 +52,13 @@ class Call:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def answer(self, body: bytes, status: int = 200, length: int | None = None, head: str = "") -> None:
+    async def answer(
+        self, body: bytes, status: int = 200, length: int | None = None, head: str = ""
+    ) -> None:
         size = len(body) if length is None else length
-        await self.raw(f"HTTP/1.1 {status} X\r\nContent-Length: {size}\r\n{head}\r\n".encode() + body)
+        await self.raw(
+            f"HTTP/1.1 {status} X\r\nContent-Length: {size}\r\n{head}\r\n".encode() + body
+        )
 
     async def say(self, result: Any, **extra: Any) -> None:
         await self.answer(json.dumps({"result": result} | extra).encode())
@@ -150,7 +156,9 @@ class Hostile:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:]) if k}
+                headers = {
+                    k.lower(): v for k, _, v in (line.partition(": ") for line in head[1:]) if k
+                }
                 body = await reader.readexactly(int(headers["content-length"]))
                 await self._handle(head[0], headers, body, writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -159,12 +167,16 @@ class Hostile:
             self._open.discard(writer)
             writer.close()
 
-    async def _handle(self, line: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> None:
+    async def _handle(
+        self, line: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter
+    ) -> None:
         row = json.loads(body)
         self._count += 1
         if self.keep:
             self._bodies[body] += 1
-        call = Call(self, writer, self._count, row["queries"], row["topk"], headers, self._bodies[body])
+        call = Call(
+            self, writer, self._count, row["queries"], row["topk"], headers, self._bodies[body]
+        )
         if self.keep:
             self.calls.append(call)
         self._busy += 1
@@ -172,7 +184,9 @@ class Hostile:
         try:
             assert row["return_scores"] is True
             assert line == "POST /retrieve HTTP/1.1", line
-            marks = [mark[1] for query in call.queries if (mark := re.search(r"hostile:(\w+)", query))]
+            marks = [
+                mark[1] for query in call.queries if (mark := re.search(r"hostile:(\w+)", query))
+            ]
             await (BEHAVIOURS[marks[0]] if marks else self.usual)(call)
         finally:
             self._busy -= 1
@@ -189,7 +203,7 @@ def serving(**settings: Any) -> Iterator[Hostile]:
         server.stop()
 
 
-# -- behaviours ------------------------------------------------------------------------------------------------------
+# -- behaviours --------------------------------------------------------------------------------
 
 
 async def never(call: Call) -> None:
@@ -309,7 +323,10 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "flat": shaped(lambda result: result[0]),
     "bare": shaped(lambda result: [[hit["document"] for hit in ranking] for ranking in result]),
     "more_than_k": shaped(
-        lambda result: [[*ranking, ranking[0] | {"document": {"id": "x", "contents": "x"}}] for ranking in result]
+        lambda result: [
+            [*ranking, ranking[0] | {"document": {"id": "x", "contents": "x"}}]
+            for ranking in result
+        ]
     ),
     "ranking_null": shaped(lambda result: [None] * len(result)),
     "hit_null": shaped(lambda result: [[None]] * len(result)),
@@ -320,7 +337,9 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "score_nan": hit(score=float("nan")),
     "score_infinite": hit(score=float("inf")),
     "score_huge": hit(score=10**400),
-    "score_overflows": lambda call: call.answer(json.dumps({"result": call.result()}).replace("9.5", "1e999").encode()),
+    "score_overflows": lambda call: call.answer(
+        json.dumps({"result": call.result()}).replace("9.5", "1e999").encode()
+    ),
     "document_null": hit(document=None),
     "contents_null": document(contents=None),
     "no_text": document("contents"),
@@ -331,7 +350,9 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "title_and_text": document("contents", title="T", text="x"),
     "text_only": document("contents", text="x"),
     "surrogate": document(contents="a\ud800b"),
-    "extra": lambda call: call.say([[hit | {"rank": 1} for hit in ranking] for ranking in call.result()], took=3),
+    "extra": lambda call: call.say(
+        [[hit | {"rank": 1} for hit in ranking] for ranking in call.result()], took=3
+    ),
 }
 
 

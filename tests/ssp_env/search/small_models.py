@@ -1,4 +1,5 @@
-"""Small models of the kinds that search needs, built on the spot. Needs `transformers` and `torch`."""
+"""Small models of the kinds that search needs, built on the spot. Needs `transformers` and
+`torch`."""
 
 from __future__ import annotations
 
@@ -47,4 +48,6 @@ def _tokenizer(folder: Path) -> BertTokenizerFast:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "vocab.txt"
     path.write_text("\n".join(vocabulary) + "\n")
-    return BertTokenizerFast(vocab={token: i for i, token in enumerate(vocabulary)}, model_max_length=64)
+    return BertTokenizerFast(
+        vocab={token: i for i, token in enumerate(vocabulary)}, model_max_length=64
+    )

@@ -10,18 +10,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from ssp_env.background import LoopThread
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.net.loop import LoopThread
 from ssp_env.search.aio import Blocking, InThreads
-from ssp_env.search.base import AsyncRetriever, Document, Retriever
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.base import AsyncRetriever, Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.testing import RetrieverTests
 from ssp_env.testing.material import PASSAGES
+from ssp_env.types import Document
 
 
 class Slow:
-    """Says what it was asked, after a while; remembers how many searches were under way at a time."""
+    """Says what it was asked, after a while; remembers how many searches were under way at a
+    time."""
 
     def __init__(self) -> None:
         self.busy = self.most = 0
@@ -95,7 +97,9 @@ def test_errors_pass_through() -> None:
 
 def test_a_blocking_retriever_is_not_taken_for_an_async_one() -> None:
     blocking = Blocking(Slow())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="Blocking wraps async retrievers, and Slow is a blocking one"):
+    with pytest.raises(
+        UsageError, match="Blocking wraps async retrievers, and Slow is a blocking one"
+    ):
         blocking.search(["a"], 1)
     blocking.close()
 
@@ -105,7 +109,8 @@ def test_threads_search_side_by_side_on_one_loop() -> None:
     blocking = Blocking(awaited)
     found: list[str] = []
     threads = [
-        threading.Thread(target=lambda i=i: found.append(blocking.search([str(i)], 1)[0][0].id)) for i in range(40)
+        threading.Thread(target=lambda i=i: found.append(blocking.search([str(i)], 1)[0][0].id))
+        for i in range(40)
     ]
     began = time.monotonic()
     for thread in threads:

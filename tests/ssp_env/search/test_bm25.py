@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, UsageError
-from ssp_env.search.base import Document, Retriever
-from ssp_env.search.bm25 import BM25Retriever, tokenize
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever, tokenize
 from ssp_env.search.corpus import Corpus
+from ssp_env.types import Document
 
 CORPUS = Corpus(
     [
@@ -40,7 +41,9 @@ def test_is_a_retriever(retriever: BM25Retriever) -> None:
     assert isinstance(retriever, Retriever)
 
 
-def test_title_and_text_are_searched_and_unmatched_documents_are_dropped(retriever: BM25Retriever) -> None:
+def test_title_and_text_are_searched_and_unmatched_documents_are_dropped(
+    retriever: BM25Retriever,
+) -> None:
     assert ids(retriever.search(["vienna"], 5)[0]) == ["a"]
     assert sorted(ids(retriever.search(["DANUBE!"], 5)[0])) == ["a", "b"]
     assert retriever.search(["šibenik"], 3)[0][0].id == "e"
@@ -65,7 +68,9 @@ def test_scores_follow_the_formula() -> None:
 
 
 def test_ties_go_by_position_even_at_the_cut() -> None:
-    corpus = Corpus([Document(str(i), "", "same") for i in range(500)] + [Document("last", "", "same other")])
+    corpus = Corpus(
+        [Document(str(i), "", "same") for i in range(500)] + [Document("last", "", "same other")]
+    )
     retriever = BM25Retriever(corpus)
     assert ids(retriever.search(["same"], 7)[0]) == [str(i) for i in range(7)]
     assert ids(retriever.search(["same other"], 3)[0]) == ["last", "0", "1"]
@@ -73,7 +78,12 @@ def test_ties_go_by_position_even_at_the_cut() -> None:
 
 def test_every_k_gives_a_prefix_of_the_whole_ranking() -> None:
     rng = np.random.default_rng(0)
-    corpus = Corpus([Document(str(i), "", " ".join(f"w{j}" for j in rng.integers(0, 6, size=4))) for i in range(60)])
+    corpus = Corpus(
+        [
+            Document(str(i), "", " ".join(f"w{j}" for j in rng.integers(0, 6, size=4)))
+            for i in range(60)
+        ]
+    )
     retriever = BM25Retriever(corpus)
     everything = ids(retriever.search(["w0 w1 w2"], 60)[0])
     for k in range(1, len(everything) + 3):
@@ -106,7 +116,9 @@ def test_repeating_a_word_changes_nothing(retriever: BM25Retriever) -> None:
     assert [d.score for d in once] == [d.score for d in often]
 
 
-WORDS = st.sampled_from(["danube", "VIENNA", "river", "identical", "words", "in", "北京", "unknown", "\x00", "the"])
+WORDS = st.sampled_from(
+    ["danube", "VIENNA", "river", "identical", "words", "in", "北京", "unknown", "\x00", "the"]
+)
 QUERIES = st.one_of(st.text(max_size=30), st.lists(WORDS, max_size=6).map(" ".join))
 
 
@@ -131,7 +143,9 @@ def test_one_string_instead_of_a_list(retriever: BM25Retriever) -> None:
 
 
 def test_a_corpus_without_a_word_matches_nothing() -> None:
-    assert BM25Retriever(Corpus([Document("a", "", "..."), Document("b", "", "")])).search(["a", ""], 3) == [[], []]
+    assert BM25Retriever(Corpus([Document("a", "", "..."), Document("b", "", "")])).search(
+        ["a", ""], 3
+    ) == [[], []]
 
 
 def count_rankings(retriever: BM25Retriever, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -157,10 +171,16 @@ def test_repeated_queries_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(seen) == 4
 
 
-def test_within_a_call_queries_are_ranked_once_even_without_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_within_a_call_queries_are_ranked_once_even_without_a_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     retriever = BM25Retriever(CORPUS, cache_size=0)
     seen = count_rankings(retriever, monkeypatch)
-    assert [ids(r) for r in retriever.search(["vienna", "danube river", "vienna"], 1)] == [["a"], ["b"], ["a"]]
+    assert [ids(r) for r in retriever.search(["vienna", "danube river", "vienna"], 1)] == [
+        ["a"],
+        ["b"],
+        ["a"],
+    ]
     assert seen == ["vienna", "danube river"]
     retriever.search(["vienna"], 1)
     assert len(seen) == 3
@@ -198,4 +218,12 @@ def test_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tokenize() -> None:
-    assert tokenize("The Who's 3rd, “ÉTÉ”-tour\x00x") == ["the", "who", "s", "3rd", "été", "tour", "x"]
+    assert tokenize("The Who's 3rd, “ÉTÉ”-tour\x00x") == [
+        "the",
+        "who",
+        "s",
+        "3rd",
+        "été",
+        "tour",
+        "x",
+    ]

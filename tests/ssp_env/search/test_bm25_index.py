@@ -1,4 +1,5 @@
-"""BM25 from disk: the same numbers as bm25s, the same rankings as in memory, by either way of ranking."""
+"""BM25 from disk: the same numbers as bm25s, the same rankings as in memory, by either way of
+ranking."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import ssp_env.search.bm25_build as build_module
-import ssp_env.search.postings as postings_module
-from ssp_env.search.base import Document, Retriever
-from ssp_env.search.bm25 import BM25Retriever, tokenize, words_of
+import ssp_env.search.bm25.build as build_module
+import ssp_env.search.bm25.postings as postings_module
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever, tokenize, words_of
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.index import build_index, open_index
-from ssp_env.search.store import PassageStore, hash_id
+from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.search.index.store import PassageStore, hash_id
 from ssp_env.testing import RetrieverTests
+from ssp_env.types import Document
 
 WORDS = [f"w{i}" for i in range(40)]
 CORPORA = st.lists(st.lists(st.sampled_from(WORDS), max_size=15), min_size=1, max_size=40)
@@ -30,11 +32,17 @@ QUERIES = st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=12).map(" ".jo
 
 
 def skewed(passages: int, seed: int = 0) -> list[Document]:
-    """Passages whose words are as unevenly frequent as those of real text, with many equal scores."""
+    """Passages whose words are as unevenly frequent as those of real text, with many equal
+    scores."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, 301)
-    rows = [rng.choice(300, size=rng.integers(0, 30), p=weights / weights.sum()) for _ in range(passages)]
-    return [Document(f"d{i}", "", " ".join(f"w{word}" for word in row)) for i, row in enumerate(rows)]
+    rows = [
+        rng.choice(300, size=rng.integers(0, 30), p=weights / weights.sum())
+        for _ in range(passages)
+    ]
+    return [
+        Document(f"d{i}", "", " ".join(f"w{word}" for word in row)) for i, row in enumerate(rows)
+    ]
 
 
 def on_disk(folder: Path, documents: Sequence[Document]) -> BM25Retriever:
@@ -47,7 +55,9 @@ def on_disk(folder: Path, documents: Sequence[Document]) -> BM25Retriever:
     return retriever
 
 
-def scored(retriever: BM25Retriever, queries: Sequence[str], k: int) -> list[list[tuple[str, float | None]]]:
+def scored(
+    retriever: BM25Retriever, queries: Sequence[str], k: int
+) -> list[list[tuple[str, float | None]]]:
     return [[(d.id, d.score) for d in ranking] for ranking in retriever.search(queries, k)]
 
 
@@ -57,7 +67,9 @@ def by_bm25s(documents: Sequence[Document], query: str, k: int) -> list[tuple[st
     texts = [words_of(document) for document in documents]
     index.index(texts, show_progress=False)
     words = [word for word in dict.fromkeys(tokenize(query)) if word in index.vocab_dict]
-    scores: NDArray[np.float32] = index.get_scores(words) if words else np.zeros(len(documents), np.float32)
+    scores: NDArray[np.float32] = (
+        index.get_scores(words) if words else np.zeros(len(documents), np.float32)
+    )
     order = np.argsort(-scores, kind="stable")[:k]
     return [(documents[i].id, float(scores[i])) for i in order if scores[i] > 0]
 
@@ -73,7 +85,11 @@ def disk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_the_index_on_disk_is_the_one_in_memory_bit_for_bit(disk: BM25Retriever) -> None:
     memory = BM25Retriever(Corpus(skewed(200)))
-    words, a, b = memory._index._words, memory._index._postings._arrays, disk._index._postings._arrays
+    words, a, b = (
+        memory._index._words,
+        memory._index._postings._arrays,
+        disk._index._postings._arrays,
+    )
     assert len(words) == len(disk._index._words) > 200
     assert a.starts[-1] == b.starts[-1]
     for word, column in words.items():  # type: ignore[union-attr]
@@ -84,10 +100,23 @@ def test_the_index_on_disk_is_the_one_in_memory_bit_for_bit(disk: BM25Retriever)
         assert a.peaks[column] == b.peaks[other]
 
 
-def test_rankings_and_scores_are_those_of_bm25s(disk: BM25Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rankings_and_scores_are_those_of_bm25s(
+    disk: BM25Retriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents = skewed(200)
-    queries = ["w0", "w0 w1 w2", "w250", "w250 w0", "w299 w298 w3 w0", " ".join(f"w{i}" for i in range(300)), "x", ""]
-    expected = {(query, k): by_bm25s(documents, query, k) for query in queries for k in (1, 3, 40, 500)}
+    queries = [
+        "w0",
+        "w0 w1 w2",
+        "w250",
+        "w250 w0",
+        "w299 w298 w3 w0",
+        " ".join(f"w{i}" for i in range(300)),
+        "x",
+        "",
+    ]
+    expected = {
+        (query, k): by_bm25s(documents, query, k) for query in queries for k in (1, 3, 40, 500)
+    }
     for whole in (10**9, 0):
         monkeypatch.setattr(postings_module, "WHOLE", whole)
         retriever = BM25Retriever(disk.corpus, disk._index, cache_size=0)
@@ -105,7 +134,13 @@ def test_every_way_to_rank_agrees(
     disk = on_disk(tmp_path_factory.mktemp("any"), documents)
     results = []
     with pytest.MonkeyPatch.context() as patch:
-        for whole, cheap, sparse in ((10**9, 0, 1), (0, 0, 1), (0, 5, 1), (0, 10**9, 1), (0, 0, 10**9)):
+        for whole, cheap, sparse in (
+            (10**9, 0, 1),
+            (0, 0, 1),
+            (0, 5, 1),
+            (0, 10**9, 1),
+            (0, 0, 10**9),
+        ):
             patch.setattr(postings_module, "WHOLE", whole)
             patch.setattr(postings_module, "_CHEAP", cheap)
             patch.setattr(postings_module, "_SPARSE", sparse)
@@ -116,7 +151,9 @@ def test_every_way_to_rank_agrees(
 def test_uneven_words_rank_the_same_by_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
     retriever = BM25Retriever(Corpus(skewed(3000, seed=1)), cache_size=0)
     rng = np.random.default_rng(2)
-    queries = [" ".join(f"w{i}" for i in rng.zipf(1.3, size=rng.integers(1, 12)) % 300) for _ in range(200)]
+    queries = [
+        " ".join(f"w{i}" for i in rng.zipf(1.3, size=rng.integers(1, 12)) % 300) for _ in range(200)
+    ]
     whole = scored(retriever, queries, 5)
     monkeypatch.setattr(postings_module, "WHOLE", 0)
     monkeypatch.setattr(postings_module, "_CHEAP", 0)
@@ -152,12 +189,20 @@ def test_a_run_that_ends_with_the_passages(tmp_path: Path, monkeypatch: pytest.M
     for run in (3, 6, 12, 24, 25):
         monkeypatch.setattr(build_module, "RUN_WORDS", run)
         (tmp_path / str(run)).mkdir()
-        assert [d.id for d in on_disk(tmp_path / str(run), documents).search(["b"], 9)[0]] == list("01234567")
+        assert [d.id for d in on_disk(tmp_path / str(run), documents).search(["b"], 9)[0]] == list(
+            "01234567"
+        )
 
 
-def test_words_that_share_a_hash_are_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "hash_id", lambda word: 5 if word in (b"a", b"b") else hash_id(word))
-    disk = on_disk(tmp_path, [Document("0", "", "a b a"), Document("1", "", "b c"), Document("2", "", "c")])
+def test_words_that_share_a_hash_are_one_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        build_module, "hash_id", lambda word: 5 if word in (b"a", b"b") else hash_id(word)
+    )
+    disk = on_disk(
+        tmp_path, [Document("0", "", "a b a"), Document("1", "", "b c"), Document("2", "", "c")]
+    )
     assert disk._index._postings._arrays.starts.tolist()[-1] == 4
 
 
@@ -168,7 +213,9 @@ def test_a_pickled_retriever_is_small(disk: BM25Retriever) -> None:
 
 
 @pytest.mark.parametrize("whole", [0, 10**9])
-def test_many_threads_rank_as_one(disk: BM25Retriever, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_threads_rank_as_one(
+    disk: BM25Retriever, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(postings_module, "WHOLE", whole)
     retriever = BM25Retriever(disk.corpus, disk._index, cache_size=0)
     queries = [f"w{i} w{i % 7} w{i // 3}" for i in range(100)]

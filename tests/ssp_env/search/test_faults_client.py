@@ -1,4 +1,5 @@
-"""Outages, really provoked: what is hit fails, in time and as an error; everything else is right."""
+"""Outages, really provoked: what is hit fails, in time and as an error; everything else is
+right."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ import pytest
 from hostile import Hostile, serving
 
 from ssp_env.errors import ServiceError
-from ssp_env.retry import RetryPolicy
-from ssp_env.search.base import Document
+from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.client import CircuitBreaker, HTTPConfig, HTTPRetriever
+from ssp_env.types import Document
 
 RETRY = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
 
@@ -47,12 +48,20 @@ def client(url: str, **settings: Any) -> HTTPRetriever:
 
 
 def right(query: str, ranking: Sequence[Document]) -> bool:
-    return [d.id for d in ranking] == [f"{hashlib.sha256(query.encode()).hexdigest()}-{i}" for i in range(len(ranking))]
+    return [d.id for d in ranking] == [
+        f"{hashlib.sha256(query.encode()).hexdigest()}-{i}" for i in range(len(ranking))
+    ]
 
 
-def failed(queries: Sequence[str], results: Sequence[list[Document] | ServiceError], k: int = 2) -> list[str]:
+def failed(
+    queries: Sequence[str], results: Sequence[list[Document] | ServiceError], k: int = 2
+) -> list[str]:
     """The queries that got an error; all others are checked."""
-    hit = [query for query, result in zip(queries, results, strict=True) if isinstance(result, ServiceError)]
+    hit = [
+        query
+        for query, result in zip(queries, results, strict=True)
+        if isinstance(result, ServiceError)
+    ]
     for query, result in zip(queries, results, strict=True):
         if not isinstance(result, ServiceError):
             assert len(result) == k
@@ -60,15 +69,20 @@ def failed(queries: Sequence[str], results: Sequence[list[Document] | ServiceErr
     return hit
 
 
-# -- which queries are hit -----------------------------------------------------------------------------------------
+# -- which queries are hit ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mark", ["down", "refused", "too_few", "flat", "html", "truncated", "reset", "score_nan"])
+@pytest.mark.parametrize(
+    "mark", ["down", "refused", "too_few", "flat", "html", "truncated", "reset", "score_nan"]
+)
 @pytest.mark.parametrize("bad", [{0}, {63}, {10, 11, 40}, set(range(8, 40))])
-def test_exactly_the_queries_that_are_to_blame_fail(server: Hostile, mark: str, bad: set[int]) -> None:
+def test_exactly_the_queries_that_are_to_blame_fail(
+    server: Hostile, mark: str, bad: set[int]
+) -> None:
     queries = [f"hostile:{mark} {i}" if i in bad else f"fine {i}" for i in range(64)]
     with client(server.url, breaker_failures=100) as retriever:
-        # "too_few" is the right answer to one query: none of the results is wrong, whoever is to blame.
+        # "too_few" is the right answer to one query: none of the results is wrong, whoever is to
+        # blame.
         expected = [queries[i] for i in sorted(bad)]
         assert failed(queries, retriever.search_each(queries, 2)) == expected
 
@@ -76,10 +90,14 @@ def test_exactly_the_queries_that_are_to_blame_fail(server: Hostile, mark: str, 
 def test_dividing_costs_no_back_off_for_every_query(server: Hostile) -> None:
     queries = [f"fine {i}" for i in range(63)] + ["hostile:down"]
     began = time.monotonic()
-    with client(server.url, retry=RetryPolicy(attempts=3, first_delay=0.2, max_delay=0.2)) as retriever:
+    with client(
+        server.url, retry=RetryPolicy(attempts=3, first_delay=0.2, max_delay=0.2)
+    ) as retriever:
         assert failed(queries, retriever.search_each(queries, 2)) == ["hostile:down"]
     assert time.monotonic() - began < 3.0  # 2 x 0.4 s of pauses
-    assert len(server.calls) == 3 + 2 * 5 + 1 + 3  # whole, halves down to pairs, and the two of the last pair
+    assert (
+        len(server.calls) == 3 + 2 * 5 + 1 + 3
+    )  # whole, halves down to pairs, and the two of the last pair
 
 
 def test_a_dead_server_is_not_asked_for_every_query() -> None:
@@ -87,7 +105,9 @@ def test_a_dead_server_is_not_asked_for_every_query() -> None:
         deaf.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         queries = [f"q{i}" for i in range(500)]
-        with client(url, retry=RetryPolicy(attempts=3, first_delay=0.2, max_delay=0.2)) as retriever:
+        with client(
+            url, retry=RetryPolicy(attempts=3, first_delay=0.2, max_delay=0.2)
+        ) as retriever:
             began = time.monotonic()
             results = retriever.search_each(queries, 2)
             first = time.monotonic() - began
@@ -100,7 +120,9 @@ def test_a_dead_server_is_not_asked_for_every_query() -> None:
                 retriever.search(["q"], 1)
 
 
-def test_a_server_that_is_overloaded_in_the_end_is_not_asked_for_every_query(server: Hostile) -> None:
+def test_a_server_that_is_overloaded_in_the_end_is_not_asked_for_every_query(
+    server: Hostile,
+) -> None:
     async def usual(call: hostile.Call) -> None:
         await call.answer(b"", 500 if call.number == 1 else 503)
 
@@ -139,7 +161,9 @@ def test_queries_that_a_server_fails_at_are_no_outage(server: Hostile) -> None:
     with client(server.url, breaker_failures=1, breaker_seconds=60) as retriever:
         for _ in range(3):
             assert failed(queries, retriever.search_each(queries, 2)) == queries[1:]
-            assert failed(["hostile:refused"], retriever.search_each(["hostile:refused"], 2)) == ["hostile:refused"]
+            assert failed(["hostile:refused"], retriever.search_each(["hostile:refused"], 2)) == [
+                "hostile:refused"
+            ]
         assert failed(["fine"], retriever.search_each(["fine"], 2)) == []
         assert failed(queries[1:], retriever.search_each(queries[1:], 2)) == queries[1:]
         with pytest.raises(ServiceError, match="was not called: its last 1 requests failed"):
@@ -152,16 +176,21 @@ def test_the_request_that_tries_opens_for_all_at_its_first_answer(server: Hostil
     breaker = CircuitBreaker("the server", 1, 5.0, clock=lambda: now[0])
     slow = RetryPolicy(attempts=3, first_delay=0.1, max_delay=0.1)
     with HTTPRetriever(HTTPConfig(server.url, retry=slow), breaker=breaker) as retriever:
-        assert failed(["hostile:down"], retriever.search_each(["hostile:down"], 2)) == ["hostile:down"]
+        assert failed(["hostile:down"], retriever.search_each(["hostile:down"], 2)) == [
+            "hostile:down"
+        ]
         assert breaker.open
         now[0], asked = 5.0, len(server.calls)
-        assert failed(["hostile:down", "fine"], retriever.search_each(["hostile:down", "fine"], 2)) == ["hostile:down"]
+        assert failed(
+            ["hostile:down", "fine"], retriever.search_each(["hostile:down", "fine"], 2)
+        ) == ["hostile:down"]
         assert not breaker.open
         assert len(server.calls) == asked + 3, "each part once"
 
 
 def test_an_open_breaker_does_not_cut_short_what_is_under_way(server: Hostile) -> None:
-    """Requests from before it opened have all their tries, and the answer that one of them gets closes it."""
+    """Requests from before it opened have all their tries, and the answer that one of them gets
+    closes it."""
     opened, is_open = threading.Event(), threading.Event()
 
     async def down(call: hostile.Call) -> None:
@@ -174,7 +203,10 @@ def test_an_open_breaker_does_not_cut_short_what_is_under_way(server: Hostile) -
             await call.answer(b"", 503)
 
     server.usual = down
-    with client(server.url, breaker_failures=2, breaker_seconds=60) as retriever, ThreadPoolExecutor(1) as pool:
+    with (
+        client(server.url, breaker_failures=2, breaker_seconds=60) as retriever,
+        ThreadPoolExecutor(1) as pool,
+    ):
         patient = pool.submit(retriever.search_each, ["patient"], 2)
         assert opened.wait(10)
         try:
@@ -203,7 +235,7 @@ def test_a_server_that_dies_while_a_batch_is_divided(server: Hostile) -> None:
     assert failed(queries, results) == queries
 
 
-# -- under load ----------------------------------------------------------------------------------------------------
+# -- under load --------------------------------------------------------------------------------
 
 
 class Load:
@@ -215,7 +247,10 @@ class Load:
         self.longest = 0.0
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._search, args=(retriever, i, batch)) for i in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._search, args=(retriever, i, batch))
+            for i in range(threads)
+        ]
 
     def _search(self, retriever: HTTPRetriever, name: int, batch: int) -> None:
         number = 0
@@ -309,14 +344,18 @@ def test_a_client_left_at_its_defaults_outlives_a_restart_of_seconds_under_load(
 def test_a_server_that_stays_dead_is_left_alone_until_it_is_back() -> None:
     with contextlib.ExitStack() as stack:
         first, port = stack.enter_context(process())
-        retriever = stack.enter_context(client(f"http://127.0.0.1:{port}", breaker_failures=4, breaker_seconds=1.5))
+        retriever = stack.enter_context(
+            client(f"http://127.0.0.1:{port}", breaker_failures=4, breaker_seconds=1.5)
+        )
         assert failed(["q"], retriever.search_each(["q"], 2)) == []
         first.kill()
         first.wait()
         for _ in range(4):
             with pytest.raises(ServiceError, match=r"\(after 3 calls\)$"):
                 retriever.search(["q"], 2)
-        with pytest.raises(ServiceError, match=r"was not called: its last 4 requests failed.*after 3 calls"):
+        with pytest.raises(
+            ServiceError, match=r"was not called: its last 4 requests failed.*after 3 calls"
+        ):
             retriever.search(["q"], 2)
         time.sleep(1.6)
         with pytest.raises(ServiceError, match=r"Error.*\(after 1 call\)$"):
@@ -329,7 +368,9 @@ def test_a_server_that_stays_dead_is_left_alone_until_it_is_back() -> None:
 def test_a_server_that_stops_and_goes_on() -> None:
     """A process that is stopped keeps its sockets open and never answers."""
     with process() as (server, port):
-        retriever = client(f"http://127.0.0.1:{port}", timeout=0.3, deadline=1.0, breaker_seconds=0.2)
+        retriever = client(
+            f"http://127.0.0.1:{port}", timeout=0.3, deadline=1.0, breaker_seconds=0.2
+        )
         with retriever, Load(retriever, threads=8) as load:
             load.wait_for_more()
             server.send_signal(signal.SIGSTOP)
@@ -343,7 +384,9 @@ def test_a_server_that_stops_and_goes_on() -> None:
 def test_every_fifth_request_fails(server: Hostile) -> None:
     server.usual = hostile.every(5, hostile.status(500))
     queries = [f"q{i}" for i in range(300)]
-    with client(server.url, max_batch=4, retry=RetryPolicy(attempts=6, first_delay=0.001)) as retriever:
+    with client(
+        server.url, max_batch=4, retry=RetryPolicy(attempts=6, first_delay=0.001)
+    ) as retriever:
         assert failed(queries, retriever.search_each(queries, 2)) == []
     assert len(server.calls) > 75
 
@@ -351,7 +394,9 @@ def test_every_fifth_request_fails(server: Hostile) -> None:
 def test_every_fifth_answer_is_cut_short(server: Hostile) -> None:
     server.usual = hostile.every(5, hostile.truncated)
     queries = [f"q{i}" for i in range(300)]
-    with client(server.url, max_batch=4, retry=RetryPolicy(attempts=6, first_delay=0.001)) as retriever:
+    with client(
+        server.url, max_batch=4, retry=RetryPolicy(attempts=6, first_delay=0.001)
+    ) as retriever:
         assert failed(queries, retriever.search_each(queries, 2)) == []
 
 
@@ -362,7 +407,10 @@ def test_a_thousand_threads_share_a_retriever(server: Hostile) -> None:
     with client(server.url, connections=16, deadline=60.0) as retriever:
 
         def search(number: int) -> None:
-            queries = [f"a {number}", f"hostile:refused {number}" if number % 10 == 0 else f"b {number}"]
+            queries = [
+                f"a {number}",
+                f"hostile:refused {number}" if number % 10 == 0 else f"b {number}",
+            ]
             go.wait()
             try:
                 hit = failed(queries, retriever.search_each(queries, 2))
@@ -382,7 +430,17 @@ def test_a_thousand_threads_share_a_retriever(server: Hostile) -> None:
 
 
 QUERIES = (
-    *("", "\0", "\x1b[31m\x7f", "x" * 2**20, "\ud800\udc00", "\udfff", "'; DROP", '{"a": 1}', "ب" * 50_000),
+    *(
+        "",
+        "\0",
+        "\x1b[31m\x7f",
+        "x" * 2**20,
+        "\ud800\udc00",
+        "\udfff",
+        "'; DROP",
+        '{"a": 1}',
+        "ب" * 50_000,
+    ),
     *("Москва", "北京", "தமிழ்", "👩‍👩‍👧", "ܐܪܡܝܐ", "e\u0301", "a\u2028b"),
 )
 
@@ -390,10 +448,13 @@ QUERIES = (
 def test_any_query_is_answered(server: Hostile) -> None:
     with client(server.url) as retriever:
         assert failed(QUERIES[9:], retriever.search_each(QUERIES[9:], 2)) == []
-        assert all(isinstance(result, list) and len(result) == 2 for result in retriever.search_each(QUERIES, 2))
+        assert all(
+            isinstance(result, list) and len(result) == 2
+            for result in retriever.search_each(QUERIES, 2)
+        )
 
 
-# -- memory --------------------------------------------------------------------------------------------------------
+# -- memory ------------------------------------------------------------------------------------
 
 
 def _resident() -> int:
@@ -404,14 +465,27 @@ def _resident() -> int:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
 def test_thousands_of_calls_leave_no_memory_behind() -> None:
     """Good answers, errors of every kind, and connections that break."""
-    marks = ["fine", "fine", "hostile:down", "hostile:refused", "hostile:truncated", "hostile:reset", "hostile:html"]
+    marks = [
+        "fine",
+        "fine",
+        "hostile:down",
+        "hostile:refused",
+        "hostile:truncated",
+        "hostile:reset",
+        "hostile:html",
+    ]
     rng = random.Random(0)
     once = RetryPolicy(attempts=1)
-    with serving(keep=False) as server, client(server.url, retry=once, breaker_failures=10**6) as retriever:
+    with (
+        serving(keep=False) as server,
+        client(server.url, retry=once, breaker_failures=10**6) as retriever,
+    ):
 
         def some(count: int) -> None:
             for i in range(count):
-                retriever.search_each([f"{rng.choice(marks)} {i} {j} {'x' * 500}" for j in range(2)], 3)
+                retriever.search_each(
+                    [f"{rng.choice(marks)} {i} {j} {'x' * 500}" for j in range(2)], 3
+                )
             gc.collect()
 
         some(100)

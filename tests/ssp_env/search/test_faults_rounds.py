@@ -1,4 +1,5 @@
-"""A round of games whose searches go over HTTP: the same games, and of an outage exactly those that were hit."""
+"""A round of games whose searches go over HTTP: the same games, and of an outage exactly those that
+were hit."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from hostile import serving
 from scripted import begin, by_role, play, propose, records, rules_of, turn
 
 from ssp_env.game.outcome import Outcome
-from ssp_env.retry import RetryPolicy
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.net.retry import RetryPolicy
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -42,7 +43,9 @@ def bm25(world: MiniWorld) -> Any:
 def test_a_round_over_http_is_the_round_in_process(mini: MiniWorld, words: WordTokenizer) -> None:
     local = play(begin(rules_of(mini, words), slots=6), by_role(propose()))
     with serving(rank=bm25(mini)) as server, HTTPRetriever(HTTPConfig(server.url)) as retriever:
-        remote = play(begin(rules_of(mini, words, retriever=retriever), slots=6), by_role(propose()))
+        remote = play(
+            begin(rules_of(mini, words, retriever=retriever), slots=6), by_role(propose())
+        )
     assert records(remote) == records(local)
 
 
@@ -62,28 +65,43 @@ def test_a_round_in_progress_voids_exactly_the_games_that_were_hit(
         server.usual = usual
         config = HTTPConfig(server.url, retry=RETRY, breaker_failures=100)
         with HTTPRetriever(config) as retriever:
-            played = play(begin(rules_of(mini, words, retriever=retriever, **changes), slots=8), by_role(propose()))
-    # The proposer searches for its answer, so that these games' first searches were hit; a solver may have asked
-    # for the same word in another game, which then was hit as well.
+            played = play(
+                begin(rules_of(mini, words, retriever=retriever, **changes), slots=8),
+                by_role(propose()),
+            )
+    # The proposer searches for its answer, so that these games' first searches were hit; a solver
+    # may have asked for the same word in another game, which then was hit as well.
     hit = {
         i
         for i, game in enumerate(healthy.games)
-        if any(search.query in bad for trajectory in game.trajectories() for search in trajectory.searches)
+        if any(
+            search.query in bad
+            for trajectory in game.trajectories()
+            for search in trajectory.searches
+        )
     }
     assert {1, 4, 5} <= hit != set(range(8))
     for i, game in enumerate(played.games):
         if i in hit:
             assert (game.outcome, game.reason) == (Outcome.VOID, "search")
             assert (game.proposer_reward, game.solve_rate) == (None, None)
-            assert all((attempt.reward, attempt.verdict) == (None, None) for attempt in game.attempts)
+            assert all(
+                (attempt.reward, attempt.verdict) == (None, None) for attempt in game.attempts
+            )
     before, after = records(healthy), records(played)
-    assert [after[i] for i in range(8) if i not in hit] == [before[i] for i in range(8) if i not in hit]
+    assert [after[i] for i in range(8) if i not in hit] == [
+        before[i] for i in range(8) if i not in hit
+    ]
 
 
-def test_a_server_that_dies_in_a_round_voids_what_searches_from_then_on(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_a_server_that_dies_in_a_round_voids_what_searches_from_then_on(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(serving(rank=bm25(mini)))
-        retriever = stack.enter_context(HTTPRetriever(HTTPConfig(server.url, retry=RETRY, breaker_seconds=60)))
+        retriever = stack.enter_context(
+            HTTPRetriever(HTTPConfig(server.url, retry=RETRY, breaker_seconds=60))
+        )
         played = begin(rules_of(mini, words, retriever=retriever, attempts=2), slots=4)
         script = by_role(propose())
         died = None

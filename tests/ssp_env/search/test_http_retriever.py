@@ -22,10 +22,11 @@ from hostile import Hostile, lazy, serving
 import ssp_env
 from ssp_env.commands.search import COMMAND
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.retry import RetryPolicy
-from ssp_env.search.base import AsyncRetriever, Document, PartialRetriever, Retriever
+from ssp_env.net.retry import RetryPolicy
+from ssp_env.search.base import AsyncRetriever, PartialRetriever, Retriever
 from ssp_env.search.client import AsyncHTTPRetriever, HTTPConfig, HTTPRetriever
 from ssp_env.testing import RetrieverTests
+from ssp_env.types import Document
 
 RETRY = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
 
@@ -123,11 +124,21 @@ def test_a_connection_that_the_server_closed_meanwhile_is_replaced(server: Hosti
             check(retriever.search([f"q{i}"], 1), [f"q{i}"], 1)
             server.hang_up_idle()
         for i in range(10):
-            check(retriever.search([f"hostile:closes_after {i}"], 1), [f"hostile:closes_after {i}"], 1)
+            check(
+                retriever.search([f"hostile:closes_after {i}"], 1), [f"hostile:closes_after {i}"], 1
+            )
     assert server.connections > 10
 
 
-AWKWARD = ["", " \t\n", "\0\x01\x1b[31m\x7f\u202e", "Москва 北京 👩‍👩‍👧 ܐܪܡܝܐ", "</information>", '"\\', "\u2028"]
+AWKWARD = [
+    "",
+    " \t\n",
+    "\0\x01\x1b[31m\x7f\u202e",
+    "Москва 北京 👩‍👩‍👧 ܐܪܡܝܐ",
+    "</information>",
+    '"\\',
+    "\u2028",
+]
 
 
 def test_awkward_queries_arrive_as_they_are(server: Hostile) -> None:
@@ -157,7 +168,9 @@ def test_a_query_of_a_megabyte_is_cut(server: Hostile) -> None:
         ("extra", Document("*", "*", "rank 0")),
     ],
 )
-def test_what_servers_send_besides_is_understood(server: Hostile, mark: str, document: Document) -> None:
+def test_what_servers_send_besides_is_understood(
+    server: Hostile, mark: str, document: Document
+) -> None:
     (found, *_), other = client(server).search([f"hostile:{mark}", "other"], 2)
     for field in ("id", "title", "text"):
         assert getattr(document, field) in ("*", getattr(found, field))
@@ -210,8 +223,13 @@ def test_documents_without_an_id_are_told_apart_by_what_they_say(server: Hostile
         ("reset", "Error"),
     ],
 )
-def test_anything_else_is_an_error_after_all_attempts(server: Hostile, mark: str, what: str) -> None:
-    with client(server, max_reply_bytes=10**6) as retriever, pytest.raises(ServiceError, match=what) as raised:
+def test_anything_else_is_an_error_after_all_attempts(
+    server: Hostile, mark: str, what: str
+) -> None:
+    with (
+        client(server, max_reply_bytes=10**6) as retriever,
+        pytest.raises(ServiceError, match=what) as raised,
+    ):
         retriever.search([f"hostile:{mark}", "other"], 2)
     assert type(raised.value) is ServiceError
     assert raised.value.service == "search"
@@ -250,14 +268,19 @@ def test_retry_after_is_honoured(server: Hostile) -> None:
 
 def test_retry_after_beyond_the_deadline_is_not_waited_for(server: Hostile) -> None:
     began = time.monotonic()
-    with client(server, deadline=0.5) as retriever, pytest.raises(ServiceError, match="no time is left for another"):
+    with (
+        client(server, deadline=0.5) as retriever,
+        pytest.raises(ServiceError, match="no time is left for another"),
+    ):
         retriever.search(["hostile:patience"], 1)
     assert time.monotonic() - began < 0.5
 
 
 @pytest.mark.parametrize("mark", ["never", "trickle_head", "trickle_body"])
 @pytest.mark.parametrize(("timeout", "deadline"), [(0.15, 10.0), (10.0, 0.3)])
-def test_nothing_outlasts_its_deadline(server: Hostile, mark: str, timeout: float, deadline: float) -> None:
+def test_nothing_outlasts_its_deadline(
+    server: Hostile, mark: str, timeout: float, deadline: float
+) -> None:
     began = time.monotonic()
     with client(server, timeout=timeout, deadline=deadline) as retriever:
         with pytest.raises(ServiceError, match=r"not complete after|no reply after"):
@@ -280,7 +303,9 @@ def test_a_half_open_socket_that_never_accepts_is_given_up() -> None:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)  # the kernel accepts one or two; nobody ever reads
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        with HTTPRetriever(HTTPConfig(url, timeout=0.2, deadline=1.0, retry=RETRY, max_batch=1)) as retriever:
+        with HTTPRetriever(
+            HTTPConfig(url, timeout=0.2, deadline=1.0, retry=RETRY, max_batch=1)
+        ) as retriever:
             began = time.monotonic()
             results = retriever.search_each([f"q{i}" for i in range(8)], 1)
             assert time.monotonic() - began < 2.5
@@ -291,7 +316,9 @@ def test_nobody_listens() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         with (
-            HTTPRetriever(HTTPConfig(f"http://127.0.0.1:{deaf.getsockname()[1]}", retry=RETRY)) as retriever,
+            HTTPRetriever(
+                HTTPConfig(f"http://127.0.0.1:{deaf.getsockname()[1]}", retry=RETRY)
+            ) as retriever,
             pytest.raises(ServiceError, match=r"ConnectError.*\(after 3 calls\)"),
         ):
             retriever.search(["q"], 1)
@@ -309,12 +336,17 @@ def test_the_token_comes_from_the_environment_and_stays_out_of_errors(
     server: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEARCH_TOKEN", "sesame-42\n")
-    with client(server, token_env="SEARCH_TOKEN") as retriever, pytest.raises(ServiceError, match="who are") as raised:
+    with (
+        client(server, token_env="SEARCH_TOKEN") as retriever,
+        pytest.raises(ServiceError, match="who are") as raised,
+    ):
         retriever.search(["hostile:forbidden"], 1)
     assert server.calls[0].headers["authorization"] == "Bearer sesame-42"
     assert "sesame" not in str(raised.value)
     monkeypatch.delenv("SEARCH_TOKEN")
-    with pytest.raises(ConfigError, match=r"SEARCH_TOKEN.*set this environment variable to the server's token"):
+    with pytest.raises(
+        ConfigError, match=r"SEARCH_TOKEN.*set this environment variable to the server's token"
+    ):
         client(server, token_env="SEARCH_TOKEN")
 
 
@@ -338,7 +370,11 @@ def test_https_is_not_what_every_server_speaks() -> None:
 def test_copies_work_on_their_own(server: Hostile) -> None:
     with client(server) as retriever:
         retriever.search(["a"], 1)
-        for twin in (pickle.loads(pickle.dumps(retriever)), copy.copy(retriever), copy.deepcopy(retriever)):
+        for twin in (
+            pickle.loads(pickle.dumps(retriever)),
+            copy.copy(retriever),
+            copy.deepcopy(retriever),
+        ):
             with twin:
                 check(twin.search(["b"], 2), ["b"], 2)
         check(retriever.search(["c"], 1), ["c"], 1)

@@ -13,18 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.http_call import retry_after
+from ssp_env.net.http import retry_after
 from ssp_env.search.client.wire import WrongReply, read_reply, write_request
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["document", "score", "id", "contents", "text", "x"]), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["document", "score", "id", "contents", "text", "x"]), inner, max_size=4
+        )
     ),
     max_leaves=12,
 )
-DOCUMENTS = st.fixed_dictionaries({"contents": st.text(max_size=5)}, optional={"id": JSON, "extra": JSON})
+DOCUMENTS = st.fixed_dictionaries(
+    {"contents": st.text(max_size=5)}, optional={"id": JSON, "extra": JSON}
+)
 HITS = st.fixed_dictionaries({"document": DOCUMENTS | JSON, "score": st.floats() | JSON})
 
 
@@ -32,7 +36,11 @@ def test_a_k_of_numpy_is_sent_as_a_number() -> None:
     assert json.loads(write_request(["a"], np.int64(2)))["topk"] == 2  # type: ignore[arg-type]
 
 
-@given(st.lists(st.lists(HITS, max_size=3) | JSON, max_size=3) | JSON, st.integers(0, 3), st.integers(1, 3))
+@given(
+    st.lists(st.lists(HITS, max_size=3) | JSON, max_size=3) | JSON,
+    st.integers(0, 3),
+    st.integers(1, 3),
+)
 def test_a_reply_is_rankings_or_wrong(result: Any, count: int, k: int) -> None:
     try:
         rankings = read_reply(json.dumps({"result": result}).encode(), count, k)
@@ -68,7 +76,9 @@ def test_any_bytes_are_wrong(raw: bytes) -> None:
         ("Wed, 21 Oct 2015 07:28:00", None, None),
     ],
 )
-def test_what_retry_after_asks_for(value: str | None, low: float | None, high: float | None) -> None:
+def test_what_retry_after_asks_for(
+    value: str | None, low: float | None, high: float | None
+) -> None:
     seconds = retry_after(value)
     if low is None or high is None:
         assert seconds is None

@@ -1,4 +1,5 @@
-"""Reciprocal rank fusion: the formula, ties, weights, order of arguments, what its parts may do wrong."""
+"""Reciprocal rank fusion: the formula, ties, weights, order of arguments, what its parts may do
+wrong."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.search.base import Document, Retriever
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.hybrid import DEPTH, HybridRetriever, fuse
+from ssp_env.types import Document
 
 
 class Fixed:
@@ -89,7 +91,18 @@ def test_an_outage_of_a_part_is_an_outage() -> None:
 
 
 @pytest.mark.parametrize(
-    "weights", [[1], [1, 0], [1, -1], [1, float("nan")], [1, float("inf")], [1, 1, 1], ["1", "2"], [1, None], 2]
+    "weights",
+    [
+        [1],
+        [1, 0],
+        [1, -1],
+        [1, float("nan")],
+        [1, float("inf")],
+        [1, 1, 1],
+        ["1", "2"],
+        [1, None],
+        2,
+    ],
 )
 def test_weights_that_cannot_work_are_refused(weights: list[float]) -> None:
     with pytest.raises(ConfigError, match="weights"):
@@ -111,7 +124,13 @@ def test_other_settings_that_cannot_work_are_refused() -> None:
 
 
 def test_real_retrievers_fuse() -> None:
-    corpus = Corpus([Document("a", "Vienna", "capital"), Document("b", "Danube", "river"), Document("c", "", "sea")])
+    corpus = Corpus(
+        [
+            Document("a", "Vienna", "capital"),
+            Document("b", "Danube", "river"),
+            Document("c", "", "sea"),
+        ]
+    )
     hybrid = HybridRetriever([BM25Retriever(corpus), Fixed({"river": "ba", "sky": "c"})])
     assert [ids(ranking) for ranking in hybrid.search(["river", "sky"], 2)] == ["ba", "c"]
 
@@ -121,22 +140,33 @@ def test_parts_over_different_corpora_are_refused() -> None:
     one, same = Corpus(passages, "one"), Corpus(passages, "same")
     other = BM25Retriever(Corpus(passages[::-1], "other"))
     HybridRetriever([BM25Retriever(one), BM25Retriever(same), BM25Retriever(one), Fixed({})])
-    for parts in ([BM25Retriever(one), other], [Fixed({}), BM25Retriever(one), BM25Retriever(same), other]):
-        with pytest.raises(ConfigError, match=r"retrievers = \['one', .*'other'\]: these corpora differ"):
+    for parts in (
+        [BM25Retriever(one), other],
+        [Fixed({}), BM25Retriever(one), BM25Retriever(same), other],
+    ):
+        with pytest.raises(
+            ConfigError, match=r"retrievers = \['one', .*'other'\]: these corpora differ"
+        ):
             HybridRetriever(parts)
 
 
-def test_the_corpus_that_all_parts_share_is_not_read_for_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_corpus_that_all_parts_share_is_not_read_for_its_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     corpus = Corpus([Document("a", "Vienna", "capital")])
     monkeypatch.setattr(Corpus, "digest", lambda self: pytest.fail("the corpus was read"))
     HybridRetriever([BM25Retriever(corpus), BM25Retriever(corpus)])
 
 
-rankings = st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=12).map("".join), min_size=1, max_size=4)
+rankings = st.lists(
+    st.lists(st.sampled_from("abcdefghij"), max_size=12).map("".join), min_size=1, max_size=4
+)
 
 
 @given(rankings, st.integers(0, 100), st.data())
-def test_fusion_is_the_formula_for_any_rankings(letters: list[str], rrf_k: int, data: st.DataObject) -> None:
+def test_fusion_is_the_formula_for_any_rankings(
+    letters: list[str], rrf_k: int, data: st.DataObject
+) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(letters), max_size=len(letters)))
     fused = fuse([documents(ranking) for ranking in letters], weights, rrf_k)
     exact: dict[str, Fraction] = {}
@@ -162,7 +192,11 @@ def test_a_document_that_rises_in_one_ranking_never_falls(letters: list[str]) ->
     first = "".join(dict.fromkeys(letters[0]))
     if len(first) < 2:
         return
-    before = ids(fuse([documents(ranking) for ranking in [first, *letters[1:]]], [1] * len(letters), 60))
+    before = ids(
+        fuse([documents(ranking) for ranking in [first, *letters[1:]]], [1] * len(letters), 60)
+    )
     raised = first[-1] + first[:-1]
-    after = ids(fuse([documents(ranking) for ranking in [raised, *letters[1:]]], [1] * len(letters), 60))
+    after = ids(
+        fuse([documents(ranking) for ranking in [raised, *letters[1:]]], [1] * len(letters), 60)
+    )
     assert after.index(first[-1]) <= before.index(first[-1])

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ssp_env.search.bm25_build as build_module
-import ssp_env.search.store as store_module
+import ssp_env.search.bm25.build as build_module
+import ssp_env.search.index.store as store_module
 from ssp_env.errors import DataError
-from ssp_env.search.index import build_index, open_index
+from ssp_env.search.index.directory import build_index, open_index
 
 PASSAGES = 1500
 FULL = 3
@@ -30,7 +30,11 @@ FULL = 3
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     rows = [
-        {"id": str(i), "title": f"t{i % 11}", "text": " ".join(f"w{w}" for w in rng.zipf(1.4, 20) % 5000)}
+        {
+            "id": str(i),
+            "title": f"t{i % 11}",
+            "text": " ".join(f"w{w}" for w in rng.zipf(1.4, 20) % 5000),
+        }
         for i in range(PASSAGES)
     ]
     path = tmp_path_factory.mktemp("corpus") / "c.jsonl"
@@ -64,7 +68,8 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Runs something in a child process and returns its id; the child's status is 0, or :data:`FULL`."""
+    """Runs something in a child process and returns its id; the child's status is 0, or
+    :data:`FULL`."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -106,7 +111,9 @@ def test_a_build_that_kills_itself_again_and_again_ends_in_the_same_bytes(
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_kill_at_any_moment(corpus: Path, whole: dict[str, bytes], tmp_path: Path, seed: int) -> None:
+def test_kill_at_any_moment(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     ends = []
     while not ends or ends[-1] != 0:
@@ -149,7 +156,9 @@ def test_a_file_that_may_not_grow_leaves_what_the_next_build_needs(
     assert contents(tmp_path / "i") == whole
 
 
-def test_a_full_disk_leaves_what_the_next_build_needs(corpus: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_full_disk_leaves_what_the_next_build_needs(
+    corpus: Path, whole: dict[str, bytes], tmp_path: Path
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
@@ -159,7 +168,9 @@ def test_a_full_disk_leaves_what_the_next_build_needs(corpus: Path, whole: dict[
         filler = disk / "filler"
         for room in (100_000, 200_000, 300_000):
             filler.write_bytes(bytes(1_000_000 - room))
-            with pytest.raises(DataError, match="make room and run the same command again") as refused:
+            with pytest.raises(
+                DataError, match="make room and run the same command again"
+            ) as refused:
                 build_index(corpus, disk / "i", "bm25")
             assert os.strerror(errno.ENOSPC) in str(refused.value)
         filler.unlink()
@@ -185,7 +196,9 @@ def test_a_second_builder_is_told_to_wait(corpus: Path, tmp_path: Path) -> None:
     build_index(corpus, tmp_path / "i", "bm25", progress=progress)
 
 
-def test_an_unfinished_build_is_not_continued_with_other_passages(corpus: Path, tmp_path: Path) -> None:
+def test_an_unfinished_build_is_not_continued_with_other_passages(
+    corpus: Path, tmp_path: Path
+) -> None:
     def stop(stage: str, done: int, total: int) -> None:
         if stage == "counting words":
             raise KeyboardInterrupt
@@ -203,7 +216,13 @@ def test_an_unfinished_build_is_not_continued_with_other_passages(corpus: Path, 
 
 def test_a_damaged_journal_is_told(corpus: Path, tmp_path: Path) -> None:
     nothing = hashlib.sha256().hexdigest()
-    ahead = {"passages": 3, "bytes": 99, "source_bytes": 0, "source_lines": 0, "source_digest": nothing}
+    ahead = {
+        "passages": 3,
+        "bytes": 99,
+        "source_bytes": 0,
+        "source_lines": 0,
+        "source_digest": nothing,
+    }
     for name, text in (("a", "{"), ("b", "[]"), ("c", json.dumps(ahead))):
         place = tmp_path / name / "passages.building"
         place.mkdir(parents=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ssp_env.errors import DataError
-from ssp_env.search.files import Workplace
-from ssp_env.search.index import build_index, one_kind, open_index
+from ssp_env.search.index.directory import build_index, one_kind, open_index
+from ssp_env.search.index.workplace import Workplace
 
 WORDS = ["danube", "hill", "sea"]
 
@@ -28,14 +28,19 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def test_passages_are_not_put_beside_an_index_of_others(tmp_path: Path) -> None:
-    right, wrong = corpus(tmp_path / "right.jsonl", WORDS), corpus(tmp_path / "wrong.jsonl", WORDS[::-1])
+    right, wrong = (
+        corpus(tmp_path / "right.jsonl", WORDS),
+        corpus(tmp_path / "wrong.jsonl", WORDS[::-1]),
+    )
     directory = tmp_path / "i"
     build_index(right, directory, "bm25")
     whole = contents(directory)
     shutil.rmtree(directory / "passages")
     before = contents(directory)
     for _ in range(2):
-        with pytest.raises(DataError, match=r"wrong\.jsonl: is not the corpus that .* made of \(bm25\)") as refused:
+        with pytest.raises(
+            DataError, match=r"wrong\.jsonl: is not the corpus that .* made of \(bm25\)"
+        ) as refused:
             build_index(wrong, directory, "bm25")
         assert str(directory) in str(refused.value)
         assert "index that corpus, or give another --out" in str(refused.value)
@@ -46,8 +51,13 @@ def test_passages_are_not_put_beside_an_index_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["passages", "bm25"])
-def test_a_build_that_was_killed_just_before_the_end_is_not_taken_for_another(folder: str, tmp_path: Path) -> None:
-    right, wrong = corpus(tmp_path / "right.jsonl", WORDS), corpus(tmp_path / "wrong.jsonl", WORDS[::-1])
+def test_a_build_that_was_killed_just_before_the_end_is_not_taken_for_another(
+    folder: str, tmp_path: Path
+) -> None:
+    right, wrong = (
+        corpus(tmp_path / "right.jsonl", WORDS),
+        corpus(tmp_path / "wrong.jsonl", WORDS[::-1]),
+    )
     directory = tmp_path / "i"
     build_index(right, directory, "bm25")
     whole = contents(directory)
@@ -85,7 +95,10 @@ def test_a_wrong_line_in_the_middle_is_said_again_and_can_be_put_right(tmp_path:
     for _ in range(2):
         with pytest.raises(DataError, match=r"c\.jsonl:4: not JSON"):
             build_index(source, directory, "bm25")
-    half_built = "half built; run `ssp index` again over the same corpus: it goes on where it stopped, or says what"
+    half_built = (
+        "half built; run `ssp index` again over the same corpus: it goes on where it "
+        "stopped, or says what"
+    )
     with pytest.raises(DataError, match=half_built):
         open_index(directory)
     with pytest.raises(DataError, match=half_built):
@@ -104,7 +117,9 @@ def test_a_second_builder_is_kept_out_even_where_the_first_leaves_nothing(tmp_pa
         assert second.path.is_dir()
 
 
-def test_a_lock_that_its_holder_removed_meanwhile_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_its_holder_removed_meanwhile_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Workplace(tmp_path / "a")
 
     def late(lock: object, how: int) -> None:
@@ -121,7 +136,9 @@ def test_a_lock_that_its_holder_removed_meanwhile_is_none(tmp_path: Path, monkey
 def test_out_that_is_a_file(tmp_path: Path) -> None:
     source, file = corpus(tmp_path / "c.jsonl", WORDS), tmp_path / "file"
     file.write_text("kept")
-    with pytest.raises(DataError, match="file: is a file; an index is a directory: give another --out"):
+    with pytest.raises(
+        DataError, match="file: is a file; an index is a directory: give another --out"
+    ):
         build_index(source, file, "bm25")
     assert file.read_text() == "kept"
 

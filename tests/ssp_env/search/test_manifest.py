@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.files import ArrayWriter, load_array
-from ssp_env.search.index import build_index, open_index
-from ssp_env.search.manifest import FORMAT, EncoderInfo, FileInfo, Manifest, read_manifest, write_manifest
-from ssp_env.search.store import PassageStore, write_store
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.search.index.manifest import (
+    FORMAT,
+    EncoderInfo,
+    FileInfo,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
+from ssp_env.search.index.store import PassageStore, write_store
+from ssp_env.search.index.workplace import ArrayWriter, load_array
+from ssp_env.types import Document
 
 ENCODER = EncoderInfo("minilm", "d" * 64, 384)
 
@@ -30,7 +37,9 @@ def corpus(path: Path, *texts: str) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    build_index(corpus(tmp_path / "c.jsonl", "a river", "a hill", "river and hill"), tmp_path / "i", "bm25")
+    build_index(
+        corpus(tmp_path / "c.jsonl", "a river", "a hill", "river and hill"), tmp_path / "i", "bm25"
+    )
     return tmp_path / "i"
 
 
@@ -46,8 +55,12 @@ def edit(path: Path, **fields: Any) -> None:
 
 
 def test_what_is_written_is_read(folder: Path) -> None:
-    wrote = write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1}), ("numpy", "no-such-package"))
-    assert read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True) == wrote
+    wrote = write_manifest(
+        folder, Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1}), ("numpy", "no-such-package")
+    )
+    assert (
+        read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True) == wrote
+    )
     assert wrote.versions["numpy"] == np.__version__
     assert wrote.versions["no-such-package"] == "not installed"
     assert wrote.files["data.bin"].size == 10
@@ -58,12 +71,17 @@ def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
     write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER))
     with pytest.raises(DataError, match="holds 'dense-flat', not 'bm25'"):
         read_manifest(folder, "bm25")
-    with pytest.raises(DataError, match=r"belongs to another corpus .* build it again with `ssp index`"):
+    with pytest.raises(
+        DataError, match=r"belongs to another corpus .* build it again with `ssp index`"
+    ):
         read_manifest(folder, corpus="e" * 64)
     for other in (replace(ENCODER, digest="e" * 64), replace(ENCODER, dimension=768)):
         with pytest.raises(DataError, match="was made with minilm"):
             read_manifest(folder, encoder=other)
-    assert read_manifest(folder, encoder=replace(ENCODER, name="the same model elsewhere")).encoder == ENCODER
+    assert (
+        read_manifest(folder, encoder=replace(ENCODER, name="the same model elsewhere")).encoder
+        == ENCODER
+    )
 
 
 def test_an_encoder_for_an_index_without_one(folder: Path) -> None:
@@ -86,7 +104,17 @@ def test_an_index_without_manifest_is_not_whole(index: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": 1}', '{"format": 1, "encoder": 3}', "\x00"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"format": "1"}',
+        '{"format": 1}',
+        '{"format": 1, "encoder": 3}',
+        "\x00",
+    ],
 )
 def test_a_manifest_that_is_none(index: Path, text: str) -> None:
     (index / "bm25" / "manifest.json").write_text(text)
@@ -103,7 +131,9 @@ def test_a_manifest_cannot_name_files_elsewhere(index: Path) -> None:
 def test_half_built_says_how_to_go_on(index: Path) -> None:
     for name in ("bm25", "passages"):
         (index / name).rename(index / f"{name}.building")
-        with pytest.raises(DataError, match="is half built; run `ssp index` again over the same corpus"):
+        with pytest.raises(
+            DataError, match="is half built; run `ssp index` again over the same corpus"
+        ):
             open_index(index)
         (index / f"{name}.building").rename(index / name)
     assert open_index(index).search(["hill"], 1)[0]
@@ -115,7 +145,12 @@ def test_no_such_directory(tmp_path: Path) -> None:
 
 
 def every_file(index: Path) -> list[Path]:
-    return [path for name in ("bm25", "passages") for path in (index / name).iterdir() if path.name != "manifest.json"]
+    return [
+        path
+        for name in ("bm25", "passages")
+        for path in (index / name).iterdir()
+        if path.name != "manifest.json"
+    ]
 
 
 def test_every_cut_grown_or_missing_file_is_noticed_at_load(index: Path) -> None:
@@ -153,7 +188,9 @@ def test_lists_that_name_passages_that_there_are_not(index: Path) -> None:
 
 
 def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
-    build_index(corpus(tmp_path / "d.jsonl", "a river", "a hill", "river and hills"), tmp_path / "j", "bm25")
+    build_index(
+        corpus(tmp_path / "d.jsonl", "a river", "a hill", "river and hills"), tmp_path / "j", "bm25"
+    )
     shutil.rmtree(index / "bm25")
     shutil.copytree(tmp_path / "j" / "bm25", index / "bm25")
     with pytest.raises(DataError, match="belongs to another corpus"):
@@ -205,7 +242,11 @@ def test_an_array_cannot_run_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [None, 3])
 def test_an_array_grows_and_is_taken_up_again(tmp_path: Path, columns: int | None) -> None:
-    rows = np.arange(30, dtype=np.float32).reshape(-1, columns or 1)[:, :] if columns else np.arange(10.0, dtype="f4")
+    rows = (
+        np.arange(30, dtype=np.float32).reshape(-1, columns or 1)[:, :]
+        if columns
+        else np.arange(10.0, dtype="f4")
+    )
     path = tmp_path / "a.npy"
     writer = ArrayWriter(path, np.float32, columns)
     writer.append(rows[:4])

@@ -10,15 +10,19 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import ConfigError, ModelError, ServiceError, UsageError
-from ssp_env.search.base import Document, Retriever
+from ssp_env.search.base import Retriever
 from ssp_env.search.rerank import CrossEncoderReranker, RerankedRetriever
+from ssp_env.types import Document
 
 
 class Fixed:
     """A retriever that finds the first of 20 documents, best first."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        return [[Document(str(i), "", f"text {i}", -float(i)) for i in range(20)][:k] if q else [] for q in queries]
+        return [
+            [Document(str(i), "", f"text {i}", -float(i)) for i in range(20)][:k] if q else []
+            for q in queries
+        ]
 
 
 class Backwards:
@@ -49,7 +53,10 @@ def test_it_sees_depth_documents_or_k_in_one_call_for_the_batch() -> None:
     retriever = RerankedRetriever(Fixed(), reranker, depth=3)
     assert [ids(ranking) for ranking in retriever.search(["a", "", "b"], 2)] == [[2, 0], [], [2, 0]]
     assert ids(retriever.search(["c"], 5)[0]) == [4, 2, 3, 0, 1]
-    assert reranker.calls == [[(q, str(i)) for q in "ab" for i in range(3)], [("c", str(i)) for i in range(5)]]
+    assert reranker.calls == [
+        [(q, str(i)) for q in "ab" for i in range(3)],
+        [("c", str(i)) for i in range(5)],
+    ]
     assert retriever.search([""], 2) == [[]]
     assert len(reranker.calls) == 2
 
@@ -88,12 +95,19 @@ def test_a_cross_encoder_scores_pairs_with_its_raw_output(folder: Path) -> None:
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    pairs = [(query, Document("", "vienna", text)) for query in ("where", "who is it") for text in ("here", "a b c d")]
+    pairs = [
+        (query, Document("", "vienna", text))
+        for query in ("where", "who is it")
+        for text in ("here", "a b c d")
+    ]
     scores = CrossEncoderReranker(folder, device="cpu", batch_size=3).scores(pairs)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     with torch.no_grad():
-        inputs = [tokenizer(query, f"vienna\n{document.text}", return_tensors="pt") for query, document in pairs]
+        inputs = [
+            tokenizer(query, f"vienna\n{document.text}", return_tensors="pt")
+            for query, document in pairs
+        ]
         expected = [model(**each).logits.item() for each in inputs]
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert len({round(score, 4) for score in expected}) == 4
@@ -120,7 +134,9 @@ def test_models_that_cannot_rerank_are_refused(folder: Path, tmp_path: Path) -> 
         CrossEncoderReranker(tmp_path)
     with pytest.raises(ModelError, match="has 3 outputs"):
         CrossEncoderReranker(bert_cross_encoder(tmp_path / "three", labels=3))
-    with pytest.raises(ModelError, match=r"not trained as a cross-encoder: classifier.bias, classifier.weight"):
+    with pytest.raises(
+        ModelError, match=r"not trained as a cross-encoder: classifier.bias, classifier.weight"
+    ):
         CrossEncoderReranker(bert_encoder(tmp_path / "encoder"))
     with pytest.raises(ConfigError, match="batch_size"):
         CrossEncoderReranker(folder, batch_size=0)

@@ -6,24 +6,35 @@ from typing import Any
 
 import pytest
 
+from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
-from ssp_env.retry import RetryPolicy
+from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
-from ssp_env.setup import set_up
 
 
 def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_TOKEN", "correct-horse-battery")
-    given = {"url": "http://127.0.0.1:9", "token_env": "OUR_TOKEN", "deadline": 5, "retry": {"attempts": 2}}
+    given = {
+        "url": "http://127.0.0.1:9",
+        "token_env": "OUR_TOKEN",
+        "deadline": 5,
+        "retry": {"attempts": 2},
+    }
     retriever = set_up({"world": "small", "retriever": given}).rules.retriever
     assert isinstance(retriever, HTTPRetriever)
     config = retriever.config
-    assert (config.url, config.token_env, config.deadline) == ("http://127.0.0.1:9", "OUR_TOKEN", 5.0)
+    assert (config.url, config.token_env, config.deadline) == (
+        "http://127.0.0.1:9",
+        "OUR_TOKEN",
+        5.0,
+    )
     assert config.retry.attempts == 2
 
 
 def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> None:
-    retriever = set_up({"world": "small", "retriever": {"url": "http://127.0.0.1:9", "retry": {"max_delay": 2}}})
+    retriever = set_up(
+        {"world": "small", "retriever": {"url": "http://127.0.0.1:9", "retry": {"max_delay": 2}}}
+    )
     assert isinstance(retriever.rules.retriever, HTTPRetriever)
     assert retriever.rules.retriever.config.retry == RetryPolicy(attempts=8, max_delay=2.0)
     assert HTTPConfig("http://127.0.0.1:9").retry == RetryPolicy(attempts=8)
@@ -33,8 +44,14 @@ def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> No
     ("given", "what"),
     [
         ({"token_env": "OUR_TOKEN"}, "a mapping needs the server's address: url"),
-        ({"url": "http://127.0.0.1:9", "deadlin": 5}, r"retriever\.deadlin = 5: did you mean 'deadline'"),
-        ({"url": "http://127.0.0.1:9", "token_env": "ABSENT_TOKEN"}, "ABSENT_TOKEN.*set this environment variable"),
+        (
+            {"url": "http://127.0.0.1:9", "deadlin": 5},
+            r"retriever\.deadlin = 5: did you mean 'deadline'",
+        ),
+        (
+            {"url": "http://127.0.0.1:9", "token_env": "ABSENT_TOKEN"},
+            "ABSENT_TOKEN.*set this environment variable",
+        ),
         ({"url": "http://127.0.0.1:9", "retry": {"tries": 2}}, r"retriever\.retry\.tries"),
     ],
 )
@@ -73,6 +90,8 @@ def test_settings_that_cannot_work_are_named(settings: dict[str, Any], field: st
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("url", ["http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"])
+@pytest.mark.parametrize(
+    "url", ["http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"]
+)
 def test_the_path_is_appended_where_it_is_missing(url: str) -> None:
     assert HTTPConfig(url).endpoint == "http://h:1/retrieve"

@@ -21,7 +21,11 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "search.md").read_text(en
 
 def test_dense_hybrid_and_reranked_search_run_as_shown(tmp_path: Path) -> None:
     """A small cross-encoder is put where the page says that the reader's is."""
-    build = next(block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M) if "build_index" in block)
+    build = next(
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.S | re.M)
+        if "build_index" in block
+    )
     shown = re.findall(r"^```py\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     assert len(shown) == 2
     bert_cross_encoder(tmp_path / "path" / "to" / "cross-encoder")

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import ConfigError, UsageError
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
+from ssp_env.types import Document
 
-RETRIEVER = BM25Retriever(Corpus([Document("a", "Vienna", "capital"), Document("b", "Danube", "river")]))
+RETRIEVER = BM25Retriever(
+    Corpus([Document("a", "Vienna", "capital"), Document("b", "Danube", "river")])
+)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.cli import main
-from ssp_env.search.index import open_index
+from ssp_env.commands.cli import main
+from ssp_env.search.index.directory import open_index
 
 pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
@@ -19,15 +19,23 @@ def test_with_several_kinds_the_one_that_is_meant_has_to_be_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, index = str(tmp_path / "corpus.jsonl"), str(tmp_path / "i")
-    rows = [{"id": "p1", "contents": '"Danube"\nA river.'}, {"id": "p2", "title": "Hill", "text": "Not wet."}]
+    rows = [
+        {"id": "p1", "contents": '"Danube"\nA river.'},
+        {"id": "p2", "title": "Hill", "text": "Not wet."},
+    ]
     Path(corpus).write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(["index", corpus, "--out", index]) == 0
     model = bert_encoder(tmp_path / "model")
-    assert main(["index", corpus, "--out", index, "--kind", "dense-flat", "--encoder", str(model)]) == 0
+    assert (
+        main(["index", corpus, "--out", index, "--kind", "dense-flat", "--encoder", str(model)])
+        == 0
+    )
     capsys.readouterr()
     for command in (["search", "--index", index, "river"], ["serve", "--index", index]):
         assert main([*command, "--encoder", str(tmp_path / "absent")]) == 2
-        assert "give --kind (or kind=), one of bm25, dense-flat" in " ".join(capsys.readouterr().err.split())
+        assert "give --kind (or kind=), one of bm25, dense-flat" in " ".join(
+            capsys.readouterr().err.split()
+        )
     for kind, waits_for in (("bm25", ""), ("dense-flat", "loading the encoder ...\n")):
         assert main(["search", "--index", index, "--kind", kind, "river"]) == 0
         out, err = capsys.readouterr()

@@ -1,4 +1,5 @@
-"""Passages on disk: the same as in memory, from whatever file, and refused when they are not what was written."""
+"""Passages on disk: the same as in memory, from whatever file, and refused when they are not what
+was written."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ssp_env.search.store as store_module
+import ssp_env.search.index.store as store_module
 from ssp_env.errors import DataError
 from ssp_env.game.noise import draw_noise
-from ssp_env.search.base import Document
 from ssp_env.search.corpus import Corpus, read_corpus
-from ssp_env.search.store import PassageStore, build_store, write_store
+from ssp_env.search.index.store import PassageStore, build_store, write_store
+from ssp_env.types import Document
 
 ROWS = [Document(f"p{i}", f"Title {i}", f"Text {i}. " + "word " * (i % 7)) for i in range(50)]
 PARTS = st.text(st.characters(codec=None), max_size=20)
@@ -55,15 +56,20 @@ def test_noise_is_drawn_from_a_store_as_from_a_corpus(tmp_path: Path) -> None:
     store, corpus = write_store(ROWS, tmp_path / "s"), Corpus(ROWS)
     for count in (4, 40):
         drawn = [
-            draw_noise(np.random.default_rng(3), count, ROWS[:3], [(1, ROWS[9])], each) for each in (store, corpus)
+            draw_noise(np.random.default_rng(3), count, ROWS[:3], [(1, ROWS[9])], each)
+            for each in (store, corpus)
         ]
         assert drawn[0] == drawn[1]
         assert len(drawn[0]) == count
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=1, max_size=8, unique_by=lambda row: row[0]))
-def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]) -> None:
+@given(
+    st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=1, max_size=8, unique_by=lambda row: row[0])
+)
+def test_any_text_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
+) -> None:
     documents = [Document(*row) for row in rows]
     store = write_store(documents, tmp_path_factory.mktemp("any") / "s")
     assert list(store) == documents == store[:]
@@ -72,7 +78,9 @@ def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, rows: lis
 
 
 @pytest.mark.parametrize("block", [1, 7, 49, 50, 51])
-def test_iteration_from_anywhere(tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iteration_from_anywhere(
+    tmp_path: Path, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_module, "_BLOCK", block)
     store = write_store(ROWS, tmp_path / "s")
     for start in (0, 1, 6, 7, 49, 50):
@@ -98,7 +106,9 @@ def test_building_again_opens_what_is_there(tmp_path: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "s").iterdir()}
 
 
-@pytest.mark.parametrize("other", [ROWS[:-1], [*ROWS, Document("new", "", "")], [ROWS[1], ROWS[0], *ROWS[2:]]])
+@pytest.mark.parametrize(
+    "other", [ROWS[:-1], [*ROWS, Document("new", "", "")], [ROWS[1], ROWS[0], *ROWS[2:]]]
+)
 def test_a_folder_of_other_passages_is_refused(tmp_path: Path, other: list[Document]) -> None:
     build_store(source(tmp_path / "c.jsonl", ROWS), tmp_path / "s")
     with pytest.raises(DataError, match="other passages"):
@@ -114,7 +124,10 @@ def test_a_store_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_lines_of_a_file_that_repeat_an_id_are_named(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
-    path.write_text('{"id": "a", "contents": "x"}\n\n{"id": "b", "contents": "y"}\n{"id": "a", "contents": "z"}\n')
+    path.write_text(
+        '{"id": "a", "contents": "x"}\n\n{"id": "b", "contents": "y"}\n{"id": "a", "contents": '
+        '"z"}\n'
+    )
     with pytest.raises(DataError, match=r"c\.jsonl:4: id 'a' occurs twice, first in line 1"):
         build_store(path, tmp_path / "s")
 
@@ -125,7 +138,9 @@ def test_an_id_that_occurs_twice_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_hashes_that_collide_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_that_collide_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_module, "hash_id", lambda text: 7)
     store = write_store(ROWS, tmp_path / "s")
     assert [store.by_id(document.id) for document in ROWS] == ROWS
@@ -146,7 +161,9 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
         build_store(path, tmp_path / "s")
 
 
-def test_a_source_that_changed_under_a_build_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_changed_under_a_build_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store_module, "CHECKPOINT_BYTES", 100)
     path = source(tmp_path / "c.jsonl", ROWS)
     whole = path.read_text()
@@ -173,7 +190,12 @@ def test_many_threads_read_one_store(tmp_path: Path) -> None:
     wrong: list[int] = []
 
     def read() -> None:
-        wrong.extend(i for _ in range(20) for i in range(50) if store[i] != ROWS[i] or store.by_id(f"p{i}") != ROWS[i])
+        wrong.extend(
+            i
+            for _ in range(20)
+            for i in range(50)
+            if store[i] != ROWS[i] or store.by_id(f"p{i}") != ROWS[i]
+        )
 
     threads = [threading.Thread(target=read) for _ in range(8)]
     for thread in threads:

@@ -1,4 +1,5 @@
-"""Tokenizers of `transformers`: the bytes behind ids of every kind of vocabulary, and outside text that stays text."""
+"""Tokenizers of `transformers`: the bytes behind ids of every kind of vocabulary, and outside text
+that stays text."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def wrapped() -> dict[str, HuggingFaceTokenizer]:
 
 
 @pytest.mark.parametrize("kind", list(BUILDERS))
-def test_transformers_ids_and_pieces_fit(wrapped: dict[str, HuggingFaceTokenizer], kind: str) -> None:
+def test_transformers_ids_and_pieces_fit(
+    wrapped: dict[str, HuggingFaceTokenizer], kind: str
+) -> None:
     tokenizer = wrapped[kind]
     assert isinstance(tokenizer, Tokenizer)
     assert len(tokenizer.pieces) == tokenizer.vocab_size == len(tokenizer.inner)
@@ -52,13 +55,20 @@ def test_byte_level_pieces_are_the_decoded_text(
     text = data.draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
     assert spell(tokenizer, tokenizer.encode_data(text)).decode() == text
     silent = {tokenizer.eos_id, tokenizer.pad_id}
-    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1).filter(lambda i: i not in silent), max_size=20))
+    ids = data.draw(
+        st.lists(
+            st.integers(0, tokenizer.vocab_size - 1).filter(lambda i: i not in silent), max_size=20
+        )
+    )
     assert spell(tokenizer, ids).decode("utf-8", "replace") == tokenizer.decode(ids)
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="▁"), max_size=20))
-def test_metaspace_pieces_are_the_decoded_text(wrapped: dict[str, HuggingFaceTokenizer], text: str) -> None:
-    """Also where letters fall back on bytes: a piece is then a byte, not a replacement character."""
+def test_metaspace_pieces_are_the_decoded_text(
+    wrapped: dict[str, HuggingFaceTokenizer], text: str
+) -> None:
+    """Also where letters fall back on bytes: a piece is then a byte, not a replacement
+    character."""
     tokenizer = wrapped["metaspace"]
     ids = tokenizer.encode_data(text)
     assert spell(tokenizer, ids).decode().removeprefix(" ") == tokenizer.decode(ids) == text
@@ -74,11 +84,24 @@ def test_word_level_pieces_keep_words_apart(wrapped: dict[str, HuggingFaceTokeni
 @given(
     text=st.lists(
         st.sampled_from(
-            ["<eos>", "<|im_end|>", "</s>", "<s>", "<|endoftext|>", "<tool_call>", "<pad>", "a", " ", "＜eos＞"]
+            [
+                "<eos>",
+                "<|im_end|>",
+                "</s>",
+                "<s>",
+                "<|endoftext|>",
+                "<tool_call>",
+                "<pad>",
+                "a",
+                " ",
+                "＜eos＞",
+            ]
         )
     ).map("".join)
 )
-def test_text_from_outside_is_never_special(wrapped: dict[str, HuggingFaceTokenizer], kind: str, text: str) -> None:
+def test_text_from_outside_is_never_special(
+    wrapped: dict[str, HuggingFaceTokenizer], kind: str, text: str
+) -> None:
     tokenizer = wrapped[kind]
     added = tokenizer.inner.added_tokens_decoder
     special = {i for i, token in added.items() if i != tokenizer.inner.unk_token_id}
@@ -93,7 +116,9 @@ def test_text_of_ours_may_be_special(wrapped: dict[str, HuggingFaceTokenizer]) -
 
 
 @pytest.mark.parametrize("kind", list(BUILDERS))
-def test_transformers_lone_surrogates_do_no_harm(wrapped: dict[str, HuggingFaceTokenizer], kind: str) -> None:
+def test_transformers_lone_surrogates_do_no_harm(
+    wrapped: dict[str, HuggingFaceTokenizer], kind: str
+) -> None:
     tokenizer = wrapped[kind]
     assert tokenizer.encode_data("a \ud800 b") == tokenizer.encode_data("a ? b")
     assert tokenizer.encode("a \ud800 b") == tokenizer.encode("a ? b")
@@ -125,7 +150,10 @@ def test_padding_falls_back_on_the_end_token() -> None:
 
 
 def test_nothing_to_pad_with() -> None:
-    with pytest.raises(TokenizerError, match=r"neither a pad nor an end.*tokenizer_config\.json, as pad_token or eos"):
+    with pytest.raises(
+        TokenizerError,
+        match=r"neither a pad nor an end.*tokenizer_config\.json, as pad_token or eos",
+    ):
         HuggingFaceTokenizer(hf.metaspace(eos_token=None))
 
 
@@ -179,11 +207,18 @@ def test_the_tiny_tokenizer_has_the_same_ids() -> None:
     words, tiny = WordTokenizer(vocabulary(), Tags().all()), HuggingFaceTokenizer(tiny_tokenizer())
     assert tiny.vocab_size == words.vocab_size
     assert (tiny.pad_id, tiny.eos_id) == (words.pad_id, words.eos_id)
-    assert [tiny.inner.convert_ids_to_tokens(i) for i in range(words.vocab_size)] == list(words.tokens)
+    assert [tiny.inner.convert_ids_to_tokens(i) for i in range(words.vocab_size)] == list(
+        words.tokens
+    )
     assert list(tiny.pieces) == list(words.pieces)
     world = MiniWorld(seed=8, entities=60)
     texts = [d.text for d in world.corpus] + [q.text for q in world.questions(0, 30)]
-    texts += ["<think> zebra</think><search>Who?</search>", "<sea<search>rch> ‹search›", "a_b 7-8\nété 東京", ""]
+    texts += [
+        "<think> zebra</think><search>Who?</search>",
+        "<sea<search>rch> ‹search›",
+        "a_b 7-8\nété 東京",
+        "",
+    ]
     for text in texts:
         assert tiny.encode(text) == words.encode(text), text
         assert tiny.encode_data(text) == words.encode_data(text), text

@@ -12,7 +12,10 @@ from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
-TEXTS = st.one_of(st.text(max_size=30), st.lists(st.sampled_from([*Tags().all(), "a", " ", "é", "東"])).map("".join))
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(st.sampled_from([*Tags().all(), "a", " ", "é", "東"])).map("".join),
+)
 
 
 def test_all_are_tokenizers() -> None:
@@ -28,7 +31,7 @@ def test_ids_and_pieces_fit(tokenizer: Tokenizer) -> None:
     assert sum(not piece for piece in tokenizer.pieces) == 2, "every other id stands for some text"
 
 
-# -- bytes ---------------------------------------------------------------------------------------------
+# -- bytes -------------------------------------------------------------------------------------
 
 
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
@@ -48,21 +51,25 @@ def test_lone_surrogates_do_no_harm() -> None:
     assert ByteTokenizer().decode(ByteTokenizer().encode("a\ud800b")) == "a?b"
 
 
-# -- words ---------------------------------------------------------------------------------------------
+# -- words -------------------------------------------------------------------------------------
 
 
 def test_words_there_and_back() -> None:
     tokenizer = word_tokenizer()
     text = "<think> what is the mentor of </think> <search> nothing . </search>"
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode("whatis\nthe?") == [2, *tokenizer.encode("the ?")], "words are whole, spaces do not count"
+    assert tokenizer.encode("whatis\nthe?") == [2, *tokenizer.encode("the ?")], (
+        "words are whole, spaces do not count"
+    )
 
 
 @given(ids=st.lists(st.integers(3, 1400)))
 def test_word_ids_there_and_back(ids: list[int]) -> None:
     tokenizer = word_tokenizer()
     assert tokenizer.encode(tokenizer.decode(ids)) == ids
-    assert spell(tokenizer, ids).decode().split() == tokenizer.decode(ids).split() or any(i < 13 for i in ids)
+    assert spell(tokenizer, ids).decode().split() == tokenizer.decode(ids).split() or any(
+        i < 13 for i in ids
+    )
 
 
 @given(text=TEXTS)

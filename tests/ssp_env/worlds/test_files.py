@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.worlds.base import GroundTruth, Question, World
-from ssp_env.worlds.files import FileWorld, read_answers, read_questions, sample_questions, shared_answers
+from ssp_env.types import GroundTruth, Question, World
+from ssp_env.worlds.files import (
+    FileWorld,
+    read_answers,
+    read_questions,
+    sample_questions,
+    shared_answers,
+)
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -21,13 +27,17 @@ def write(path: Path, *rows: Any) -> Path:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    return write(tmp_path / "corpus.jsonl", {"id": "1", "contents": '"Vienna"\nCapital of Austria.'})
+    return write(
+        tmp_path / "corpus.jsonl", {"id": "1", "contents": '"Vienna"\nCapital of Austria.'}
+    )
 
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Path:
     return write(
-        tmp_path / "answers.jsonl", {"id": 7, "answer": "Vienna", "aliases": ["Wien", "Beč"]}, {"answer": "Danube"}
+        tmp_path / "answers.jsonl",
+        {"id": 7, "answer": "Vienna", "aliases": ["Wien", "Beč"]},
+        {"answer": "Danube"},
     )
 
 
@@ -36,7 +46,13 @@ def questions(tmp_path: Path) -> Path:
     return write(
         tmp_path / "questions.jsonl",
         {"question": "Which river?", "answers": ["Inn", "the Inn"]},
-        {"id": "x", "question": "Which hill?", "answers": ["Kahlenberg"], "group": "hills", "extra": 1},
+        {
+            "id": "x",
+            "question": "Which hill?",
+            "answers": ["Kahlenberg"],
+            "group": "hills",
+            "extra": 1,
+        },
     )
 
 
@@ -44,7 +60,10 @@ def test_a_whole_world(corpus: Path, answers: Path, questions: Path) -> None:
     world: World = FileWorld("mine", corpus, answers, questions)
     assert world.name == "mine"
     assert world.corpus[0].title == "Vienna"
-    assert list(world.answers) == [GroundTruth("7", "Vienna", ("Wien", "Beč")), GroundTruth("a2", "Danube")]
+    assert list(world.answers) == [
+        GroundTruth("7", "Vienna", ("Wien", "Beč")),
+        GroundTruth("a2", "Danube"),
+    ]
     assert world.questions(seed=0) == [
         Question("q1", "Which river?", ("Inn", "the Inn"), "all"),
         Question("x", "Which hill?", ("Kahlenberg",), "hills"),
@@ -65,7 +84,9 @@ def test_gzip_is_read_too(tmp_path: Path, answers: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["corpus_path", "answers_path", "questions_path"])
-def test_a_missing_file(tmp_path: Path, corpus: Path, answers: Path, questions: Path, missing: str) -> None:
+def test_a_missing_file(
+    tmp_path: Path, corpus: Path, answers: Path, questions: Path, missing: str
+) -> None:
     paths = {"corpus_path": corpus, "answers_path": answers, "questions_path": questions}
     with pytest.raises(DataError, match=r"absent\.jsonl: cannot be read"):
         FileWorld("mine", **{**paths, missing: tmp_path / "absent.jsonl"})
@@ -128,7 +149,9 @@ def test_bad_question_lines(tmp_path: Path, row: Any, what: str) -> None:
 
 
 @pytest.mark.parametrize("leak", ["the INN!", "Kahlen-berg"])
-def test_an_evaluation_answer_may_not_be_played_from(tmp_path: Path, corpus: Path, questions: Path, leak: str) -> None:
+def test_an_evaluation_answer_may_not_be_played_from(
+    tmp_path: Path, corpus: Path, questions: Path, leak: str
+) -> None:
     for row in ({"answer": leak}, {"answer": "harmless", "aliases": ["also harmless", leak]}):
         answers = write(tmp_path / "a.jsonl", {"answer": "Vienna"}, row)
         with pytest.raises(DataError, match="also an answer of evaluation question"):
@@ -167,7 +190,9 @@ def test_a_small_group_gives_all_it_has() -> None:
     assert sample_questions(QUESTIONS, 0, 1000) == sample_questions(QUESTIONS, 0, None)
 
 
-@pytest.mark.parametrize(("seed", "per_group", "field"), [(0, 0, "per_group"), (0, -1, "per_group"), (-1, 1, "seed")])
+@pytest.mark.parametrize(
+    ("seed", "per_group", "field"), [(0, 0, "per_group"), (0, -1, "per_group"), (-1, 1, "seed")]
+)
 def test_impossible_samples(seed: int, per_group: int, field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         sample_questions(QUESTIONS, seed, per_group)

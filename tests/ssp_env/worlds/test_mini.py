@@ -1,4 +1,5 @@
-"""The mini-wiki: disjoint graphs, reachable answers, a grammar that reads what it writes, and an honest reader."""
+"""The mini-wiki: disjoint graphs, reachable answers, a grammar that reads what it writes, and an
+honest reader."""
 
 from __future__ import annotations
 
@@ -11,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.types import Document, World
 from ssp_env.worlds import open_world
-from ssp_env.worlds.base import World
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
 from ssp_env.worlds.mini.graph import Graph
 from ssp_env.worlds.mini.lexicon import KINDS, NAME_POOL, NATION, RELATIONS, names, vocabulary
 from ssp_env.worlds.mini.pages import BACKLINKS, read_facts
 
-HOPS = st.sampled_from([*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)])
+HOPS = st.sampled_from(
+    [*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)]
+)
 NAMES = st.sampled_from(names())
 
 
@@ -33,7 +35,9 @@ def many() -> MiniWorld:
 
 def facts_of(graph: Graph) -> set[tuple[str, str, str]]:
     return {
-        (entity, relation.noun, value) for entity, facts in graph.facts.items() for relation, value in facts.items()
+        (entity, relation.noun, value)
+        for entity, facts in graph.facts.items()
+        for relation, value in facts.items()
     }
 
 
@@ -51,7 +55,7 @@ def brute_force(world: MiniWorld, start: str, hops: Iterable[Hop]) -> set[str]:
     return reached
 
 
-# -- the words ------------------------------------------------------------------------------------------------
+# -- the words ---------------------------------------------------------------------------------
 
 
 def test_names_and_words_differ() -> None:
@@ -65,7 +69,7 @@ def test_names_and_words_differ() -> None:
     assert len({*nouns, *phrases}) == len(nouns) + len(phrases), "a page sentence has one reading"
 
 
-# -- the worlds -----------------------------------------------------------------------------------------------
+# -- the worlds --------------------------------------------------------------------------------
 
 
 def test_is_a_world(mini: MiniWorld) -> None:
@@ -76,7 +80,8 @@ def test_is_a_world(mini: MiniWorld) -> None:
 
 
 def test_worlds_stay_as_they_are() -> None:
-    """The tiny policy that ships was trained in these very worlds. Another digest makes it worthless."""
+    """The tiny policy that ships was trained in these very worlds. Another digest makes it
+    worthless."""
     sha = hashlib.sha256()
     for world in (MiniWorld(), MiniWorld(seed=1, one_to_many=True), MiniWorld(seed=7, entities=50)):
         sha.update(world.corpus.digest().encode())
@@ -126,11 +131,16 @@ def test_pages_state_facts_and_nothing_else(many: MiniWorld) -> None:
 
 
 def test_answers_can_be_reached(mini: MiniWorld) -> None:
-    """Some fact leads to each answer, and the answer's own page tells one of them: so a proposer can look backwards."""
+    """Some fact leads to each answer, and the answer's own page tells one of them: so a proposer
+    can look backwards."""
     retriever = BM25Retriever(mini.corpus)
     assert len(mini.answers) > 40
     for truth in mini.answers:
-        sources = [(e, r) for e, r, value in read_facts([mini.corpus.by_id(truth.answer)]) if value == truth.answer]
+        sources = [
+            (e, r)
+            for e, r, value in read_facts([mini.corpus.by_id(truth.answer)])
+            if value == truth.answer
+        ]
         assert sources
         entity, relation = sources[0]
         analysis = mini.analyse(write_question(entity, [Hop(relation)]))
@@ -148,7 +158,7 @@ def test_a_seed_decides_everything() -> None:
     assert worlds[0].questions(5, 7) == worlds[1].questions(5, 7) != worlds[0].questions(6, 7)
 
 
-# -- questions ------------------------------------------------------------------------------------------------
+# -- questions ---------------------------------------------------------------------------------
 
 
 @given(start=NAMES, hops=st.lists(HOPS, min_size=1, max_size=6))
@@ -160,7 +170,8 @@ def test_a_question_reads_as_it_was_written(start: str, hops: list[Hop]) -> None
 
 @given(
     words=st.lists(
-        st.sampled_from(["what", "is", "the", "of", "?", "mentor", "citizen", "Ana", "ana", "."]), max_size=12
+        st.sampled_from(["what", "is", "the", "of", "?", "mentor", "citizen", "Ana", "ana", "."]),
+        max_size=12,
     )
 )
 def test_nothing_else_is_a_question(words: list[str]) -> None:
@@ -192,8 +203,14 @@ def test_ill_formed_questions(many: MiniWorld, text: str) -> None:
 
 def test_evaluation_questions(mini: MiniWorld) -> None:
     questions = mini.questions(seed=2, per_group=15)
-    assert [question.group for question in questions] == ["1"] * 15 + ["2"] * 15 + ["3"] * 15 + ["4"] * 15
-    assert len({question.id for question in questions}) == len({question.text for question in questions}) == 60
+    assert [question.group for question in questions] == ["1"] * 15 + ["2"] * 15 + ["3"] * 15 + [
+        "4"
+    ] * 15
+    assert (
+        len({question.id for question in questions})
+        == len({question.text for question in questions})
+        == 60
+    )
     for question in questions:
         analysis = mini.analyse(question.text)
         assert analysis is not None
@@ -201,7 +218,10 @@ def test_evaluation_questions(mini: MiniWorld) -> None:
         assert analysis.answers == set(question.answers)
         assert not analysis.ambiguous
         assert question.answers[0] not in question.text.split()
-    assert {question.group for question in MiniWorld(entities=50, max_hops=2).questions(0, 3)} == {"1", "2"}
+    assert {question.group for question in MiniWorld(entities=50, max_hops=2).questions(0, 3)} == {
+        "1",
+        "2",
+    }
 
 
 def test_questions_of_an_ambiguous_world_have_one_answer_too(many: MiniWorld) -> None:
@@ -216,7 +236,7 @@ def test_the_default_number_of_questions() -> None:
     assert [sum(question.group == group for question in questions) for group in "1234"] == [150] * 4
 
 
-# -- what the world knows --------------------------------------------------------------------------------------
+# -- what the world knows ----------------------------------------------------------------------
 
 
 @given(data=st.data())
@@ -225,7 +245,9 @@ def test_analysis_agrees_with_brute_force(
     mini: MiniWorld, many: MiniWorld, one_to_many: bool, data: st.DataObject
 ) -> None:
     world = many if one_to_many else mini
-    start = data.draw(st.sampled_from([*world.train_graph.entities, *world.eval_graph.entities, "Nobody"]))
+    start = data.draw(
+        st.sampled_from([*world.train_graph.entities, *world.eval_graph.entities, "Nobody"])
+    )
     hops = data.draw(st.lists(HOPS, min_size=1, max_size=3))
     analysis = world.analyse(write_question(start, hops))
     if not one_to_many and any(hop.relation is NATION for hop in hops):
@@ -256,13 +278,15 @@ def test_one_to_many_facts_make_ambiguous_questions(mini: MiniWorld, many: MiniW
         analysis = many.analyse(f"what is the citizen of {nation} ?")
         assert analysis is not None
         assert analysis.ambiguous
-        assert analysis.answers == {e for e, facts in many.train_graph.facts.items() if facts.get(NATION) == nation}
+        assert analysis.answers == {
+            e for e, facts in many.train_graph.facts.items() if facts.get(NATION) == nation
+        }
     assert not any(NATION in facts for facts in mini.train_graph.facts.values())
     assert mini.analyse(f"what is the citizen of {next(iter(nations))} ?") is None
     assert mini.analyse(f"what is the nation of {mini.answers[0].answer} ?") is None
 
 
-# -- reading ----------------------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------
 
 
 def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
@@ -271,7 +295,11 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     question = write_question(entity, [Hop(relation)])
     assert mini.read(question, []) == frozenset()
     assert mini.read(question, [mini.corpus.by_id(entity)]) == {value}
-    silent = [page for page in mini.corpus if not any(f[:2] == (entity, relation) for f in read_facts([page]))]
+    silent = [
+        page
+        for page in mini.corpus
+        if not any(f[:2] == (entity, relation) for f in read_facts([page]))
+    ]
     assert mini.read(question, silent) == frozenset()
     lie = Document("lie", "", f"{entity} {relation.noun} Nobody .")
     assert mini.read(question, [lie]) == {"Nobody"}
@@ -305,13 +333,23 @@ def test_each_hop_needs_its_page(mini: MiniWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " . . .", "Ana", "Ana mentor", "Ana is Bob .", "Ana mentor of .", "a b c d e f .", "of of of of ."]
+    "text",
+    [
+        "",
+        " . . .",
+        "Ana",
+        "Ana mentor",
+        "Ana is Bob .",
+        "Ana mentor of .",
+        "a b c d e f .",
+        "of of of of .",
+    ],
 )
 def test_odd_pages_are_passed_over(mini: MiniWorld, text: str) -> None:
     assert mini.read("what is the mentor of Ana ?", [Document("d", "", text)]) == frozenset()
 
 
-# -- options ----------------------------------------------------------------------------------------------------
+# -- options -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -338,7 +376,8 @@ def test_the_smallest_and_the_largest_world() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "per_group", "field"), [(0, 0, "per_group"), (0, -5, "per_group"), (-1, 5, "seed"), (0, 5000, "per_group")]
+    ("seed", "per_group", "field"),
+    [(0, 0, "per_group"), (0, -5, "per_group"), (-1, 5, "seed"), (0, 5000, "per_group")],
 )
 def test_samples_that_cannot_work(mini: MiniWorld, seed: int, per_group: int, field: str) -> None:
     with pytest.raises(ConfigError, match=rf"questions\.{field} = "):

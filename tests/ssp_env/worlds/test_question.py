@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.worlds.base import GroundTruth, Question
+from ssp_env.types import GroundTruth, Question
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,7 @@ def test_a_list_of_answers_is_as_good_as_a_tuple() -> None:
 
 
 def test_aliases_are_no_string() -> None:
-    with pytest.raises(ConfigError, match=r"GroundTruth\.aliases = 'abc': give a tuple of strings: \('abc',\)"):
+    with pytest.raises(
+        ConfigError, match=r"GroundTruth\.aliases = 'abc': give a tuple of strings: \('abc',\)"
+    ):
         GroundTruth("1", "a", "abc")  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.types import World
 from ssp_env.worlds import open_world, wiki_mini
-from ssp_env.worlds.base import World
 from ssp_env.worlds.wiki import WikiMini, packaged
 
 BENCHMARKS = ["2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"]
@@ -99,7 +99,10 @@ def test_every_source_and_licence_is_named(world: WikiMini) -> None:
         assert f"| {world.manifest['questions'][benchmark]} |" in row
         assert entry["licence"] in row
         assert entry["url"] in row
-    assert all(source["repo"] and source["commit"] and source["licence"] for source in world.manifest["sources"])
+    assert all(
+        source["repo"] and source["commit"] and source["licence"]
+        for source in world.manifest["sources"]
+    )
     for duty in ("share alike", "attribute", "single-hop", "27,197", "1,306", "1,972"):
         assert duty in notice
 
@@ -133,27 +136,41 @@ def test_registry() -> None:
     assert isinstance(open_world("wiki-mini"), WikiMini)
     with pytest.raises(ConfigError, match="did you mean 'wiki-mini'"):
         open_world("wikimini")
-    with pytest.raises(ConfigError, match=r"world_options\.entities = 3: the world 'wiki-mini' has no such setting"):
+    with pytest.raises(
+        ConfigError, match=r"world_options\.entities = 3: the world 'wiki-mini' has no such setting"
+    ):
         open_world("wiki-mini", entities=3)
 
 
 def test_importing_worlds_imports_no_heavy_package() -> None:
-    code = "import sys, ssp_env.worlds.wiki; print({'torch', 'ray', 'transformers', 'bm25s'} & set(sys.modules))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, ssp_env.worlds.wiki; print({'torch', 'ray', 'transformers', 'bm25s'} & "
+        "set(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "set()"
 
 
 def test_its_index_is_kept_and_finds_what_one_in_memory_finds(
-    world: WikiMini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: WikiMini,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("SSP_CACHE", str(tmp_path / "cache"))
     queries = [question.text for question in world.questions(seed=0, per_group=3)]
     in_memory = BM25Retriever(world.corpus).search(queries, 5)
     built = wiki_mini().retriever.search(queries, 5)
     (folder,) = (tmp_path / "cache").iterdir()
-    before = sorted((file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file())
+    before = sorted(
+        (file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file()
+    )
     assert built == in_memory == wiki_mini().retriever.search(queries, 5)
-    assert before == sorted((file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file())
+    assert before == sorted(
+        (file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file()
+    )
     monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
     assert wiki_mini().retriever.search(queries, 5) == in_memory
     assert "made in memory" in caplog.text

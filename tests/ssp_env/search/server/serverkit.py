@@ -1,4 +1,5 @@
-"""What the tests of the search server share: server processes and a client as plain as Search-R1's."""
+"""What the tests of the search server share: server processes and a client as plain as
+Search-R1's."""
 
 from __future__ import annotations
 
@@ -40,14 +41,18 @@ class Served:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def retrieve(self, *queries: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    def retrieve(
+        self, *queries: str, headers: dict[str, str] | None = None, **fields: Any
+    ) -> httpx.Response:
         """``POST /retrieve``."""
         body = {"queries": list(queries), **fields}
         return httpx.post(f"{self.url}/retrieve", json=body, timeout=30, headers=headers)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """What the stub's retriever wrote."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        lines = [
+            json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")
+        ]
         return [line for line in lines if line["event"] == kind]
 
     def wait_ready(self) -> str:
@@ -66,7 +71,11 @@ def start(log: Path, command: list[str], port: int, **environment: str) -> Serve
     """Starts a server process; its standard error goes to ``log``."""
     with open(log, "a") as errors:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **environment}
+            command,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **environment},
         )
     return Served(process, port, log)
 
@@ -119,7 +128,10 @@ async def ask(port: int, body: bytes) -> tuple[int, bytes]:
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        head = "POST /retrieve HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        head = (
+            "POST /retrieve HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: "
+            "application/json\r\n"
+        )
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = await reader.read()
     finally:

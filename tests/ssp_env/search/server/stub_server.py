@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 
 from ssp_env.errors import TransientServiceError
-from ssp_env.search.base import Document
 from ssp_env.search.server.config import ServerConfig
 from ssp_env.search.server.run import run_server
+from ssp_env.types import Document
 
 SECRET = "the password is hunter2"
 
@@ -18,8 +18,8 @@ SECRET = "the password is hunter2"
 class Obedient:
     """Finds, for a query, ``k`` passages about it; some words in a query make it misbehave.
 
-    Each call is written to standard error as JSON, before and after, so that a test sees what was batched.
-    """
+    Each call is written to standard error as JSON, before and after, so that a test sees what was
+    batched."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -53,7 +53,8 @@ def _log(**event: object) -> None:
 
 
 def main() -> None:
-    """``stub_server.py SETTINGS``, a JSON object: ``config``, ``seconds`` a call, ``loading`` seconds."""
+    """``stub_server.py SETTINGS``, a JSON object: ``config``, ``seconds`` a call, ``loading``
+    seconds."""
     settings = json.loads(sys.argv[1])
 
     def load() -> Obedient:

@@ -12,9 +12,9 @@ import pytest
 from serverkit import Served, free_port, start, stub
 
 from ssp_env.errors import ServiceError
-from ssp_env.retry import RetryPolicy
-from ssp_env.search.base import Document
+from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
+from ssp_env.types import Document
 
 RETRY = RetryPolicy(attempts=2, first_delay=0.01)
 
@@ -31,9 +31,16 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module", params=["dense", "bm25"])
-def theirs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def theirs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     port = free_port()
-    command = [sys.executable, str(Path(__file__).with_name("r1_server.py")), str(port), request.param]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("r1_server.py")),
+        str(port),
+        request.param,
+    ]
     served = start(tmp_path_factory.mktemp("theirs") / "log", command, port)
     try:
         ends = time.monotonic() + 60
@@ -91,7 +98,9 @@ def test_awkward_queries_are_within_every_servers_limits(ours: Served, theirs: S
 
 
 @pytest.mark.parametrize("bad", [[0], [5, 6, 40], [63]])
-def test_a_query_that_a_server_fails_at_fails_alone(ours: Served, theirs: Served, bad: list[int]) -> None:
+def test_a_query_that_a_server_fails_at_fails_alone(
+    ours: Served, theirs: Served, bad: list[int]
+) -> None:
     for served in (ours, theirs):
         queries = ["poison" if i in bad else f"query {i}" for i in range(64)]
         with client(served) as retriever:
@@ -119,7 +128,10 @@ def test_a_limit_of_the_server_is_a_clear_error(tmp_path: Path) -> None:
     with stub(tmp_path / "log", max_queries=4, max_k=5) as served, client(served) as retriever:
         with pytest.raises(ServiceError, match=r"HTTP 422.*limit is 4"):
             retriever.search([f"q{i}" for i in range(5)], 2)
-        assert not any(isinstance(r, ServiceError) for r in retriever.search_each([f"q{i}" for i in range(5)], 2))
+        assert not any(
+            isinstance(r, ServiceError)
+            for r in retriever.search_each([f"q{i}" for i in range(5)], 2)
+        )
         with pytest.raises(ServiceError, match=r"HTTP 422.*topk"):
             retriever.search(["q"], 6)
 
@@ -129,9 +141,17 @@ def test_a_token_opens_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with stub(tmp_path / "log", token="open-sesame-123456789") as served:
         with HTTPRetriever(HTTPConfig(served.url, token_env="SEARCH_TOKEN")) as retriever:
             assert shown(retriever.search(["q"], 1)[0]) == passages("q", 1)
-        with client(served) as retriever, pytest.raises(ServiceError, match=r"HTTP 401.*none came.*--token-env"):
+        with (
+            client(served) as retriever,
+            pytest.raises(ServiceError, match=r"HTTP 401.*none came.*--token-env"),
+        ):
             retriever.search(["q"], 1)
         monkeypatch.setenv("SEARCH_TOKEN", "open-sesame-987654321")
         wrong = HTTPRetriever(HTTPConfig(served.url, token_env="SEARCH_TOKEN"))
-        with wrong, pytest.raises(ServiceError, match=r"401.*came as Authorization is not it.*in SEARCH_TOKEN was"):
+        with (
+            wrong,
+            pytest.raises(
+                ServiceError, match=r"401.*came as Authorization is not it.*in SEARCH_TOKEN was"
+            ),
+        ):
             wrong.search(["q"], 1)

@@ -14,9 +14,9 @@ import pytest
 from serverkit import Served, ask, stub
 
 from ssp_env.errors import ServiceError
-from ssp_env.search.base import Document
 from ssp_env.search.server.batcher import OUTAGE_AFTER, Batcher, Call, QueueFull, Rankings
 from ssp_env.search.server.wire import WrongAnswer
+from ssp_env.types import Document
 
 
 class Gated:
@@ -36,9 +36,13 @@ class Gated:
         return [[Document(query, "", "", 1.0)] for query in queries]
 
 
-def batcher(retriever: Gated, *, max_batch: int = 100, max_waiting: int = 100) -> tuple[Batcher, list[Call]]:
+def batcher(
+    retriever: Gated, *, max_batch: int = 100, max_waiting: int = 100
+) -> tuple[Batcher, list[Call]]:
     calls: list[Call] = []
-    made = Batcher(retriever, max_batch=max_batch, max_waiting=max_waiting, window=0.0, observe=calls.append)
+    made = Batcher(
+        retriever, max_batch=max_batch, max_waiting=max_waiting, window=0.0, observe=calls.append
+    )
     return made, calls
 
 
@@ -62,7 +66,11 @@ def test_what_arrives_while_the_backend_is_busy_goes_in_one_call_for_each_k() ->
         retriever.gate.set()
         results = await asyncio.gather(*futures)
         assert [ids(result) for result in results[1:]] == [[[f"a{n}"], [f"b{n}"]] for n in range(4)]
-        assert retriever.calls == [(["first"], 3), (["a0", "b0", "a2", "b2"], 5), (["a1", "b1", "a3", "b3"], 3)]
+        assert retriever.calls == [
+            (["first"], 3),
+            (["a0", "b0", "a2", "b2"], 5),
+            (["a1", "b1", "a3", "b3"], 3),
+        ]
         assert [(call.requests, call.queries) for call in calls] == [(1, 1), (2, 4), (2, 4)]
         assert made.waiting == 0
         made.close()
@@ -106,7 +114,9 @@ def test_the_queue_is_bounded_and_a_request_that_was_given_up_makes_room() -> No
     asyncio.run(play())
 
 
-def outcomes_of(errors: dict[str, Exception], queries: list[str]) -> tuple[list[Rankings | BaseException], int]:
+def outcomes_of(
+    errors: dict[str, Exception], queries: list[str]
+) -> tuple[list[Rankings | BaseException], int]:
     """What each query of one batch came to, and how many calls it took."""
 
     async def play() -> tuple[list[Rankings | BaseException], int]:
@@ -126,7 +136,8 @@ def outcomes_of(errors: dict[str, Exception], queries: list[str]) -> tuple[list[
 
 def test_a_request_that_the_backend_chokes_on_fails_alone() -> None:
     results, calls = outcomes_of(
-        {"bad": ValueError("no"), "worse": ServiceError("search", "no")}, ["a", "b", "c", "bad", "worse", "d"]
+        {"bad": ValueError("no"), "worse": ServiceError("search", "no")},
+        ["a", "b", "c", "bad", "worse", "d"],
     )
     assert [ids(result) if isinstance(result, list) else type(result) for result in results] == [
         [["a"]],
@@ -141,7 +152,9 @@ def test_a_request_that_the_backend_chokes_on_fails_alone() -> None:
 
 def test_an_outage_is_not_asked_about_for_ever() -> None:
     queries = [f"bad{n}" for n in range(20)]
-    results, calls = outcomes_of({query: ServiceError("search", "out") for query in queries}, queries)
+    results, calls = outcomes_of(
+        {query: ServiceError("search", "out") for query in queries}, queries
+    )
     assert all(isinstance(result, ServiceError) for result in results)
     assert calls == 1 + OUTAGE_AFTER
 
@@ -166,8 +179,12 @@ def test_a_backend_that_answers_other_than_it_was_asked_is_refused() -> None:
     asyncio.run(play(Long()))
 
 
-@pytest.mark.parametrize(("window", "sizes"), [(0.1, [1, 3, 4, 4, 4, 4]), (0.0, [1, 3, 1, 3, 1, 3])])
-def test_clients_that_ask_again_a_moment_later_are_waited_for(window: float, sizes: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("window", "sizes"), [(0.1, [1, 3, 4, 4, 4, 4]), (0.0, [1, 3, 1, 3, 1, 3])]
+)
+def test_clients_that_ask_again_a_moment_later_are_waited_for(
+    window: float, sizes: list[int]
+) -> None:
     class Slow(Gated):
         def search(self, queries: Sequence[str], k: int) -> Rankings:
             time.sleep(0.3)
@@ -182,7 +199,9 @@ def test_clients_that_ask_again_a_moment_later_are_waited_for(window: float, siz
         retriever = Slow()
         retriever.gate.set()
         calls: list[Call] = []
-        made = Batcher(retriever, max_batch=100, max_waiting=100, window=window, observe=calls.append)
+        made = Batcher(
+            retriever, max_batch=100, max_waiting=100, window=window, observe=calls.append
+        )
         clients = [asyncio.create_task(client(made))]
         await running(retriever)
         clients += [asyncio.create_task(client(made)) for _ in range(3)]
@@ -221,7 +240,9 @@ def test_concurrent_requests_share_calls_and_one_poisonous_one_fails_alone(tmp_p
                 assert answer.json()["result"][0][0]["id"] == f"{query}/0"
         calls = served.events("call")
         assert max(len(call["queries"]) for call in calls) > 5
-        metrics = dict(line.rsplit(" ", 1) for line in httpx.get(f"{served.url}/metrics").text.splitlines())
+        metrics = dict(
+            line.rsplit(" ", 1) for line in httpx.get(f"{served.url}/metrics").text.splitlines()
+        )
         assert metrics['ssp_search_requests_total{path="/retrieve",status="200"}'] == "39.0"
         assert metrics['ssp_search_requests_total{path="/retrieve",status="500"}'] == "1.0"
         assert metrics["ssp_search_batch_requests_sum"] == "40.0"

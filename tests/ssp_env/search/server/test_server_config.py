@@ -88,6 +88,8 @@ def test_what_is_no_token_is_said_of_where_it_came_from(tmp_path: Path, token: s
     assert not token or token not in str(caught.value)
     file = tmp_path / "token"
     file.write_text(token)
-    with pytest.raises(ConfigError, match=r"token-file = .*/token': it holds no token: .* 16 or more") as caught:
+    with pytest.raises(
+        ConfigError, match=r"token-file = .*/token': it holds no token: .* 16 or more"
+    ) as caught:
         read_token(file, {})
     assert not token or token not in str(caught.value)

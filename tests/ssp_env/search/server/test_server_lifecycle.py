@@ -30,7 +30,9 @@ def test_it_is_alive_before_it_is_ready(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
             assert "retry-after" in answer.headers
         assert served.retrieve("q").json()["error"]["code"] == "not_ready"
-        assert [httpx.get(served.url + path).status_code for path in ("/metrics", "/openapi.json")] == [200, 200]
+        assert [
+            httpx.get(served.url + path).status_code for path in ("/metrics", "/openapi.json")
+        ] == [200, 200]
         served.wait_ready()
         assert served.retrieve("q").status_code == 200
     finally:
@@ -51,7 +53,10 @@ def test_it_can_be_stopped_while_it_loads(tmp_path: Path) -> None:
 
 
 def test_it_is_not_ready_while_it_stops_and_still_answers(tmp_path: Path) -> None:
-    with stub(tmp_path / "log", drain_seconds=2.0) as served, httpx.Client(base_url=served.url) as client:
+    with (
+        stub(tmp_path / "log", drain_seconds=2.0) as served,
+        httpx.Client(base_url=served.url) as client,
+    ):
         assert client.get("/readyz").text == "ok"
         served.process.send_signal(signal.SIGTERM)
         time.sleep(0.3)
@@ -83,7 +88,9 @@ async def _press(port: int, answers: dict[str, str], stop: asyncio.Event, name: 
 async def _under_load(served: Served, clients: int, sig: signal.Signals) -> dict[str, str]:
     answers: dict[str, str] = {}
     over = asyncio.Event()
-    tasks = [asyncio.create_task(_press(served.port, answers, over, name)) for name in range(clients)]
+    tasks = [
+        asyncio.create_task(_press(served.port, answers, over, name)) for name in range(clients)
+    ]
     await asyncio.sleep(1.0)
     served.process.send_signal(sig)
     await asyncio.to_thread(served.process.wait, 20)
@@ -102,8 +109,11 @@ def test_sigterm_under_load_loses_nothing_that_was_accepted(tmp_path: Path) -> N
         assert {query: answers[query] for query in searched if answers[query] != "right"} == {}
 
 
-async def _press_plainly(port: int, outcomes: Counter[str], stop: asyncio.Event, *, keep: bool) -> None:
-    """Asks one question after another, as a client does that knows no retries; counts what each came to."""
+async def _press_plainly(
+    port: int, outcomes: Counter[str], stop: asyncio.Event, *, keep: bool
+) -> None:
+    """Asks one question after another, as a client does that knows no retries; counts what each
+    came to."""
     body = b'{"queries": ["q"], "topk": 1}'
     head = "" if keep else "Connection: close\r\n"
     head = f"POST /retrieve HTTP/1.1\r\nHost: x\r\n{head}Content-Type: application/json\r\n"
@@ -125,7 +135,11 @@ async def _press_plainly(port: int, outcomes: Counter[str], stop: asyncio.Event,
                 outcomes[f"{type(error).__name__}: {error}"] += 1
                 writer = None
             else:
-                outcomes["right" if top.startswith(b"HTTP/1.1 200 ") and b'"id":"q/0"' in answer else str(top)] += 1
+                outcomes[
+                    "right"
+                    if top.startswith(b"HTTP/1.1 200 ") and b'"id":"q/0"' in answer
+                    else str(top)
+                ] += 1
                 if b"connection: close" in top.lower():
                     writer.close()
                     writer = None
@@ -137,7 +151,10 @@ async def _press_plainly(port: int, outcomes: Counter[str], stop: asyncio.Event,
 async def _stop_under_plain_load(served: Served) -> Counter[str]:
     outcomes: Counter[str] = Counter()
     over = asyncio.Event()
-    tasks = [asyncio.create_task(_press_plainly(served.port, outcomes, over, keep=i % 2 == 0)) for i in range(32)]
+    tasks = [
+        asyncio.create_task(_press_plainly(served.port, outcomes, over, keep=i % 2 == 0))
+        for i in range(32)
+    ]
     await asyncio.sleep(0.4)
     served.process.send_signal(signal.SIGTERM)
     await asyncio.to_thread(served.process.wait, 20)
@@ -147,18 +164,25 @@ async def _stop_under_plain_load(served: Served) -> Counter[str]:
 
 
 def test_whoever_connects_before_the_port_closes_is_answered(tmp_path: Path) -> None:
-    """Connections that the kernel holds, and requests that are on their way, are none that come later."""
+    """Connections that the kernel holds, and requests that are on their way, are none that come
+    later."""
     for _ in range(3):
         with stub(tmp_path / "log", seconds=0.002, drain_seconds=0.1) as served:
             outcomes = asyncio.run(_stop_under_plain_load(served))
         assert served.process.returncode == 0
         lost = outcomes.total() - outcomes["right"] - outcomes["refused"]
-        assert lost <= 2, outcomes  # what comes between the last look and the closing; it was 9 to 32 without the look
+        assert lost <= 2, (
+            outcomes
+        )  # what comes between the last look and the closing; it was 9 to 32 without the look
         assert outcomes["right"] > 10
 
 
 def test_a_connection_that_says_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    with stub(tmp_path / "log", drain_seconds=0.1) as served, socket.socket() as silent, socket.socket() as slow:
+    with (
+        stub(tmp_path / "log", drain_seconds=0.1) as served,
+        socket.socket() as silent,
+        socket.socket() as slow,
+    ):
         for connection in (silent, slow):
             connection.connect(("127.0.0.1", served.port))
         slow.sendall(b"POST /retr")
@@ -212,7 +236,9 @@ def test_ctrl_c_stops_it_in_order_with_the_status_of_ctrl_c(tmp_path: Path) -> N
 def serve(*options: str, **environment: str) -> tuple[int, str]:
     """Exit status and standard error of an ``ssp serve`` that does not come to serve."""
     command = [SSP, "serve", *options]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=30, env={**os.environ, **environment})
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, env={**os.environ, **environment}
+    )
     return result.returncode, result.stderr
 
 
@@ -248,7 +274,10 @@ def test_a_port_that_is_taken_is_said_at_once(tmp_path: Path) -> None:
 def test_a_token_is_asked_for_everywhere_but_by_probes(tmp_path: Path) -> None:
     token = "correct-horse-battery"
     with stub(tmp_path / "log", host="0.0.0.0", token=token) as served:
-        assert [httpx.get(served.url + path).text for path in ("/healthz", "/readyz")] == ["ok", "ok"]
+        assert [httpx.get(served.url + path).text for path in ("/healthz", "/readyz")] == [
+            "ok",
+            "ok",
+        ]
         right = {"Authorization": f"Bearer {token}"}
         wrong = [
             {},
@@ -262,7 +291,9 @@ def test_a_token_is_asked_for_everywhere_but_by_probes(tmp_path: Path) -> None:
             answers = [httpx.get(served.url + path, headers=headers) for headers in wrong]
             assert {answer.status_code for answer in answers} == {401}
             assert {answer.headers["www-authenticate"] for answer in answers} == {"Bearer"}
-            assert httpx.get(served.url + path, headers=right).status_code == (404 if path == "/nowhere" else 200)
+            assert httpx.get(served.url + path, headers=right).status_code == (
+                404 if path == "/nowhere" else 200
+            )
         assert served.retrieve("q").json()["error"]["code"] == "unauthorized"
         assert served.retrieve("q", headers=right).status_code == 200
         assert token not in served.log.read_text()
@@ -276,6 +307,11 @@ def test_the_command_takes_its_token_from_a_file(tmp_path: Path) -> None:
     try:
         served.wait_ready()
         assert served.retrieve("q").status_code == 401
-        assert served.retrieve("q", headers={"Authorization": "Bearer correct-horse-battery"}).status_code == 200
+        assert (
+            served.retrieve(
+                "q", headers={"Authorization": "Bearer correct-horse-battery"}
+            ).status_code
+            == 200
+        )
     finally:
         assert stop(served) == 0

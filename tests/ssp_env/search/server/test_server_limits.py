@@ -35,7 +35,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def refused(answer: httpx.Response, status: int, code: str) -> str:
     """The message of a refusal, once its shape is checked."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), (
+        answer.text
+    )
     body = answer.json()
     assert set(body) == {"error"}
     assert set(body["error"]) == {"code", "message"}
@@ -110,9 +112,13 @@ def test_a_huge_body_in_chunks_is_refused(served: Served) -> None:
     refused(answer, 413, "body_too_large")
 
 
-@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"])
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
+)
 def test_another_content_type_is_refused(served: Served, kind: str | None) -> None:
-    refused(post(served, b'{"queries": []}', {"Content-Type": kind} if kind else {}), 415, "not_json")
+    refused(
+        post(served, b'{"queries": []}', {"Content-Type": kind} if kind else {}), 415, "not_json"
+    )
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON ;x=y"])
@@ -129,7 +135,10 @@ def test_other_paths_and_methods_are_refused(served: Served) -> None:
 
 
 def test_a_body_that_drips_in_is_given_up(served: Served) -> None:
-    head = b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    head = (
+        b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Type: "
+        b"application/json\r\nContent-Length: 1000\r\n\r\n{"
+    )
     begin = time.monotonic()
     answer = raw(served.port, head)
     assert answer.startswith(b"HTTP/1.1 408 ")
@@ -186,7 +195,11 @@ def test_a_full_queue_says_when_to_come_back(served: Served) -> None:
 
 @pytest.mark.parametrize(
     ("query", "status", "code"),
-    [("poison", 500, "search_failed"), ("short", 500, "search_failed"), ("outage", 503, "search_unavailable")],
+    [
+        ("poison", 500, "search_failed"),
+        ("short", 500, "search_failed"),
+        ("outage", 503, "search_unavailable"),
+    ],
 )
 def test_a_failing_backend_is_no_empty_ranking_and_tells_nothing(
     served: Served, query: str, status: int, code: str

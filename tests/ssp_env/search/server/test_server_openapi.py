@@ -49,12 +49,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_the_document_names_every_route_and_method() -> None:
     config = ServerConfig()
     routes = [route for route in SearchApp(config)._starlette.routes if isinstance(route, Route)]
-    served = {(route.path, method.lower()) for route in routes for method in (route.methods or set()) - {"HEAD"}}
-    assert served == {(path, method) for path, item in openapi(config)["paths"].items() for method in item}
+    served = {
+        (route.path, method.lower())
+        for route in routes
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    assert served == {
+        (path, method) for path, item in openapi(config)["paths"].items() for method in item
+    }
 
 
 def test_the_limits_in_the_document_are_the_servers(served: Served) -> None:
-    document = httpx.get(f"{served.url}/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}).json()
+    document = httpx.get(
+        f"{served.url}/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"}
+    ).json()
     assert document == openapi(ServerConfig(token=TOKEN, **LIMITS))
     properties = document["components"]["schemas"]["Query"]["properties"]
     assert properties["queries"]["maxItems"] == 8
@@ -75,7 +83,10 @@ def answers(served: Served, tmp_path: Path) -> Iterator[httpx.Response]:
     yield served.retrieve("a", topk=0, headers=head)
     yield served.retrieve("poison", headers=head)
     yield served.retrieve("outage", headers=head)
-    slow = f"POST /retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    slow = (
+        f"POST /retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+        f"{TOKEN}\r\nContent-Type: application/json\r\n"
+    )
     yield _parsed(raw(served.port, f"{slow}Content-Length: 9\r\n\r\n".encode()))
     with ThreadPoolExecutor(12) as pool:
         yield from pool.map(lambda _: served.retrieve("slow", headers=head), range(12))
@@ -102,7 +113,9 @@ def _parsed(answer: bytes) -> httpx.Response:
     return response
 
 
-def test_every_status_that_is_documented_occurs_as_it_is_documented(served: Served, tmp_path: Path) -> None:
+def test_every_status_that_is_documented_occurs_as_it_is_documented(
+    served: Served, tmp_path: Path
+) -> None:
     document = openapi(ServerConfig(token=TOKEN, **LIMITS))
     operation = schemathesis.openapi.from_dict(document)["/retrieve"]["POST"]
     checks = CHECKS.get_by_names([name for name in CONFORMANCE if name != "not_a_server_error"])
@@ -115,17 +128,31 @@ def test_every_status_that_is_documented_occurs_as_it_is_documented(served: Serv
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])
-def test_nothing_that_the_document_allows_or_forbids_surprises_the_server(tmp_path: Path, token: str | None) -> None:
-    with stub(tmp_path / "log", token=token, port=free_port(), max_query_length=200, max_queries=16) as served:
+def test_nothing_that_the_document_allows_or_forbids_surprises_the_server(
+    tmp_path: Path, token: str | None
+) -> None:
+    with stub(
+        tmp_path / "log", token=token, port=free_port(), max_query_length=200, max_queries=16
+    ) as served:
         command = [str(Path(sys.executable).with_name("st")), "run", f"{served.url}/openapi.json"]
-        command += ["--max-examples", "60", "--generation-deterministic", "--no-color", "--request-timeout", "10"]
+        command += [
+            "--max-examples",
+            "60",
+            "--generation-deterministic",
+            "--no-color",
+            "--request-timeout",
+            "10",
+        ]
         if token is not None:
             command += ["--header", f"Authorization: Bearer {token}"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
         assert result.returncode == 0, result.stdout
         assert "No issues found" in result.stdout
         assert "Tested: 5" in result.stdout
-        assert served.retrieve("still there", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        assert (
+            served.retrieve("still there", headers={"Authorization": f"Bearer {token}"}).status_code
+            == 200
+        )
         assert "Traceback" not in served.log.read_text()
 
 

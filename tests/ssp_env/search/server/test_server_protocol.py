@@ -12,11 +12,11 @@ import pytest
 import requests
 from serverkit import SSP, Served, free_port, start, stop, stub
 
-from ssp_env.search.base import Document
-from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import read_corpus
-from ssp_env.search.index import build_index
+from ssp_env.search.index.directory import build_index
 from ssp_env.search.server.wire import contents, write_result
+from ssp_env.types import Document
 
 SCRIPTS = [
     "Wien ist schön",
@@ -65,22 +65,29 @@ def test_a_search_r1_client_gets_one_ranking_a_query(served: Served, count: int)
     assert [[item["document"]["id"] for item in ranking] for ranking in result] == [
         [f"{query}/0", f"{query}/1"] for query in queries
     ]
-    assert all(item["score"] == 1 / (1 + rank) for ranking in result for rank, item in enumerate(ranking))
+    assert all(
+        item["score"] == 1 / (1 + rank) for ranking in result for rank, item in enumerate(ranking)
+    )
     if count:
         assert as_text(result[0]) == (
-            'Doc 1(Title: "About query 0") Text 0\nof query 0\nDoc 2(Title: "About query 0") Text 1\nof query 0\n'
+            'Doc 1(Title: "About query 0") Text 0\nof query 0\nDoc 2(Title: "About query 0") '
+            "Text 1\nof query 0\n"
         )
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_without_scores_a_ranking_holds_documents(served: Served, count: int) -> None:
     answer = served.retrieve(*"abcde"[:count], topk=1)
-    expected = [[{"id": f"{q}/0", "contents": f'"About {q}"\nText 0\nof {q}'}] for q in "abcde"[:count]]
+    expected = [
+        [{"id": f"{q}/0", "contents": f'"About {q}"\nText 0\nof {q}'}] for q in "abcde"[:count]
+    ]
     assert answer.json() == {"result": expected}
     assert answer.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize("fields", [{}, {"topk": None, "return_scores": None}, {"topk": 3.0, "model": "e5"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"topk": None, "return_scores": None}, {"topk": 3.0, "model": "e5"}]
+)
 def test_missing_and_null_fields_take_their_defaults_and_others_are_passed_over(
     served: Served, fields: dict[str, Any]
 ) -> None:
@@ -101,11 +108,20 @@ def test_queries_arrive_as_they_were_sent(served: Served, query: str) -> None:
 
 @pytest.mark.parametrize(
     ("escaped", "searched"),
-    [("\\ud800", "\ufffd"), ("a\\udfffb", "a\ufffdb"), ("\\udc00\\ud800", "\ufffd\ufffd"), ("\\ud83e\\udd89", "🦉")],
+    [
+        ("\\ud800", "\ufffd"),
+        ("a\\udfffb", "a\ufffdb"),
+        ("\\udc00\\ud800", "\ufffd\ufffd"),
+        ("\\ud83e\\udd89", "🦉"),
+    ],
 )
-def test_lone_surrogates_are_searched_as_replacement_characters(served: Served, escaped: str, searched: str) -> None:
+def test_lone_surrogates_are_searched_as_replacement_characters(
+    served: Served, escaped: str, searched: str
+) -> None:
     body = f'{{"queries": ["{escaped}"], "topk": 1}}'.encode()
-    answer = httpx.post(f"{served.url}/retrieve", content=body, headers={"Content-Type": "application/json"})
+    answer = httpx.post(
+        f"{served.url}/retrieve", content=body, headers={"Content-Type": "application/json"}
+    )
     assert answer.json()["result"][0][0]["id"] == f"{searched}/0"
 
 
@@ -117,25 +133,38 @@ def test_a_passage_with_a_lone_surrogate_arrives_as_it_is(served: Served) -> Non
 def test_the_command_serves_a_corpus_as_bm25_finds_it(tmp_path: Path) -> None:
     path, port = tmp_path / "corpus.jsonl", free_port()
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    served = start(tmp_path / "log", [SSP, "serve", "--corpus", str(path), "--port", str(port)], port)
+    served = start(
+        tmp_path / "log", [SSP, "serve", "--corpus", str(path), "--port", str(port)], port
+    )
     try:
-        ready = f"ssp serve: ready at http://127.0.0.1:{port} (BM25 over {path}, {len(ROWS)} passages)\n"
+        ready = (
+            f"ssp serve: ready at http://127.0.0.1:{port} (BM25 over {path}, {len(ROWS)} "
+            f"passages)\n"
+        )
         assert served.wait_ready() == ready
         queries = ["river Vienna", "owls", "nothing of that"]
         result = search(served.url, queries, 3)["result"]
     finally:
         assert stop(served) == 0
-    for ranking, expected in zip(result, BM25Retriever(read_corpus(path)).search(queries, 3), strict=True):
-        assert [(item["document"]["id"], item["score"]) for item in ranking] == [(d.id, d.score) for d in expected]
+    for ranking, expected in zip(
+        result, BM25Retriever(read_corpus(path)).search(queries, 3), strict=True
+    ):
+        assert [(item["document"]["id"], item["score"]) for item in ranking] == [
+            (d.id, d.score) for d in expected
+        ]
     by_id = {row["id"]: row for row in ROWS}
-    assert all(item["document"] == by_id[item["document"]["id"]] for ranking in result for item in ranking)
+    assert all(
+        item["document"] == by_id[item["document"]["id"]] for ranking in result for item in ranking
+    )
 
 
 def test_the_command_serves_an_index(tmp_path: Path) -> None:
     path, directory, port = tmp_path / "corpus.jsonl", tmp_path / "index", free_port()
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     build_index(path, directory, "bm25")
-    served = start(tmp_path / "log", [SSP, "serve", "--index", str(directory), "--port", str(port)], port)
+    served = start(
+        tmp_path / "log", [SSP, "serve", "--index", str(directory), "--port", str(port)], port
+    )
     try:
         served.wait_ready()
         result = search(served.url, ["river Vienna", "owls"], 1)["result"]

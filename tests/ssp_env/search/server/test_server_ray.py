@@ -24,7 +24,9 @@ def served(tmp_path: Path) -> Iterator[Served]:
     port = free_port()
     command = [SSP, "serve", "--ray", "--replicas", "2", "--world", "small", "--port", str(port)]
     # "local" keeps it off any cluster that this machine may be in.
-    served = start(tmp_path / "log", command, port, RAY_ADDRESS="local", RAY_DISABLE_IMPORT_WARNING="1")
+    served = start(
+        tmp_path / "log", command, port, RAY_ADDRESS="local", RAY_DISABLE_IMPORT_WARNING="1"
+    )
     try:
         served.wait_ready()
         yield served
@@ -42,7 +44,9 @@ def replicas(served: Served) -> set[int]:
     for entry in Path("/proc").iterdir():
         try:
             title = (entry / "cmdline").read_text() if entry.name.isdecimal() else ""
-            if title.startswith("ray::ServeReplica:ssp-search") and _descends(int(entry.name), served.process.pid):
+            if title.startswith("ray::ServeReplica:ssp-search") and _descends(
+                int(entry.name), served.process.pid
+            ):
                 found.add(int(entry.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -78,7 +82,9 @@ async def _press(served: Served, seconds: float) -> tuple[int, int]:
 
     async def client(name: int) -> None:
         nonlocal answered, retries
-        body = json.dumps({"queries": [TITLE, str(name)], "topk": 1, "return_scores": True}).encode()
+        body = json.dumps(
+            {"queries": [TITLE, str(name)], "topk": 1, "return_scores": True}
+        ).encode()
         while time.monotonic() < end:
             answer, attempts = await _until_answered(served.port, body)
             assert TITLE in json.loads(answer)["result"][0][0]["document"]["contents"]
@@ -92,7 +98,9 @@ async def _press(served: Served, seconds: float) -> tuple[int, int]:
     return answered, retries
 
 
-def test_a_replica_that_is_killed_under_load_costs_no_request_for_good_and_comes_back(served: Served) -> None:
+def test_a_replica_that_is_killed_under_load_costs_no_request_for_good_and_comes_back(
+    served: Served,
+) -> None:
     before = replicas(served)
     assert len(before) == 2
     assert httpx.get(f"{served.url}/status").json() == "ok"

@@ -1,1 +1,0 @@
-"""The losses, as pure functions of tensors."""

@@ -1,0 +1,163 @@
+"""The commands of the training stack. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from importlib import import_module
+from typing import cast
+
+from ssp_env.commands.base import Command
+from ssp_env.errors import MissingExtra
+from ssp_env.worlds import WORLDS
+
+STACK = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboard", "matplotlib")
+"""What the extra ``train`` brings; nothing else that is missing is a matter of installation."""
+PRESETS = "settings to start from: tiny, wiki, h200, paper-7b (default: tiny)"
+
+
+def _run(name: str, arguments: Namespace) -> int:
+    """Runs ``experiments.commands.NAME``.
+
+    Raises:
+        MissingExtra: the training stack is not installed.
+    """
+    try:
+        return cast(int, import_module(f"experiments.commands.{name}").run(arguments))
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in STACK:
+            raise MissingExtra(
+                f"ssp {name} ({error.name} is missing)", "pip install -e '.[train]'"
+            ) from error
+        raise
+
+
+def _configure_train(parser: ArgumentParser) -> None:
+    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
+    parser.add_argument("--seed", type=int, metavar="N", help="decides all randomness (default: 0)")
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps")
+    parser.add_argument("--world", metavar="NAME", help=f"{', '.join(WORLDS)} (files: see below)")
+    parser.add_argument(
+        "--model", metavar="DIR", help="a causal LM directory, in place of the tiny policy"
+    )
+    parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
+    parser.add_argument(
+        "--solver-only", action="store_true", help="the proposer plays, but does not learn"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other setting, repeatable",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="the run directory (default: runs/PRESET-seedN, numbered if taken)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run in --out, or with the newest one"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show only errors and the result")
+    parser.epilog = """\
+Settings are named as in the run directory's config.yaml, values are YAML:
+  --set learning.lr=1e-4 --set game.noise_documents=2 --set evaluation.per_group=50
+An own corpus and answer set (JSON lines):
+  --world files --set world_options.name=mine --set world_options.corpus_path=corpus.jsonl
+  --set world_options.answers_path=answers.jsonl --set world_options.questions_path=questions.jsonl
+A verifier behind an OpenAI-compatible API:
+  --verifier openai --set openai.base_url=http://localhost:8000/v1 --set openai.model=NAME
+
+Ctrl-C stops after the step in progress; --resume goes on from there, to the same result."""
+
+
+def _configure_eval(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", metavar="DIR", help="a causal LM directory, such as RUN/checkpoints/STEP/policy"
+    )
+    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
+    parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
+    parser.add_argument(
+        "--per-group", type=int, metavar="N", help="questions a hop count, or a benchmark"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="which questions are drawn (default: 0, as in training)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other setting, repeatable",
+    )
+    parser.add_argument("--out", metavar="FILE", help="also write every game there, as JSON lines")
+
+
+def _configure_bootstrap(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="where the model directory goes; must not exist"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="decides all randomness (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="optimizer steps (default: 1,800, as for the policy that ships)",
+    )
+    parser.epilog = """\
+The 1,800 steps take about a quarter of an hour on one core. There are no checkpoints:
+Ctrl-C leaves nothing, and the next call begins anew."""
+
+
+def _configure_plot(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="run directories; of several, mean and range are drawn",
+    )
+    parser.add_argument(
+        "--out", default="plot.png", metavar="FILE", help="the picture (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--smooth",
+        type=int,
+        default=5,
+        metavar="N",
+        help="steps of the running mean (default: %(default)s)",
+    )
+
+
+TRAIN = Command(
+    "train",
+    "self-play training: propose, verify, solve, learn",
+    _configure_train,
+    lambda given: _run("train", given),
+)
+EVAL = Command(
+    "eval",
+    "score a policy on questions that it never trains on",
+    _configure_eval,
+    lambda given: _run("eval", given),
+)
+BOOTSTRAP = Command(
+    "bootstrap",
+    "make the tiny policy and its tokenizer from nothing",
+    _configure_bootstrap,
+    lambda given: _run("bootstrap", given),
+)
+PLOT = Command(
+    "plot",
+    "draw rewards, hops, validity and accuracy of runs against steps",
+    _configure_plot,
+    lambda given: _run("plot", given),
+)

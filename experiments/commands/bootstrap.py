@@ -1,0 +1,98 @@
+"""``ssp bootstrap``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
+from experiments.run.interrupt import interruptible
+from experiments.run.provenance import git_commit, machine
+from experiments.run.quiet import quiet_libraries
+from ssp_env.disk import make_directories
+from ssp_env.errors import RunError
+from ssp_env.game.config import MINI_GAME
+
+
+def run(arguments: Namespace) -> int:
+    """Trains the tiny policy on demonstrations and writes it as a model directory, in full or not
+    at all."""
+    given = {"steps": arguments.steps} if arguments.steps is not None else {}
+    config = BootstrapConfig(seed=arguments.seed, **given)
+    out = Path(arguments.out)
+    if out.exists():
+        raise RunError(f"{out} exists already; choose another --out")
+    quiet_libraries()
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    made: list[Path] = []
+    try:
+        with interruptible(lambda: None) as interrupted:
+            made = make_directories(unfinished)
+            model = _train(config, interrupted)
+        save_policy(model, unfinished)
+        digest = hashlib.sha256((unfinished / "model.safetensors").read_bytes()).hexdigest()
+        text = json.dumps(_origin(config, digest), indent=2) + "\n"
+        (unfinished / "origin.json").write_text(text, encoding="utf-8")
+        unfinished.rename(out)
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error}") from error
+    except KeyboardInterrupt:
+        print(
+            "nothing was written; ssp bootstrap cannot be gone on with, only begun anew",
+            file=sys.stderr,
+        )
+        raise
+    finally:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+            for folder in made[1:]:
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+    Console(stderr=True).print(
+        f"wrote {out} (model.safetensors sha256 {digest})", highlight=False, soft_wrap=True
+    )
+    return 0
+
+
+def _train(config: BootstrapConfig, interrupted: Callable[[], bool]) -> Any:
+    torch.set_num_threads(1)
+    columns = (
+        TextColumn("bootstrap"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=config.steps, loss=float("nan"))
+
+        def report(step: int, loss: float) -> None:
+            bar.update(task, completed=step, loss=loss)
+            if interrupted():
+                raise KeyboardInterrupt
+
+        return bootstrap(config, MINI_GAME, report)
+
+
+def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:
+    """Where the weights come from, to be kept beside them."""
+    return {
+        "command": f"ssp bootstrap --seed {config.seed} --steps {config.steps} --out DIR",
+        "config": asdict(config),
+        "sha256": digest,
+        "git_commit": git_commit(),
+        "machine": machine(),
+    }

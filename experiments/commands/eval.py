@@ -1,0 +1,117 @@
+"""``ssp eval``."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rollout import play
+from experiments.commands.train import DEFAULT_PRESET, settings
+from experiments.config import RunConfig, load_preset
+from experiments.run.checks import check
+from experiments.run.evaluation import accuracies
+from experiments.run.quiet import quiet_libraries
+from ssp_env.disk import finished_in_full
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.types import Question
+
+CHUNK = 256
+"""Questions that are answered side by side."""
+
+
+def run(arguments: Namespace) -> int:
+    """Answers the evaluation questions and prints accuracies with intervals."""
+    quiet_libraries()
+    config = evaluation_config(arguments)
+    rules, questions = check(config)
+    if arguments.out:
+        with finished_in_full(Path(arguments.out)) as file:
+            records = answer(config, rules, questions)
+            _write(file, questions, records)
+    else:
+        records = answer(config, rules, questions)
+    _show(config, questions, records)
+    return 0
+
+
+def evaluation_config(arguments: Namespace) -> RunConfig:
+    """The settings of a command line; its ``--seed`` draws the questions.
+
+    Raises:
+        ConfigError: an unknown preset or setting, or a value that cannot work.
+    """
+    chosen = {"per_group": arguments.per_group, "seed": arguments.seed}
+    named = {name: value for name, value in vars(arguments).items() if name not in chosen}
+    config = settings(Namespace(**named), load_preset(arguments.preset or DEFAULT_PRESET))
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return replace(
+        config,
+        evaluation=replace(config.evaluation, **given),
+        game=replace(config.game, attempts=1, verifier="none"),
+    )
+
+
+def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[GameRecord]:
+    """Lets the policy answer questions, once each.
+
+    Raises:
+        ModelError: the weights cannot be loaded.
+    """
+    torch.set_num_threads(config.compute.threads)
+    device = "cuda" if config.compute.gpus_per_env_runner else "cpu"
+    model = load_model(config.model_dir, device)
+    engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
+    records: list[GameRecord] = []
+    seed = config.evaluation.seed
+    chunks = range(0, len(questions), CHUNK)
+    for start in track(
+        chunks, description="answering", console=Console(stderr=True), transient=True
+    ):
+        part = Round.of_questions(rules, questions[start : start + CHUNK], [seed, start])
+        play(
+            part,
+            engine,
+            temperature=config.evaluation.temperature,
+            rng=np.random.default_rng([seed, start]),
+        )
+        records.extend(record_game(game, rules) for game in part.games)
+    return records
+
+
+def _write(file: TextIO, questions: list[Question], records: list[GameRecord]) -> None:
+    for question, record in zip(questions, records, strict=True):
+        row = {"id": question.id, "question_group": question.group, **record.to_dict()}
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _show(config: RunConfig, questions: list[Question], records: list[GameRecord]) -> None:
+    console = Console()
+    table = Table(title=f"accuracy on unseen questions ({config.world})", title_justify="left")
+    for name in (
+        "hops" if config.world == "mini" else "group",
+        "accuracy",
+        "95% interval",
+        "questions",
+        "void",
+    ):
+        table.add_column(name, justify="right" if table.columns else "left")
+    for group, a in accuracies(questions, records).items():
+        low, high = a.interval()
+        cells = (f"{a.value:.3f}", f"{low:.3f} to {high:.3f}") if a.asked else ("-", "-")
+        table.add_row(group, *cells, str(a.asked), str(a.void))
+    console.print(table)
+    console.print(f"model: {config.model_dir}", highlight=False, soft_wrap=True)

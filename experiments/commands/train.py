@@ -1,0 +1,128 @@
+"""``ssp train``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.config import RunConfig, load_preset, make_config, override
+from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
+from experiments.run.early_checks import check_early
+from experiments.run.interrupt import uninterrupted
+
+DEFAULT_PRESET = "tiny"
+
+
+def run(arguments: Namespace) -> int:
+    """Trains and prints base and final accuracy."""
+    config, out = plan(arguments)
+    check_early(config, out, arguments.resume)
+    if not arguments.quiet:
+        print(f"loading PyTorch and Ray ({config.preset}, {config.steps} steps)", file=sys.stderr)
+    try:
+        from experiments.run.training import train
+
+        summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
+    except KeyboardInterrupt:
+        with uninterrupted():
+            print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
+            return 130
+    show(summary, out)
+    return 0
+
+
+def plan(arguments: Namespace) -> tuple[RunConfig, Path]:
+    """Settings and directory of the run that a command line asks for.
+
+    A resumed run starts from the settings in its directory; whatever else is given has to agree
+    with them.
+
+    Raises:
+        SSPError: an unknown preset or setting, a value that cannot work, or nothing to resume.
+    """
+    preset = arguments.preset or DEFAULT_PRESET
+    if not arguments.resume:
+        config = settings(arguments, load_preset(preset))
+        return config, Path(arguments.out) if arguments.out else fresh(default_directory(config))
+    out = Path(arguments.out or newest(default_directory(settings(arguments, load_preset(preset)))))
+    held = RunDirectory(out).read_config()
+    agrees = arguments.preset in (None, held.get("preset"))
+    return settings(arguments, held if agrees else load_preset(preset)), out
+
+
+def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
+    """What to start from, then the command's own options, then ``--set``.
+
+    Raises:
+        ConfigError: an unknown setting, or a value that cannot work.
+    """
+    for name in ("seed", "steps", "world", "model"):
+        value = getattr(arguments, name, None)
+        if value is not None:
+            values[name] = value
+    if getattr(arguments, "verifier", None) is not None:
+        values.setdefault("game", {})["verifier"] = arguments.verifier
+    for assignment in arguments.set:
+        override(values, assignment)
+    config = make_config(values)
+    if getattr(arguments, "solver_only", False):
+        config = solver_only(config)
+    return config
+
+
+def solver_only(config: RunConfig) -> RunConfig:
+    """The paper's Solver-Only: the proposer plays on, but is not trained."""
+    return replace(config, learning=replace(config.learning, learning_roles=("solver",)))
+
+
+def default_directory(config: RunConfig) -> Path:
+    """Where a run goes that names no directory, if that is still free."""
+    alone = "-solver-only" if config.learning.learning_roles == ("solver",) else ""
+    return Path("runs") / f"{config.preset}{alone}-seed{config.seed}"
+
+
+def after_interrupt(out: Path) -> str:
+    """What is left of an interrupted run, and how to go on with it."""
+    directory = RunDirectory(out)
+    latest = directory.latest_checkpoint()
+    if latest is None and directory.config.exists():
+        return f"interrupted; {out} holds {NO_CHECKPOINT}"
+    if latest is None:
+        return "interrupted before the first step; nothing was written"
+    return (
+        f"stopped; saved up to step {latest[0]}. Go on with: ssp train --resume --out "
+        f"{shlex.quote(str(out))}"
+    )
+
+
+def show(summary: dict[str, Any], out: Path) -> None:
+    """Prints the result."""
+    console = Console()
+    title = f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})"
+    table = Table(title=title, title_justify="left")
+    table.add_column("hops" if summary["world"] == "mini" else "group")
+    for name in ("base", "final"):
+        table.add_column(f"{name} [95% interval]", justify="right")
+    for group in summary["accuracy"]["base"]:
+        table.add_row(group, *(_cell(summary, name, group) for name in ("base", "final")))
+    console.print(table)
+    minutes = summary["wall_seconds"] / 60
+    console.print(
+        f"{summary['steps']} steps in {minutes:.1f} minutes; everything is in {out}/",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _cell(summary: dict[str, Any], name: str, group: str) -> str:
+    if group not in summary["accuracy"][name]:
+        return "-"
+    low, high = summary["interval"][name][group]
+    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]"

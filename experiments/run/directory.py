@@ -1,0 +1,353 @@
+"""The run directory: where everything of a run lies, written so that nothing is ever half there.
+
+====================================
+====================================================================== ``config.yaml``
+the settings, in full ``metrics.jsonl``                     a line a step; step 0 is the base policy
+``games/step_000001.jsonl``           every game of the step: transcripts, documents, noise,
+verdicts, rewards ``checkpoints/step_000040/``          everything that is needed to go on;
+``policy/`` in it is a model directory ``tensorboard/``                      the same figures for
+TensorBoard ``summary.json``                      the result ====================================
+======================================================================"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.config import RunConfig, to_plain
+from ssp_env.disk import check_free, locked, make_directories, remove_empty, write_atomically
+from ssp_env.errors import RunError
+from ssp_env.game.record import GameRecord
+
+MIN_FREE_BYTES = 200 * 1024 * 1024
+"""A run does not start with less free disk than this and its checkpoints."""
+KEPT_CHECKPOINTS = 2
+NO_CHECKPOINT = (
+    "a run that ended before its first checkpoint and cannot go on; delete it, or "
+    "choose another --out"
+)
+CHANGEABLE = (
+    "steps",
+    "checkpoint_every",
+    "compute.learners",
+    "compute.gpus_per_env_runner",
+    "compute.gpus_per_learner",
+    "compute.threads",
+    "openai.base_url",
+    "openai.api_key_env",
+    "openai.timeout",
+    "openai.attempts",
+)
+"""Settings in which a resumed run may differ from its directory: none decides which games are
+played."""
+
+
+class RunDirectory:
+    """A directory that holds one run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.summary = self.path / "summary.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.games = self.path / "games"
+        self.tensorboard = self.path / "tensorboard"
+
+    # -- the beginning of a run ----------------------------------------------------------------
+
+    @contextmanager
+    def claimed(self, config: RunConfig, resume: bool, checkpoint_bytes: int = 0) -> Iterator[int]:
+        """Holds the directory for a run; gives the step to go on from (0: a new run).
+
+        A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
+        behind.
+
+        Args:
+            config: the run's settings.
+            resume: whether the directory's run goes on.
+            checkpoint_bytes: about what one checkpoint takes.
+
+        Raises:
+            RunError: it holds a run already, another run's settings, nothing to resume, or cannot
+                be written.
+        """
+        made = make_directories(self.path)
+        begun = False
+        try:
+            with locked(self.path):
+                step = self._first_step(config, resume)
+                room = KEPT_CHECKPOINTS + 1 - len(self._checkpoints())
+                check_free(self.path, MIN_FREE_BYTES + checkpoint_bytes * max(1, room))
+                begun = not resume
+                if resume:
+                    self._drop_after(step)
+                self.write_config(config)
+                yield step
+        except BaseException:
+            if begun and not self.metrics.exists():
+                self._empty()
+            remove_empty(made)
+            raise
+
+    def check(self, config: RunConfig, resume: bool) -> None:
+        """Finds out whether :meth:`claimed` would take the directory, and leaves it as it is.
+
+        Raises:
+            RunError: as :meth:`claimed`, but for a disk that is too full.
+        """
+        made = make_directories(self.path)
+        try:
+            with locked(self.path):
+                self._first_step(config, resume)
+        finally:
+            remove_empty(made)
+
+    def read_config(self) -> dict[str, Any]:
+        """The settings that the directory's run was started with.
+
+        Raises:
+            RunError: there is no run, or its settings cannot be read.
+        """
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)") from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.config} cannot be read: {error}") from error
+        if not isinstance(values, dict):
+            raise RunError(f"{self.config} holds no settings")
+        return values
+
+    # -- what a run writes ---------------------------------------------------------------------
+
+    def write_config(self, config: RunConfig) -> None:
+        """Writes the settings.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        write_atomically(
+            self.config, yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
+        )
+
+    def append_metrics(self, line: dict[str, Any]) -> None:
+        """Adds one line to ``metrics.jsonl``, in full or not at all. A figure that is not finite
+        becomes ``null``.
+
+        Raises:
+            RunError: it cannot be written (a full disk, say).
+        """
+        before = 0
+        try:
+            before = self.metrics.stat().st_size if self.metrics.exists() else 0
+            with open(self.metrics, "a", encoding="utf-8") as file:
+                file.write(json.dumps(_finite(line), allow_nan=False) + "\n")
+        except OSError as error:
+            self._shorten_metrics(before)
+            raise RunError(f"{self.metrics} cannot be written: {error}") from error
+
+    def write_games(self, step: int, games: Iterable[GameRecord]) -> None:
+        """Writes all games of a step.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        text = "".join(json.dumps(game.to_dict(), ensure_ascii=False) + "\n" for game in games)
+        make_directories(self.games)
+        write_atomically(self.games / f"step_{step:06d}.jsonl", text)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Writes the result.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
+
+    def save_checkpoint(self, step: int, save: Callable[[Path], None]) -> Path:
+        """Lets ``save`` fill a new checkpoint, makes it visible in one move, and forgets old ones.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        from safetensors import SafetensorError
+
+        final = self.checkpoints / f"step_{step:06d}"
+        unfinished = self.checkpoints / f".unfinished_{step:06d}"
+        try:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            save(unfinished)
+            shutil.rmtree(final, ignore_errors=True)
+            unfinished.rename(final)
+            for _, old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+                shutil.rmtree(old)
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return final
+
+    # -- what was written ----------------------------------------------------------------------
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All lines of ``metrics.jsonl``.
+
+        Raises:
+            RunError: there are none, or one is not JSON.
+        """
+        try:
+            lines = [
+                json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()
+            ]
+        except OSError as error:
+            raise RunError(f"{self.path} holds no metrics: {error}") from error
+        except ValueError as error:
+            raise RunError(f"{self.metrics}: a line is not JSON ({error})") from error
+        if not lines:
+            raise RunError(f"{self.metrics} is empty")
+        return lines
+
+    def latest_checkpoint(self) -> tuple[int, Path] | None:
+        """Step and folder of the newest checkpoint."""
+        found = self._checkpoints()
+        return found[-1] if found else None
+
+    # -- within --------------------------------------------------------------------------------
+
+    def _checkpoints(self) -> list[tuple[int, Path]]:
+        if not self.checkpoints.is_dir():
+            return []
+        found = [
+            (re.fullmatch(r"step_(\d+)", child.name), child) for child in self.checkpoints.iterdir()
+        ]
+        return sorted((int(match[1]), child) for match, child in found if match)
+
+    def _first_step(self, config: RunConfig, resume: bool) -> int:
+        return self._check_resumable(config) if resume else self._check_empty()
+
+    def _check_empty(self) -> int:
+        try:
+            taken = self.path.exists() and any(self.path.iterdir())
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be used: {error}") from error
+        if taken and self.latest_checkpoint() is not None:
+            raise RunError(
+                f"{self.path} is not empty; go on with it by --resume, or choose another --out"
+            )
+        if taken and self.config.exists() and self.metrics.exists():
+            raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")
+        if taken:
+            raise RunError(f"{self.path} is not empty; choose another --out")
+        return 0
+
+    def _check_resumable(self, config: RunConfig) -> int:
+        theirs, ours = _flat(self.read_config()), _flat(to_plain(config))
+        names = sorted({*theirs, *ours} - {*CHANGEABLE})
+        differing = [name for name in names if theirs.get(name) != ours.get(name)]
+        if differing:
+            raise RunError(
+                f"{self.path} holds a run with other settings ({', '.join(differing)}); "
+                "leave them as they were, or choose another --out"
+            )
+        latest = self.latest_checkpoint()
+        if latest is None:
+            raise RunError(f"{self.path} holds {NO_CHECKPOINT}")
+        if latest[0] > config.steps:
+            raise RunError(
+                f"{self.path} is at step {latest[0]} already; ask for more than {config.steps} "
+                f"--steps"
+            )
+        return latest[0]
+
+    def _drop_after(self, step: int) -> None:
+        """Forgets what was written after the checkpoint; those steps are played again, to the same
+        result.
+
+        The last line may have been cut off by a crash, or be of a step after the checkpoint;
+        earlier ones are whole."""
+        try:
+            lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+            kept = [
+                line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step
+            ]
+            write_atomically(self.metrics, "".join(kept))
+            for file in self.games.glob("step_*.jsonl"):
+                if int(file.stem.removeprefix("step_")) > step:
+                    file.unlink()
+            self.summary.unlink(missing_ok=True)
+            for left in [
+                *self.path.rglob(".*.unfinished"),
+                *self.checkpoints.glob(".unfinished_*"),
+            ]:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise RunError(f"{self.path} cannot be resumed: {error}") from error
+
+    def _shorten_metrics(self, size: int) -> None:
+        try:
+            os.truncate(self.metrics, size)
+        except OSError:
+            # Resuming drops a line that was cut off; see _drop_after.
+            return
+        if size == 0:
+            self.metrics.unlink()
+
+    def _empty(self) -> None:
+        self.config.unlink(missing_ok=True)
+        for folder in (self.tensorboard, self.games, self.checkpoints):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def fresh(base: str | Path) -> Path:
+    """``base``, or the first of ``base-2``, ``base-3`` and so on that does not exist yet."""
+    path, number = Path(base), 1
+    while path.exists():
+        number += 1
+        path = Path(f"{base}-{number}")
+    return path
+
+
+def newest(base: str | Path) -> Path:
+    """The last of ``base``, ``base-2``, ``base-3`` and so on that holds a run.
+
+    Raises:
+        RunError: none does.
+    """
+    base = Path(base)
+    pattern = re.compile(re.escape(base.name) + r"(?:-(\d+))?")
+    names = [
+        (pattern.fullmatch(held.parent.name), held.parent)
+        for held in base.parent.glob("*/config.yaml")
+    ]
+    runs = sorted((int(match[1] or 1), path) for match, path in names if match)
+    if not runs:
+        raise RunError(f"there is no run {base} to resume; name its directory by --out")
+    return runs[-1][1]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            flat.update({f"{name}.{inner}": deep for inner, deep in _flat(value).items()})
+        else:
+            flat[name] = value
+    return flat

@@ -1,0 +1,69 @@
+"""Silences what libraries say that is no news to whoever trains: each message by name, and nothing
+besides."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOGGED = {
+    "ray.rllib.algorithms.algorithm_config": "on the new API stack",
+    "transformers.integrations.hub_kernels": "is falling back to its reference PyTorch "
+    "implementation",
+}
+"""Loggers, and a part of the one message of each that is dropped."""
+NATIVE = (b"has constructor arguments in the object store and max_restarts > 0",)
+"""Parts of lines that Ray's C++ writes past Python: RLlib makes its env runners so, and they can be
+restarted."""
+
+
+class _Drop(logging.Filter):
+    """Lets every record pass but those with a text in them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._text not in record.getMessage()
+
+
+def quiet_libraries() -> None:
+    """To be called before PyTorch, transformers and Ray go to work; again does no harm."""
+    for name, text in LOGGED.items():
+        logger = logging.getLogger(name)
+        if not any(isinstance(known, _Drop) for known in logger.filters):
+            logger.addFilter(_Drop(text))
+    # RLlib ships weights as read-only arrays, and they are only read.
+    warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+    # Else Ray advises on this setting, and sends figures of its use home.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+
+
+@contextmanager
+def filtered_stderr() -> Iterator[None]:
+    """Holds back what is written to file descriptor 2, and writes all but the known lines at the
+    end."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            held.seek(0)
+            for line in held:
+                if not any(text in line for text in NATIVE):
+                    os.write(2, line)

@@ -1,0 +1,40 @@
+"""From a run's settings to the rules that its games are played by."""
+
+from __future__ import annotations
+
+from experiments.config import RunConfig
+from ssp_env.game.config import GameConfig
+from ssp_env.game.rules import Rules
+from ssp_env.judge.base import Judge, Verifier
+from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import World
+
+
+class MakeRules:
+    """Makes the rules in whichever process plays; carries settings, not clients."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+
+    def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+        """Judge and verifier as the settings name them."""
+        judge: Judge = ExactMatchJudge()
+        verifier: Verifier | None = None
+        client = chat_client(self._config)
+        if client is not None:
+            judge = OpenAIJudge(client) if self._config.openai.judge else judge
+            verifier = OpenAIVerifier(client, judge) if game.verifier == "openai" else None
+        return Rules.build(world, tokenizer, game, judge=judge, verifier=verifier)
+
+
+def chat_client(config: RunConfig) -> ChatClient | None:
+    """A client of the model behind an API; ``None`` for a run that uses none.
+
+    Raises:
+        ConfigError: settings that cannot work, or a key that is not set.
+    """
+    if config.game.verifier != "openai" and not config.openai.judge:
+        return None
+    return ChatClient(config.openai.chat())

@@ -1,0 +1,103 @@
+"""The ``ssp`` command. Subcommands come from the entry-point group ``ssp.commands``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn
+
+from ssp_env.commands.base import Command
+from ssp_env.errors import MissingExtra, SSPError, nearest
+
+GROUP = "ssp.commands"
+CHECKOUT = "git clone the repository, then: pip install -e '.[train]'"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a subcommand; returns the exit status: 0, 2 for a mistake of the user's, 130 after
+    Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    available = {point.name: point for point in entry_points(group=GROUP)}
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            print(_overview(available))
+            return 0
+        if arguments[0] not in available:
+            raise SSPError(f"unknown command {arguments[0]!r}: {nearest(arguments[0], available)}")
+        command = _load(available[arguments[0]])
+        return command.run(_parse(command, arguments[1:]))
+    except SSPError as error:
+        # Some libraries' messages run over many lines.
+        print(f"ssp: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ssp: interrupted", file=sys.stderr)
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports mistakes as our errors, in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise SSPError(f"{message} ({self.prog} --help tells more)")
+
+
+def _parse(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
+    """
+    Raises:
+        SSPError: an unknown option (offers the nearest), or a value that it cannot take.
+    """
+    parser = _Parser(
+        prog=f"ssp {command.name}",
+        description=command.help,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        options = [
+            option
+            for action in parser._actions
+            for option in action.option_strings
+            if option.startswith("--")
+        ]
+        name = unknown[0].partition("=")[0]
+        raise SSPError(f"{parser.prog} does not take {name!r}: {nearest(name, options)}")
+    return parsed
+
+
+def _load(point: EntryPoint) -> Command:
+    """The command behind an entry point.
+
+    Raises:
+        MissingExtra: what it is made of is not installed.
+    """
+    try:
+        command = point.load()
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"ssp {point.name} ({error.name} is missing)", CHECKOUT) from error
+    assert isinstance(command, Command), f"{point.value} is no Command"
+    return command
+
+
+def _overview(available: dict[str, EntryPoint]) -> str:
+    ready, missing = [], []
+    for name, point in sorted(available.items()):
+        try:
+            ready.append(f"  {name:<10} {_load(point).help}")
+        except MissingExtra:
+            missing.append(name)
+    lines = ["usage: ssp COMMAND [options]", ""]
+    lines += [
+        "Search self-play: one LLM writes search questions and solves them.",
+        "",
+        "commands:",
+        *ready,
+    ]
+    if missing:
+        lines += ["", f"only in a checkout ({CHECKOUT}):", f"  {', '.join(missing)}"]
+    lines += ["", "ssp COMMAND --help tells more."]
+    return "\n".join(lines)

@@ -1,0 +1,284 @@
+"""The PettingZoo AEC environment: one game at a time, one token an action."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, ClassVar, Unpack
+
+import gymnasium as gym
+import numpy as np
+from pettingzoo import AECEnv
+from pettingzoo.utils.wrappers import AssertOutOfBoundsWrapper, OrderEnforcingWrapper
+
+from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.infos import final_info, turn_info
+from ssp_env.doors.observation import Observation, Observer, Watcher
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.errors import RenderModeError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.render import LiveView, render_ansi, render_human
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Role
+from ssp_env.worlds import WORLDS
+
+PROPOSER, SOLVER = "proposer", "solver"
+
+
+def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
+    """The environment with PettingZoo's usual checks.
+
+    Args:
+        render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
+            ``None``.
+        setup: ``world``, ``world_options``, ``tokenizer``, ``game``, ``view``, ``retriever``,
+            ``judge``, ``verifier``, ``filters``, ``noise``, ``proposer_reward``, ``solver_reward``
+            or ``rules``; all optional. See :class:`~ssp_env.doors.setup.Setup`, and
+            ``docs/settings.md`` for every default.
+
+    Raises:
+        ConfigError: a setting that cannot work.
+        TokenizerError: a tokenizer that cannot spell the tags.
+    """
+    return OrderEnforcingWrapper(AssertOutOfBoundsWrapper(raw_env(render_mode, **setup)))
+
+
+def raw_env(render_mode: str | None = None, **setup: Unpack[Setup]) -> SearchSelfPlayEnv:
+    """The environment without wrappers; takes what :func:`env` takes."""
+    return SearchSelfPlayEnv(render_mode, **setup)
+
+
+class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
+    """One game: the proposer writes a question token by token, then the solver attempts it
+    ``attempts`` times.
+
+    With ``verifier="policy"``, the solver first reads the documents of the verification. Both
+    agents live to the end of the game and end together. Rewards are paid then: the proposer's
+    reward, and the solver's mean over its attempts; an invalid game pays ``invalid_reward`` and 0,
+    and terminates like a valid one. A void game pays nothing and is truncated. ``infos`` tell the
+    outcome. Observations: :class:`~ssp_env.doors.observation.Observer`."""
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "name": "ssp/SearchSelfPlay-v0",
+        "render_modes": ["ansi", "human"],
+        "render_fps": 4,
+        "is_parallelizable": False,
+    }
+
+    def __init__(self, render_mode: str | None = None, **setup: Unpack[Setup]) -> None:
+        """
+        Args:
+            render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn)
+                or ``None``.
+            setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
+
+        Raises:
+            ConfigError: a setting that cannot work.
+            TokenizerError: a tokenizer that cannot spell the tags.
+        """
+        super().__init__()
+        check_render_mode(render_mode, self.metadata)
+        table = set_up(setup, "render_mode")
+        self.rules: Rules = table.rules
+        self.render_mode = render_mode
+        self._live = LiveView(self.rules)
+        self._observer, self._dealer = Observer(table), Dealer(table.rules)
+        self.possible_agents = [PROPOSER, SOLVER]
+        self.observation_spaces = {
+            agent: self._observer.observation_space() for agent in self.possible_agents
+        }
+        self.action_spaces = {
+            agent: self._observer.action_space() for agent in self.possible_agents
+        }
+        self._started: Round | None = None
+
+    # -- PettingZoo ----------------------------------------------------------------------------
+
+    def observation_space(self, agent: str) -> gym.Space[Any]:
+        """The same object at each call.
+
+        Raises:
+            UsageError: no such agent.
+        """
+        self._check_agent(agent)
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> gym.Space[Any]:
+        """The same object at each call.
+
+        Raises:
+            UsageError: no such agent.
+        """
+        self._check_agent(agent)
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        """Starts a game.
+
+        Args:
+            seed: decides the answer, the noise and every other draw of this and the following
+                games.
+            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+
+        Raises:
+            UsageError: an unknown option, or one that does not fit.
+        """
+        self._dealer.seed(seed)
+        self._started = self._dealer.deal(options)
+        self.agents = list(self.possible_agents)
+        self.agent_selection = PROPOSER
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+        self._watchers: dict[str, Watcher] = {}
+        self._go_on()
+        self._accumulate_rewards()
+
+    def step(self, action: int | np.integer[Any] | None) -> None:
+        """Takes the selected agent's next token.
+
+        Raises:
+            UsageError: a step before the first reset or after the end, or an action outside the
+                space.
+        """
+        played = self._round
+        if not self.agents:
+            raise UsageError("the game is over: call reset()")
+        agent = self.agent_selection
+        if self.terminations[agent] or self.truncations[agent]:
+            self._was_dead_step(action)
+            return
+        turn_ended = self._current.feed((as_token(agent, action),))
+        self._cumulative_rewards[agent] = 0.0
+        if turn_ended:  # nothing is paid in the middle of a turn
+            self._clear_rewards()
+            played.advance()
+            self._go_on()
+            self._accumulate_rewards()
+            if self.render_mode == "human":
+                self._live.show(self.game)
+
+    def observe(self, agent: str) -> Observation:
+        """The agent's present trajectory; an agent that has none yet sees a single end (or padding)
+        token.
+
+        Raises:
+            UsageError: before the first reset, or no such agent.
+        """
+        _ = self._round
+        watcher = self._watchers.get(agent)
+        if watcher is not None:
+            return watcher.look()
+        self._check_agent(agent)
+        return self._observer.nothing()
+
+    def last(
+        self, observe: bool = True
+    ) -> tuple[Observation | None, float, bool, bool, dict[str, Any]]:
+        """What the selected agent sees, has earned since its last turn, and has to know.
+
+        Raises:
+            UsageError: before the first reset.
+        """
+        _ = self._round
+        seen: tuple[Observation | None, float, bool, bool, dict[str, Any]] = super().last(observe)
+        return seen
+
+    def render(self) -> str | None:
+        """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
+        if self.render_mode == "ansi":
+            return render_ansi(self.game, self.rules)
+        if self.render_mode == "human":
+            render_human(self.game, self.rules)
+            return None
+        gym.logger.warn("render() was called without a render_mode")
+        return None
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    # -- the game ------------------------------------------------------------------------------
+
+    @property
+    def game(self) -> Game:
+        """The game that is played.
+
+        Raises:
+            UsageError: there is none before the first reset.
+        """
+        return self._round.games[0]
+
+    @property
+    def trajectory(self) -> Trajectory | None:
+        """The trajectory that the next token goes to; ``None`` when the game is over.
+
+        Raises:
+            UsageError: there is none before the first reset.
+        """
+        pending = self._round.pending()
+        return pending[0] if pending else None
+
+    @property
+    def _round(self) -> Round:
+        if self._started is None:
+            raise UsageError("call reset() first")
+        return self._started
+
+    def _check_agent(self, agent: str) -> None:
+        if agent not in self.possible_agents:
+            raise UsageError(
+                f"there is no agent {agent!r}; the agents are {' and '.join(self.possible_agents)}"
+            )
+
+    def _go_on(self) -> None:
+        """Selects whoever has to write next, or ends the game."""
+        pending = self._round.pending()
+        if not pending:
+            self._finish()
+            return
+        self._current: Trajectory = pending[0]
+        self.agent_selection = PROPOSER if self._current.role is Role.PROPOSER else SOLVER
+        watcher = self._watchers.get(self.agent_selection)
+        if watcher is None or watcher.trajectory is not self._current:
+            self._watchers[self.agent_selection] = self._observer.watch(self._current)
+        for agent in self.agents:
+            self.infos[agent] = turn_info(self._round, self._current)
+
+    def _finish(self) -> None:
+        game = self.game
+        # Both are None in a void game.
+        self.rewards[PROPOSER] = float(game.proposer_reward or 0.0)
+        self.rewards[SOLVER] = float(game.solver_reward or 0.0)
+        # One flag for both agents: PettingZooEnv of RLlib never ends an episode with two different
+        # ones.
+        flags = self.truncations if game.outcome is Outcome.VOID else self.terminations
+        for agent in self.agents:
+            flags[agent] = True
+            self.infos[agent] = final_info(game)
+
+
+def check_render_mode(render_mode: str | None, metadata: dict[str, Any]) -> None:
+    """
+    Raises:
+        RenderModeError: not one of the modes that the metadata list.
+    """
+    if render_mode is not None and render_mode not in metadata["render_modes"]:
+        hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
+        raise RenderModeError("render_mode", render_mode, f"choose 'ansi', 'human' or None{hint}")
+
+
+def as_token(agent: str, action: int | np.integer[Any] | None) -> int:
+    """
+    Raises:
+        UsageError: not a whole number.
+    """
+    if action is None:
+        raise UsageError(f"{agent} is alive: it needs a token, not None")
+    try:
+        return operator.index(action)
+    except TypeError:
+        raise UsageError(f"a token is a whole number, not {action!r}") from None

@@ -1,0 +1,170 @@
+"""Both roles in many games at once, a whole turn a step: for players that are asked in batches,
+such as LLM engines."""
+
+from __future__ import annotations
+
+import operator
+import reprlib
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from typing import Unpack
+
+from ssp_env.checks import came, check_number_of_games
+from ssp_env.doors.dealer import Dealer, check_seed
+from ssp_env.doors.infos import Info, info_of
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.round import Round, advance_all
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Role
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn that somebody has to write."""
+
+    game: int
+    """Index of the game in the batch."""
+    trajectory: Trajectory
+    """What was written so far, and the budgets; only to be read."""
+
+    @property
+    def role(self) -> Role:
+        """Whose turn it is."""
+        return self.trajectory.role
+
+    @property
+    def ids(self) -> list[int]:
+        """All tokens of the trajectory so far: prompt, turns, observations."""
+        return self.trajectory.ids
+
+
+class GameBatch:
+    """Independent games side by side. Searches of all games that became due go to the retriever as
+    one batch.
+
+    The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
+    Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``.
+    """
+
+    def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
+        """
+        Args:
+            num_games: how many games.
+            setup: see :class:`~ssp_env.doors.setup.Setup`.
+
+        Raises:
+            ConfigError: a setting that cannot work.
+        """
+        check_number_of_games("num_games", num_games)
+        self.rules = set_up(setup, "num_games").rules
+        self._dealers = [Dealer(self.rules) for _ in range(num_games)]
+        self._started: list[Round] = []
+
+    def reset(self, seed: int | None = None) -> list[Turn]:
+        """Begins all games anew and returns the open turns.
+
+        Raises:
+            UsageError: a seed that is no whole number, or a negative one.
+        """
+        check_seed(seed)
+        for i, dealer in enumerate(self._dealers):
+            dealer.seed(None if seed is None else seed + i)
+        self._started = [dealer.deal() for dealer in self._dealers]
+        return self.turns
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The open turns, by game; none when all games are over."""
+        return [Turn(i, t) for i, played in enumerate(self._rounds) for t in played.pending()]
+
+    def step(
+        self, written: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]] | None = None
+    ) -> list[Turn]:
+        """Takes a whole turn for each open one, and returns those that are open then.
+
+        Args:
+            written: token ids, in the order of :attr:`turns`; what follows a first complete action
+                is dropped.
+            logprobs: behaviour log-probability of each; zeros when not given.
+
+        Raises:
+            UsageError: before the first reset, not one turn for each, not one log-probability a
+                token, text, or an id outside the vocabulary (nothing is taken then).
+        """
+        turns = self.turns
+        if len(written) != len(turns):
+            raise UsageError(f"{len(turns)} turns are open, but {len(written)} were written")
+        if logprobs is not None and len(logprobs) != len(turns):
+            raise UsageError(
+                f"{len(turns)} turns are open, but {len(logprobs)} came with log-probabilities"
+            )
+        for i, ids in enumerate(written):  # all are checked before any is taken
+            if isinstance(ids, str):
+                fix = "token ids are wanted; encode it with rules.tokenizer, or play a TextGame"
+                raise UsageError(f"turn {i} is text: {fix}")
+            if not isinstance(ids, Sized):
+                raise UsageError(
+                    f"turn {i} is {ids!r}: a list of token ids is wanted for each open turn"
+                )
+            if not _within(ids, self.rules.tokenizer.vocab_size):
+                raise UsageError(
+                    f"turn {i} has a token outside the action space: {reprlib.repr(ids)}"
+                )
+            if logprobs is not None and len(logprobs[i]) != len(ids):
+                raise UsageError(
+                    f"turn {i} has {len(ids)} tokens, but {len(logprobs[i])} log-probabilities"
+                )
+        for i, turn in enumerate(turns):
+            turn.trajectory.feed_turn(written[i], None if logprobs is None else logprobs[i])
+        advance_all(self._rounds)
+        return self.turns
+
+    def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
+        """Voids the games of these turns, whose player failed for good.
+
+        Args:
+            turns: of :attr:`turns`.
+            error: what happened; its ``service`` becomes the reason of the games.
+
+        Raises:
+            UsageError: another kind of error (nothing is voided then), or before the first reset.
+        """
+        if not isinstance(error, ServiceError):
+            what = f"a game is void for a ServiceError, not for {came(error)}"
+            raise UsageError(f'{what}; wrap it: ServiceError("engine", str(error))')
+        for turn in turns:
+            self._rounds[turn.game].void([turn.trajectory], error)
+        advance_all(self._rounds)
+        return self.turns
+
+    @property
+    def done(self) -> bool:
+        """Whether all games are over."""
+        return all(played.done for played in self._rounds)
+
+    @property
+    def games(self) -> list[Game]:
+        """The games, with their trajectories, outcomes and rewards."""
+        return [played.games[0] for played in self._rounds]
+
+    @property
+    def infos(self) -> list[Info]:
+        """What the AEC env's ``infos`` hold; of a game with several open turns, those of the first
+        one."""
+        return [info_of(played) for played in self._rounds]
+
+    @property
+    def _rounds(self) -> list[Round]:
+        if not self._started:
+            raise UsageError("call reset() first")
+        return self._started
+
+
+def _within(ids: Sequence[int], size: int) -> bool:
+    try:
+        whole = list(map(operator.index, ids))
+        return not whole or 0 <= min(whole) <= max(whole) < size
+    except TypeError:
+        return False

@@ -1,0 +1,55 @@
+"""What ``infos`` hold, the same behind every door. Everything follows from seed and tokens.
+
+The keys are the same at every step and no value is ``None``: clients keep infos in arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ssp_env.game.game import Game
+from ssp_env.game.round import Round
+from ssp_env.game.trajectory import Trajectory
+
+Info = dict[str, Any]
+
+
+def turn_info(played: Round, current: Trajectory) -> Info:
+    """While a game goes on, as of the beginning of a turn: phase, whose turn it is, and what
+    budgets are left."""
+    return {
+        "phase": played.phase.value,
+        "role": current.role.value,
+        "tokens_left": current.room,
+        "searches_left": current.limits.max_searches - len(current.searches),
+        "outcome": "pending",
+        "reason": "",
+        "question": "",
+        "answer": "",
+        "solve_rate": 0.0,
+    }
+
+
+def info_of(played: Round) -> Info:
+    """Of a round of one game that waits for tokens, or is over."""
+    pending = played.pending()
+    return turn_info(played, pending[0]) if pending else final_info(played.games[0])
+
+
+def final_info(game: Game) -> Info:
+    """At the end of a game: its outcome (``valid``, ``invalid``, ``void``), why, and what it was
+    about.
+
+    ``solve_rate`` means something in valid games alone; ``reason`` and ``question`` may be empty.
+    """
+    return {
+        "phase": "done",
+        "role": "",
+        "tokens_left": 0,
+        "searches_left": 0,
+        "outcome": game.outcome.value,
+        "reason": game.reason or "",
+        "question": game.question or "",
+        "answer": game.truth.answer,
+        "solve_rate": game.solve_rate or 0.0,
+    }

@@ -1,0 +1,151 @@
+"""What an agent sees: its present trajectory as arrays, and which tokens it may write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.doors.setup import Table
+from ssp_env.errors import ConfigError
+from ssp_env.game.config import UNMASKED, suited
+from ssp_env.game.legal import LegalMoves
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+
+Observation = dict[str, NDArray[Any]]
+
+
+class Observer:
+    """Spaces and observations behind every token-level door.
+
+    An observation is a dict. ``observation`` is int32 (``max_prompt_tokens +
+    max_response_tokens``,), the trajectory padded on the right; with ``view.window`` int32
+    (window,), its end, padded on the left; with ``view.one_hot`` float32 (window * vocabulary,).
+    ``action_mask`` is int8 (vocabulary,): 1 on what may be written next."""
+
+    def __init__(self, table: Table) -> None:
+        """
+        Args:
+            table: rules and view.
+
+        Raises:
+            ConfigError: legal moves with a tokenizer that has no tokens for the tags.
+        """
+        tokenizer, config, self._view = table.rules.tokenizer, table.rules.config, table.view
+        self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
+        self._silence = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
+        self.whole = self._view.window is None
+        self.length = self._view.window or config.max_prompt_tokens + config.max_response_tokens
+        self.padding = _padding(self.length, self.pad_id)
+        self._mask = np.ones(self._size, dtype=np.int8)
+        if tokenizer.pad_id != tokenizer.eos_id:
+            self._mask[tokenizer.pad_id] = 0
+        self._legal = _legal_moves(table.rules) if self._view.legal_moves else None
+
+    def observation_space(self) -> gym.spaces.Dict:
+        """A new space object."""
+        if self._view.one_hot:
+            observation = _box(1, self.length * self._size, np.float32)
+        else:
+            observation = _box(self._size - 1, self.length, np.int32)
+        mask = _box(1, self._size, np.int8)
+        return gym.spaces.Dict({"observation": observation, "action_mask": mask})
+
+    def action_space(self) -> gym.spaces.Discrete[np.int64]:
+        """A new space object: one token."""
+        return gym.spaces.Discrete(self._size)
+
+    def watch(self, trajectory: Trajectory) -> Watcher:
+        """Starts to watch a trajectory."""
+        return Watcher(self, trajectory)
+
+    def nothing(self) -> Observation:
+        """What an agent sees that has not played yet: a single end (or padding) token."""
+        return {"observation": self.encode([self._silence]), "action_mask": self._mask.copy()}
+
+    def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
+        """1 on every token that may be written next."""
+        return self._mask.copy() if self._legal is None else self._legal.mask(trajectory)
+
+    def encode(self, ids: Sequence[int]) -> NDArray[Any]:
+        """Tokens in the form of the space."""
+        row = np.full(self.length, self.pad_id, dtype=np.int32)
+        if self.whole:
+            row[: len(ids)] = ids
+            return row
+        tail = ids[-self.length :]
+        row[self.length - len(tail) :] = tail
+        if not self._view.one_hot:
+            return row
+        flat = np.zeros((self.length, self._size), dtype=np.float32)
+        flat[np.arange(self.length), row] = 1
+        return flat.reshape(-1)
+
+
+class Watcher:
+    """Observes one trajectory. Only new tokens are written down, so that long transcripts cost no
+    more."""
+
+    __slots__ = ("_filled", "_observer", "_tokens", "trajectory")
+
+    def __init__(self, observer: Observer, trajectory: Trajectory) -> None:
+        self.trajectory = trajectory
+        self._observer, self._filled = observer, 0
+        self._tokens = np.empty(0, dtype=np.int32)
+
+    def look(self) -> Observation:
+        """The observation as it is now, in arrays of its own."""
+        observer, ids = self._observer, self.trajectory.ids
+        if not observer.whole:
+            return {
+                "observation": observer.encode(ids),
+                "action_mask": observer.mask(self.trajectory),
+            }
+        self._write_down(ids)
+        observation = np.concatenate(
+            (self._tokens[: self._filled], observer.padding[self._filled :])
+        )
+        return {"observation": observation, "action_mask": observer.mask(self.trajectory)}
+
+    def _write_down(self, ids: list[int]) -> None:
+        if self._filled == len(ids):
+            return
+        if len(ids) > len(self._tokens):
+            grown = np.empty(min(2 * len(ids), self._observer.length), dtype=np.int32)
+            grown[: self._filled] = self._tokens[: self._filled]
+            self._tokens = grown
+        self._tokens[self._filled : len(ids)] = ids[self._filled :]
+        self._filled = len(ids)
+
+
+def _legal_moves(rules: Rules) -> LegalMoves:
+    try:
+        return LegalMoves(rules)
+    except ConfigError as error:
+        world = rules.world.name
+        if not suited(world)[1].legal_moves:
+            raise
+        fix = f"{error.fix}, or switch off what is the own view of the world {world!r}: {UNMASKED}"
+        raise ConfigError(error.field, error.value, fix) from None
+
+
+@lru_cache
+def _padding(length: int, pad_id: int) -> NDArray[np.int32]:
+    """Shared by all envs, since it would be a good part of what a game weighs."""
+    padding = np.full(length, pad_id, dtype=np.int32)
+    padding.flags.writeable = False
+    return padding
+
+
+def _box(high: int, length: int, dtype: Any) -> gym.spaces.Box:
+    """A vector space from 0 to ``high``. Its bounds are one number each: arrays would outweigh a
+    whole game."""
+    box = gym.spaces.Box(0, high, (length,), dtype)
+    box.low, box.high = (np.broadcast_to(np.array(bound, dtype), (length,)) for bound in (0, high))
+    box.bounded_below = box.bounded_above = np.broadcast_to(np.array(True), (length,))
+    return box

@@ -1,0 +1,20 @@
+"""Registers the doors with PettingZoo and Gymnasium; importing ``ssp_env`` does it."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import pettingzoo
+
+GAME_ID, SOLVER_ID, PROPOSER_ID = "ssp/SearchSelfPlay-v0", "ssp/Solver-v0", "ssp/Proposer-v0"
+
+
+def register_all() -> None:
+    """Makes ``pettingzoo.make("aec", "ssp/SearchSelfPlay-v0")`` and
+    ``gymnasium.make("ssp/Solver-v0")`` work."""
+    pettingzoo.register("aec", GAME_ID, "ssp_env.doors.aec:env")
+    for name, role in ((SOLVER_ID, "Solver"), (PROPOSER_ID, "Proposer")):
+        gym.register(
+            name,
+            entry_point=f"ssp_env.doors.one_role:{role}Env",
+            vector_entry_point=f"ssp_env.doors.vector:{role}VectorEnv",
+        )

@@ -1,0 +1,179 @@
+"""Strings in, strings out, one whole turn a step: for LLM agents of other frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from ssp_env.checks import came, one_of
+from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.infos import Info, info_of
+from ssp_env.doors.one_role import solver_table
+from ssp_env.doors.seats import Seat, settle
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import Player, player_for
+from ssp_env.types import Question, Role
+
+
+class TextGame:
+    """Both roles. ``info["role"]`` says who is to write: ``proposer``, ``solver``, ``verifier`` or
+    ``closed_book``.
+
+    The text of a step is what its writer has not seen yet: a whole prompt at the beginning of a
+    trajectory, what a search found later on, nothing at the end. What follows the first complete
+    action of a turn is dropped."""
+
+    def __init__(self, **setup: Unpack[Setup]) -> None:
+        """
+        Args:
+            setup: see :class:`~ssp_env.doors.setup.Setup`. Bytes are a good tokenizer for text.
+
+        Raises:
+            ConfigError: a setting that cannot work.
+        """
+        self.rules = set_up(setup).rules
+        self._dealer = Dealer(self.rules)
+        self._started: Round | None = None
+        self._reader = _Reader()
+
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Begins a game: the first prompt, and info as in the AEC env.
+
+        Args:
+            seed: decides every draw of this and the following games.
+            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+        """
+        self._dealer.seed(seed)
+        self._started = self._dealer.deal(options)
+        return self._show()
+
+    def step(self, text: str) -> tuple[str, dict[str, float], bool, bool, Info]:
+        """Takes a turn; returns the next text, what both roles were paid, terminated, truncated,
+        info.
+
+        Raises:
+            UsageError: a step before the first reset or after the end.
+        """
+        played = self._round
+        if played.done:
+            raise UsageError("the game is over: call reset()")
+        _write(played.pending()[0], text)
+        played.advance()
+        game, void = self.game, self.game.outcome is Outcome.VOID
+        paid = {
+            "proposer": float(game.proposer_reward or 0.0),
+            "solver": float(game.solver_reward or 0.0),
+        }
+        shown, info = self._show()
+        return shown, paid, played.done and not void, void, info
+
+    @property
+    def game(self) -> Game:
+        """The game that is played."""
+        return self._round.games[0]
+
+    @property
+    def _round(self) -> Round:
+        if self._started is None:
+            raise UsageError("call reset() first")
+        return self._started
+
+    def _show(self) -> tuple[str, Info]:
+        pending = self._round.pending()
+        return self._reader.read(pending[0]) if pending else "", info_of(self._round)
+
+
+class TextRole:
+    """One role; a player plays the rest. The reward is a number, as single-agent frameworks expect
+    it."""
+
+    def __init__(
+        self,
+        role: str = "solver",
+        other: Player | None = None,
+        questions: Sequence[Question] | None = None,
+        **setup: Unpack[Setup],
+    ) -> None:
+        """
+        Args:
+            role: ``solver`` (one attempt an episode) or ``proposer``.
+            other: plays everything else; scripted when not given.
+            questions: for the solver: draw from these, with no proposer.
+            setup: see :class:`~ssp_env.doors.setup.Setup`.
+
+        Raises:
+            ConfigError: a setting that cannot work.
+        """
+        one_of("role", role, ("proposer", "solver"))
+        own = ("role", "other", "questions")
+        table = solver_table(setup, *own) if role == "solver" else set_up(setup, *own)
+        if questions is not None and role != "solver":
+            raise ConfigError("questions", came(questions), "only a solver is given questions")
+        self.rules = table.rules
+        self._other = player_for(table.rules, other)
+        self._seat = Seat(Dealer(table.rules, questions), Role(role))
+        self._reader = _Reader()
+
+    def reset(
+        self, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Begins an episode at the role's first turn: its prompt, and info as in the AEC env.
+
+        Args:
+            seed: decides every draw of this and the following games.
+            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+        """
+        self._seat.dealer.seed(seed)
+        self._seat.deal(options)
+        settle([self._seat], self._other)
+        return self._show(), self._seat.info
+
+    def step(self, text: str) -> tuple[str, float, bool, bool, Info]:
+        """Takes a turn; returns the next text, the reward, terminated, truncated, info.
+
+        Raises:
+            UsageError: a step before the first reset or after the end.
+        """
+        if self._seat.over:
+            raise UsageError("the game is over: call reset()")
+        if self._seat.trajectory is None:  # an error interrupted the reset
+            raise UsageError("call reset() first")
+        _write(self._seat.trajectory, text)
+        settle([self._seat], self._other)
+        return self._show(), self._seat.reward, *self._seat.flags, self._seat.info
+
+    @property
+    def game(self) -> Game:
+        """The game that is played."""
+        return self._seat.game
+
+    def _show(self) -> str:
+        own = self._seat.trajectory
+        return "" if own is None or self._seat.over else self._reader.read(own)
+
+
+class _Reader:
+    """Reads out what the environment has written since the last time."""
+
+    def __init__(self) -> None:
+        self._trajectory: Trajectory | None = None
+
+    def read(self, trajectory: Trajectory) -> str:
+        ids, start = trajectory.ids, 0
+        if trajectory is self._trajectory:
+            start = len(ids) - trajectory.mask[::-1].index(1)
+        self._trajectory = trajectory
+        return trajectory.limits.tokenizer.decode(ids[start:])
+
+
+def _write(trajectory: Trajectory, text: str) -> None:
+    if not isinstance(text, str):
+        raise UsageError(f"a turn is a string, not {type(text).__name__}")
+    trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))

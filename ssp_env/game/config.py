@@ -1,0 +1,157 @@
+"""Settings of the game. Frozen, validated when made, a docstring under each field."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from ssp_env.checks import at_least, one_of, typed
+from ssp_env.errors import ConfigError
+from ssp_env.game.protocol import Tags
+
+VERIFIERS = ("auto", "world", "policy", "openai", "none")
+DEFAULT_FILTERS = ("empty_question", "no_search", "short_question", "long_question", "spoiler")
+FILTER_NAMES = (*DEFAULT_FILTERS, "repeated_query")
+"""Filters that ship; :mod:`ssp_env.game.filters` holds the functions, a test holds the two
+together."""
+PROPOSER_REWARD_NAMES = ("1-p", "4p(1-p)")
+"""Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """Rules of one game. The defaults are the paper's (its table of hyper-parameters)."""
+
+    attempts: int = 5
+    """Solver trajectories a question (the paper's n)."""
+    proposals: int = 1
+    """Proposer trajectories an answer; more than 1 makes groups, as GRPO for the proposer needs
+    them."""
+    max_searches: int = 10
+    """Search calls that a trajectory may make; one more ends it."""
+    top_k: int = 3
+    """Documents a search returns."""
+    max_prompt_tokens: int = 4096
+    """Longest prompt; a game that needs a longer one is invalid."""
+    max_response_tokens: int = 8192
+    """Most tokens after the prompt, what was retrieved included."""
+    max_document_tokens: int = 512
+    """A longer passage is cut to this many tokens before a policy sees it."""
+    max_query_tokens: int = 128
+    """A search call with a longer query ends its trajectory."""
+    min_question_chars: int = 20
+    """A shorter question is invalid."""
+    max_question_chars: int = 1000
+    """A longer question is invalid."""
+    asked_searches: tuple[int, int] = (1, 3)
+    """The proposer's prompt names a number of searches drawn from this range (both ends included);
+    not enforced."""
+    filters: tuple[str, ...] = DEFAULT_FILTERS
+    """Rules that a proposed question must pass, by name, in order; see
+    :mod:`ssp_env.game.filters`."""
+    verifier: str = "policy"
+    """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
+    (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
+    ``auto``: ``world`` where it can read, else ``policy``."""
+    closed_book: bool = False
+    """Also reject a question that the solver answers from memory, in one try with no documents at
+    all."""
+    noise_documents: int = 4
+    """Documents mixed in for verification that this game's proposer did not retrieve."""
+    proposer_reward: str = "1-p"
+    """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
+    invalid_reward: float = 0.0
+    """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
+    the game."""
+    tags: Tags = field(default_factory=Tags)
+    """Names of the protocol's tags."""
+    prompts: str = "plain"
+    """Prompt set: ``plain``, ``mini``, or a directory of your own (a ``Path`` is taken as well, and
+    kept as text)."""
+
+    def __post_init__(self) -> None:
+        typed(self, "game")
+        at_least(
+            self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens"
+        )
+        at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
+        at_least(self, "game", 0, "min_question_chars", "noise_documents")
+        if self.max_question_chars < self.min_question_chars:
+            fix = f"must not be below min_question_chars = {self.min_question_chars}"
+            raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
+        asked = self.asked_searches
+        if len(asked) != 2 or not 1 <= asked[0] <= asked[1] <= self.max_searches:
+            fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
+            raise ConfigError("game.asked_searches", asked, fix)
+        if not math.isfinite(self.invalid_reward):
+            raise ConfigError("game.invalid_reward", self.invalid_reward, "give a finite number")
+        for name in self.filters:
+            one_of("game.filters", name, FILTER_NAMES)
+        one_of("game.verifier", self.verifier, VERIFIERS)
+        one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARD_NAMES)
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """What an agent sees of the trajectory that it writes. The defaults show all of it."""
+
+    window: int | None = None
+    """Show the last this many tokens, the latest one in the last place; the whole trajectory from
+    its beginning, when ``None``."""
+    one_hot: bool = False
+    """Show every token of the window as a one-hot vector, for networks that take floats; needs a
+    ``window``."""
+    legal_moves: bool = False
+    """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one token
+    a tag."""
+
+    def __post_init__(self) -> None:
+        typed(self, "view")
+        if self.window is not None:
+            at_least(self, "view", 1, "window")
+        if self.one_hot and self.window is None:
+            raise ConfigError(
+                "view.one_hot",
+                True,
+                "set view.window as well: a whole trajectory is too long for it",
+            )
+
+
+MINI_GAME = GameConfig(
+    max_searches=4,
+    top_k=2,
+    max_prompt_tokens=256,
+    max_response_tokens=256,
+    max_document_tokens=64,
+    max_query_tokens=16,
+    min_question_chars=10,
+    asked_searches=(1, 1),
+    verifier="auto",
+    prompts="mini",
+)
+"""Rules for the mini-wiki and its word vocabulary: short budgets, and the world itself as the
+verifier."""
+
+SMALL_GAME = replace(
+    MINI_GAME,
+    attempts=1,
+    max_searches=1,
+    top_k=1,
+    max_prompt_tokens=64,
+    max_response_tokens=64,
+    noise_documents=1,
+)
+"""Rules for the small world: one search, one attempt, a few tokens."""
+
+SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
+"""What small networks can learn from: one-hot words, and a mask of legal moves."""
+
+UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
+"""The view of a world that is made for its own words, for any other tokenizer."""
+_SUITED = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
+
+
+def suited(world: str) -> tuple[GameConfig, ViewConfig]:
+    """Rules and view that suit a world, by its name; elsewhere the paper's rules, and the whole
+    trajectory."""
+    return _SUITED.get(world, (GameConfig(), ViewConfig()))

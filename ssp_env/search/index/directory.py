@@ -1,0 +1,284 @@
+"""Index directories: passages once, and beside them any number of indexes over these passages.
+
+::
+
+    DIR/passages/     the passages (:mod:`ssp_env.search.index.store`)
+    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25.build`)
+    DIR/dense-flat/   a dense index...
+
+Each folder has its own ``manifest.json`` (:mod:`ssp_env.search.index.manifest`); an index whose
+manifest names other passages is refused. A folder appears when it is whole; until then it is called
+``NAME.building``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.search.base import Retriever
+from ssp_env.search.index.manifest import (
+    MANIFEST,
+    EncoderInfo,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
+from ssp_env.search.index.store import PassageStore, build_store
+from ssp_env.search.index.workplace import (
+    SCRATCH,
+    Progress,
+    Workplace,
+    is_half_built,
+    no_progress,
+    write_atomically,
+)
+
+PASSAGES = "passages"
+
+KINDS: dict[str, str] = {
+    "bm25": "ssp_env.search.bm25.build:BM25Kind",
+    "dense-flat": "ssp_env.search.dense.retriever:DenseKind",
+    "dense-hnsw": "ssp_env.search.dense.retriever:DenseKind",
+    "dense-ivf-sq8": "ssp_env.search.dense.retriever:DenseKind",
+}
+"""Kinds of index by name: where the class is that builds and opens one, as ``module:class``. It is
+an :class:`IndexKind`; its constructor takes the kind's name."""
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors whose inner product is the similarity that ranks."""
+
+    @property
+    def info(self) -> EncoderInfo:
+        """What ties an index to this encoder."""
+        ...
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of queries: shape ``(len(texts), info.dimension)``."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
+        ...
+
+
+class IndexKind(Protocol):
+    """How one kind of index is built and opened."""
+
+    packages: tuple[str, ...]
+    """Distributions whose versions the manifest records."""
+    needs_encoder: bool
+    """Whether it is built and opened with an encoder."""
+
+    def build(
+        self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
+    ) -> dict[str, Any]:
+        """Writes the index's files into ``place.path`` and returns its parameters, which go into
+        the manifest.
+
+        The workplace is open. ``place.state()`` is what ``place.checkpoint`` last recorded, ``{}``
+        at first: a build that was killed goes on from there, to the same bytes. Scratch goes into
+        ``place.path / SCRATCH``. The caller writes the manifest and publishes. ``OSError`` may be
+        let through.
+
+        Raises:
+            DataError: passages that this kind cannot take.
+        """
+        ...
+
+    def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
+        """The retriever over a folder whose manifest was found to fit ``store`` and ``encoder``.
+
+        Raises:
+            DataError: the files are not what they should be.
+        """
+        ...
+
+
+def build_index(
+    source: str | Path,
+    directory: str | Path,
+    kind: str,
+    *,
+    encoder: Encoder | str | Path | None = None,
+    progress: Progress = no_progress,
+) -> Path:
+    """Builds an index over a corpus file; goes on where an earlier build stopped, and does nothing
+    where one is whole.
+
+    Args:
+        source: Search-R1's JSONL, plain or gzip.
+        directory: the index directory; created if need be. It may hold other kinds over the same
+            passages.
+        kind: one of :data:`KINDS`.
+        encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
+        progress: told how far it is.
+
+    Returns:
+        The index's folder.
+
+    Raises:
+        ConfigError: an unknown kind, an encoder missing or not wanted.
+        DataError: a corpus that cannot be read, a directory that is a file, of other passages or
+            made with another encoder, a disk that is full.
+    """
+    directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise DataError(directory, "is a file; an index is a directory: give another --out")
+    builder = load_kind(kind)
+    encoder = _loaded(builder, kind, encoder)
+    beside = {} if (directory / PASSAGES).exists() else _corpora_in(directory)
+    store = build_store(source, directory / PASSAGES, progress, beside=beside)
+    place = Workplace(directory / kind)
+    info = None if encoder is None else encoder.info
+    if place.target.exists():
+        read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
+        return place.target
+    with place.open():
+        if (place.path / MANIFEST).exists():
+            read_manifest(place.path, kind, corpus=store.digest(), encoder=info)
+        else:
+            _refuse_other_build(place, store.digest(), info)
+            parameters = builder.build(place, store, encoder, progress)
+            manifest = Manifest(kind, store.digest(), len(store), info, parameters)
+            write_manifest(place.path, manifest, builder.packages)
+        place.publish()
+    return place.target
+
+
+def open_index(
+    directory: str | Path,
+    kind: str | None = None,
+    *,
+    encoder: Encoder | str | Path | None = None,
+    check: bool = False,
+) -> Retriever:
+    """Opens an index for searching. Files are mapped, not read: this takes milliseconds at any
+    size.
+
+    Args:
+        directory: as :func:`build_index` left it.
+        kind: which index of the directory; may be left out where there is only one.
+        encoder: for a dense kind: the one that it was built with, or the directory of its model.
+            ``None`` loads the directory that the manifest names.
+        check: compares every byte with the manifests (about a second a gigabyte), not only sizes.
+
+    Raises:
+        ConfigError: the kind is not in the directory, or several are and none is named; the model
+            is not where the manifest says.
+        DataError: the index is half built, cut, corrupt, of a newer format, or belongs to another
+            corpus or encoder.
+        ModelError: the directory of the encoder holds no model that can be loaded.
+    """
+    directory = Path(directory)
+    store = PassageStore(directory / PASSAGES, check=check)
+    kind = one_kind(directory, kind)
+    opener = load_kind(kind)
+    if encoder is None and opener.needs_encoder:
+        encoder = _recorded(directory / kind)
+    encoder = _loaded(opener, kind, encoder)
+    info = None if encoder is None else encoder.info
+    read_manifest(directory / kind, kind, corpus=store.digest(), encoder=info, check=check)
+    return opener.open(directory / kind, store, encoder)
+
+
+def kinds_in(directory: str | Path) -> list[str]:
+    """The kinds of which a directory holds an index, whole or half built."""
+    directory = Path(directory)
+    return [
+        kind for kind in KINDS if (directory / kind).exists() or is_half_built(directory / kind)
+    ]
+
+
+def load_kind(kind: str) -> IndexKind:
+    """
+    Raises:
+        ConfigError: an unknown kind.
+        MissingExtra: it needs a package that is not installed.
+    """
+    if kind not in KINDS:
+        raise ConfigError("kind", kind, nearest(kind, KINDS))
+    module, _, name = KINDS[kind].partition(":")
+    loaded: IndexKind = getattr(import_module(module), name)(kind)
+    return loaded
+
+
+def one_kind(directory: str | Path, kind: str | None) -> str:
+    """The kind that is meant: the one that is named, or the only one there.
+
+    Raises:
+        ConfigError: it is not in the directory, or several are and none is named.
+        DataError: the directory holds no index, or its passages are not whole.
+    """
+    read_manifest(Path(directory) / PASSAGES, PASSAGES)
+    there = kinds_in(directory)
+    if not there:
+        raise DataError(directory, "holds no index; `ssp index CORPUS --out DIR` makes one")
+    if kind is None:
+        if len(there) == 1:
+            return there[0]
+        raise ConfigError(
+            "kind",
+            kind,
+            f"{directory} holds several: give --kind (or kind=), one of {', '.join(there)}",
+        )
+    if kind not in there:
+        fix = f"`ssp index --kind {kind}` adds it" if kind in KINDS else nearest(kind, there)
+        raise ConfigError("kind", kind, f"{directory} has {', '.join(there)}; {fix}")
+    return kind
+
+
+def _corpora_in(directory: Path) -> dict[str, str]:
+    """Digests of the passages that the whole indexes of a directory belong to, by kind."""
+    return {
+        kind: read_manifest(directory / kind, kind).corpus
+        for kind in KINDS
+        if (directory / kind).exists()
+    }
+
+
+def _loaded(kind: IndexKind, name: str, encoder: Encoder | str | Path | None) -> Encoder | None:
+    if kind.needs_encoder and encoder is None:
+        raise ConfigError(
+            "encoder", None, f"{name!r} needs the encoder that turns texts into vectors"
+        )
+    if encoder is not None and not kind.needs_encoder:
+        given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
+        raise ConfigError("encoder", given, f"{name!r} needs none; leave it away")
+    from ssp_env.search.dense.encoder import SentenceTransformerEncoder
+
+    return SentenceTransformerEncoder(encoder) if isinstance(encoder, str | Path) else encoder
+
+
+def _recorded(folder: Path) -> str | None:
+    """Where the encoder was when the index was built."""
+    info = read_manifest(folder).encoder
+    if info is not None and not Path(info.name).is_dir():
+        fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
+        raise ConfigError("encoder", info.name, fix)
+    return None if info is None else info.name
+
+
+def _refuse_other_build(place: Workplace, corpus: str, encoder: EncoderInfo | None) -> None:
+    """Makes sure that a half-built index is continued with the passages and the encoder that it was
+    begun with."""
+    path = place.path / SCRATCH / "begun.json"
+    given = json.dumps(
+        {"corpus": corpus, "encoder": None if encoder is None else asdict(encoder)}, sort_keys=True
+    )
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, given)
+    elif path.read_text(encoding="utf-8") != given:
+        raise DataError(
+            place.path,
+            "was begun with other passages or another encoder; delete it to start afresh",
+        )

@@ -1,0 +1,169 @@
+"""What every part hands around: documents, answers, questions, the world that holds them, and the
+roles of the game."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from ssp_env.errors import ConfigError
+
+
+class Role(StrEnum):
+    """Who writes a trajectory."""
+
+    PROPOSER = "proposer"
+    SOLVER = "solver"
+    VERIFIER = "verifier"
+    """The solver reading documents without search (RAG verification with the policy itself)."""
+    CLOSED_BOOK = "closed_book"
+    """The solver answering from memory alone (the closed-book gate)."""
+
+
+class Action(StrEnum):
+    """What ends a turn."""
+
+    SEARCH = "search"
+    QUESTION = "question"
+    ANSWER = "answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One passage, as retrieved. Two documents are equal when id, title and text are."""
+
+    id: str
+    """Identifier, unique within its corpus."""
+    title: str
+    """Title of the page that the passage comes from; may be empty."""
+    text: str
+    """The passage."""
+    score: float | None = field(default=None, compare=False)
+    """Retrieval score, in the retriever's own unit; ``None`` outside a ranking."""
+
+
+class Passages(Sequence[Document]):
+    """Passages with unique ids, in a fixed order: what is searched and noise is drawn from."""
+
+    name: str
+    """What errors and records call them."""
+
+    @abstractmethod
+    def by_id(self, document_id: str) -> Document:
+        """The passage with this id; raises ``KeyError`` where there is none."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """SHA-256 over ids, titles and texts in order; an index is tied to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroundTruth:
+    """An answer that a proposer writes a question for (an element of the paper's answer set D)."""
+
+    id: str
+    """Identifier, unique within its answer set."""
+    answer: str
+    """The canonical wording."""
+    aliases: tuple[str, ...] = ()
+    """Other wordings that mean the same."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.aliases, str):
+            raise ConfigError(
+                "GroundTruth.aliases", self.aliases, f"give a tuple of strings: ({self.aliases!r},)"
+            )
+
+    @property
+    def wordings(self) -> tuple[str, ...]:
+        """The canonical wording and all aliases."""
+        return (self.answer, *self.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An evaluation question. Never trained on."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    """Every accepted wording; the first is the canonical one."""
+    group: str
+    """What accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
+
+    def __post_init__(self) -> None:
+        answers = self.answers
+        if isinstance(answers, str):
+            raise ConfigError(
+                "Question.answers", answers, f"give a tuple of strings: ({answers!r},)"
+            )
+        if not isinstance(answers, tuple | list) or not all(
+            isinstance(answer, str) for answer in answers
+        ):
+            raise ConfigError(
+                "Question.answers", answers, "give a tuple of strings, the canonical wording first"
+            )
+        if not answers:
+            raise ConfigError("Question.answers", answers, "give at least one accepted wording")
+        object.__setattr__(self, "answers", tuple(answers))
+
+    @property
+    def truth(self) -> GroundTruth:
+        """Its answers as a ground truth."""
+        return GroundTruth(self.id, self.answers[0], self.answers[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What a world knows of a question."""
+
+    hops: int
+    """How many facts have to be chained."""
+    answers: frozenset[str]
+    """*All* its right answers in the whole world; empty when a fact is missing."""
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether more than one answer is right, as in the paper's hacking cases."""
+        return len(self.answers) > 1
+
+
+class World(Protocol):
+    """A closed place to search in. Everything in it follows from its settings; nothing is random
+    later."""
+
+    @property
+    def name(self) -> str:
+        """What configs and records call it."""
+        ...
+
+    @property
+    def can_read(self) -> bool:
+        """Whether :meth:`read` works, as the symbolic verifier needs it."""
+        ...
+
+    @property
+    def corpus(self) -> Passages:
+        """Every passage there is to find."""
+        ...
+
+    @property
+    def answers(self) -> Sequence[GroundTruth]:
+        """The answer set D of self-play; shares nothing with the evaluation questions."""
+        ...
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        """Evaluation questions, ``per_group`` of each group (``None``: all there are)."""
+        ...
+
+    def analyse(self, question: str) -> Analysis | None:
+        """What is known of any question text; ``None`` when the world cannot tell or it is
+        ill-formed."""
+        ...
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        """The answers that these documents alone support; ``None`` when the world cannot read."""
+        ...

@@ -1,1 +1,0 @@
-"""Doors to the game beside the PettingZoo env: one role at a time, many games at once, whole turns, text."""

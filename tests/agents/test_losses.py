@@ -1,0 +1,179 @@
+"""The losses against formulas written out in numpy, and their gradients against equations 4 and 5
+of the paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from agents.losses import grpo_advantages, grpo_loss, kl_k3, reinforce_loss
+
+RNG = np.random.default_rng(7)
+
+
+def tensor(values: object) -> torch.Tensor:
+    return torch.tensor(np.asarray(values), dtype=torch.float64)
+
+
+def test_advantages_are_rewards_minus_the_mean_of_their_own_group() -> None:
+    rewards = np.array([1.0, 0.0, 1.0, 0.0, 0.0, 0.5])
+    groups = np.array([4, 9, 4, 4, 9, 2])
+    expected = [1 / 3, 0.0, 1 / 3, -2 / 3, 0.0, 0.0]
+    np.testing.assert_allclose(grpo_advantages(rewards, groups), expected, atol=1e-15)
+
+
+def test_std_normalised_advantages_have_unit_spread() -> None:
+    rewards = np.array([1.0, 0.0, 0.0, 0.25])
+    groups = np.zeros(4, dtype=int)
+    plain, scaled = (grpo_advantages(rewards, groups, std_normalise=flag) for flag in (False, True))
+    spread = np.sqrt(np.mean((rewards - rewards.mean()) ** 2))
+    np.testing.assert_allclose(scaled, plain / (spread + 1e-6), rtol=1e-12)
+    assert scaled.std() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("std_normalise", [False, True])
+@pytest.mark.parametrize("reward", [0.0, 1.0, 0.1, 0.6, 1 / 3])
+@pytest.mark.parametrize("size", [1, 3, 5, 7])
+def test_a_uniform_group_has_advantages_of_exactly_zero(
+    reward: float, size: int, std_normalise: bool
+) -> None:
+    rewards = np.full(size, reward)
+    advantages = grpo_advantages(rewards, np.zeros(size, dtype=int), std_normalise=std_normalise)
+    assert advantages.tolist() == [0.0] * size, "a mean of equal numbers may be off by a rounding"
+
+
+def test_no_trajectories_have_no_advantages() -> None:
+    assert grpo_advantages(np.array([]), np.array([], dtype=int)).shape == (0,)
+
+
+def test_grpo_loss_is_the_clipped_surrogate() -> None:
+    new, old = RNG.normal(-2, 0.5, 200), RNG.normal(-2, 0.5, 200)
+    advantages = RNG.normal(size=200)
+    expected = []
+    for logp, behaviour, advantage in zip(new, old, advantages, strict=True):
+        ratio = np.exp(logp - behaviour)
+        bounded = min(max(ratio, 1 - 0.2), 1 + 0.28)
+        expected.append(-min(ratio * advantage, bounded * advantage))
+    result = grpo_loss(tensor(new), tensor(old), tensor(advantages), 0.2, 0.28)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "passes"),
+    [
+        (1.5, 1.0, False),  # risen too far: no more push upwards
+        (1.5, -1.0, True),  # but a push downwards is not held back
+        (0.5, -1.0, False),  # fallen too far: no more push downwards
+        (0.5, 1.0, True),
+        (1.25, 1.0, True),  # within the wider upper bound
+        (0.85, -1.0, True),
+    ],
+)
+def test_the_clip_acts_on_the_far_side_alone(ratio: float, advantage: float, passes: bool) -> None:
+    logprobs = tensor([np.log(ratio)]).requires_grad_()
+    grpo_loss(logprobs, tensor([0.0]), tensor([advantage]), 0.2, 0.28).sum().backward()
+    assert logprobs.grad is not None
+    expected = -ratio * advantage if passes else 0.0
+    assert logprobs.grad.item() == pytest.approx(expected)
+
+
+def test_kl_k3_is_unbiased_and_never_negative() -> None:
+    policy, reference = (np.exp(x) / np.exp(x).sum() for x in RNG.normal(size=(2, 12)))
+    k3 = kl_k3(tensor(np.log(policy)), tensor(np.log(reference))).numpy()
+    ratio = reference / policy
+    np.testing.assert_allclose(k3, ratio - 1 - np.log(ratio), rtol=1e-9)
+    assert (k3 >= 0).all()
+    exact = float((policy * np.log(policy / reference)).sum())
+    assert float((policy * k3).sum()) == pytest.approx(exact), (
+        "its mean over the policy's own tokens is the KL"
+    )
+
+
+def test_kl_k3_of_equal_policies_is_zero_without_a_gradient() -> None:
+    logprobs = tensor([-0.1, -3.0, -40.0]).requires_grad_()
+    k3 = kl_k3(logprobs, logprobs.detach().clone())
+    k3.sum().backward()
+    assert k3.tolist() == [0.0] * 3
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == [0.0] * 3
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+class Softmax:
+    """A policy of one softmax a position, whose gradient of log pi is written down by hand."""
+
+    def __init__(self, lengths: list[int], vocabulary: int = 5) -> None:
+        self.logits = tensor(RNG.normal(size=(max(lengths), vocabulary))).requires_grad_()
+        self.actions = [RNG.integers(vocabulary, size=length) for length in lengths]
+
+    def logprobs(self, trajectory: int) -> torch.Tensor:
+        actions = self.actions[trajectory]
+        return torch.log_softmax(self.logits, dim=-1)[
+            torch.arange(len(actions)), torch.from_numpy(actions)
+        ]
+
+    def score(self, trajectory: int) -> np.ndarray:
+        """Sum over t of the gradient of log pi(action_t)."""
+        logits = self.logits.detach().numpy()
+        gradient = np.zeros_like(logits)
+        for t, action in enumerate(self.actions[trajectory]):
+            probabilities = np.exp(logits[t]) / np.exp(logits[t]).sum()
+            gradient[t] -= probabilities
+            gradient[t, action] += 1.0
+        return gradient
+
+
+def test_the_gradient_of_grpo_is_equation_4() -> None:
+    questions, n = 2, 3
+    lengths = [4, 2, 5, 3, 1, 4]
+    policy = Softmax(lengths)
+    rewards = np.array([1.0, 0.0, 0.0, 1.0, 1.0, 0.0])
+    advantages = grpo_advantages(rewards, np.arange(6) // n)
+    loss = torch.zeros((), dtype=torch.float64)
+    for i, length in enumerate(lengths):
+        logprobs = policy.logprobs(i)
+        tokens = grpo_loss(
+            logprobs, logprobs.detach(), tensor(np.full(length, advantages[i])), 0.2, 0.28
+        )
+        loss = loss + tokens.mean() / (questions * n)
+    loss.backward()
+    ascent = np.zeros(tuple(policy.logits.shape))
+    for i, length in enumerate(lengths):
+        advantage = rewards[i] - rewards[i // n * n : i // n * n + n].mean()
+        ascent += policy.score(i) * advantage / (questions * n * length)
+    assert policy.logits.grad is not None
+    np.testing.assert_allclose(-policy.logits.grad.numpy(), ascent, atol=1e-12)
+
+
+def test_the_gradient_of_reinforce_is_equation_5() -> None:
+    lengths = [4, 2, 5]
+    policy = Softmax(lengths)
+    returns = np.array([0.8, 0.0, 0.4])
+    loss = torch.zeros((), dtype=torch.float64)
+    for i, length in enumerate(lengths):
+        loss = loss + reinforce_loss(
+            policy.logprobs(i), tensor(np.full(length, returns[i]))
+        ).sum() / len(lengths)
+    loss.backward()
+    ascent = sum(policy.score(i) * returns[i] for i in range(3)) / 3
+    assert policy.logits.grad is not None
+    np.testing.assert_allclose(-policy.logits.grad.numpy(), ascent, atol=1e-12)
+
+
+def test_grpo_with_one_trajectory_a_group_is_not_reinforce() -> None:
+    reward = np.array([1.0])
+    advantage = tensor(np.full(3, grpo_advantages(reward, np.array([0]))[0]))
+    gradients = []
+    for kind in ("grpo", "reinforce"):
+        logprobs = tensor([-1.0, -2.0, -0.5]).requires_grad_()
+        if kind == "grpo":
+            loss = grpo_loss(logprobs, logprobs.detach(), advantage, 0.2, 0.28)
+        else:
+            loss = reinforce_loss(logprobs, tensor(np.full(3, reward[0])))
+        loss.sum().backward()
+        assert logprobs.grad is not None
+        gradients.append(logprobs.grad.tolist())
+    assert gradients == [[0.0] * 3, [-1.0] * 3]

@@ -1,0 +1,157 @@
+"""The same code with other worlds, models, verifiers and roles; all within this process, on one
+Ray."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import SETTINGS, all_games, arguments, games, metrics, timeless
+
+from agents.models import load_model
+from ssp_env.commands.cli import main
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+def train(policy: Path, out: Path, *more: str, settings: tuple[str, ...] = SETTINGS) -> Path:
+    """Runs ``ssp train`` here; returns the run directory."""
+    assert main([*arguments(policy, out, "--quiet", settings=settings), *more]) == 0
+    return out
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in load_model(folder).state_dict().items()}
+
+
+def test_same_seed_plays_the_same_games_in_another_process(
+    policy: Path, whole_run: tuple[Path, str], tmp_path: Path
+) -> None:
+    run, whole = (
+        train(policy, tmp_path / "run", "--steps", "3", "--set", "evaluation.per_group=3"),
+        whole_run[0],
+    )
+    assert timeless(run)[:3] == timeless(whole)[:3]
+    assert list(games(run).items()) == list(games(whole).items())[:3]
+
+
+def test_another_seed_plays_others(
+    policy: Path, whole_run: tuple[Path, str], tmp_path: Path
+) -> None:
+    run = train(policy, tmp_path / "run", "--steps", "1", "--seed", "1")
+    assert games(run)["step_000001.jsonl"] != games(whole_run[0])["step_000001.jsonl"]
+    assert json.loads((run / "summary.json").read_text())["seed"] == 1
+
+
+def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) -> None:
+    # Without the KL there is nothing that a solver could learn from games that it always loses.
+    settings = (
+        *SETTINGS,
+        "learning.kl_coeff=0",
+        "learning.drop_uniform_groups=true",
+        "game.attempts=2",
+    )
+    both = train(policy, tmp_path / "both", "--steps", "1", settings=settings)
+    alone = train(policy, tmp_path / "alone", "--steps", "1", "--solver-only", settings=settings)
+    assert json.loads((alone / "summary.json").read_text())["learning_roles"] == ["solver"]
+    assert games(alone) == games(both)
+    tokens = {run: metrics(run)[1].get("learner_trained_tokens", 0.0) for run in (both, alone)}
+    assert tokens[alone] < tokens[both]
+
+
+def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Path) -> None:
+    settings = (*(s for s in SETTINGS if "verifier" not in s), "game.noise_documents=3")
+    run = train(policy, tmp_path / "run", "--steps", "1", "--verifier", "auto", settings=settings)
+    verified = [game for game in all_games(run) if game["verification"]]
+    assert verified
+    assert all(len(game["noise"]) == 3 for game in verified)
+    assert all(noise["id"] not in game["evidence"] for game in verified for noise in game["noise"])
+    assert json.loads((run / "summary.json").read_text())["verifier"] == "world"
+
+
+def test_real_passages_with_the_tiny_policy(untrained: Path, tmp_path: Path) -> None:
+    sizes = ("learning.batch_size=4", "evaluation.per_group=1", "game.max_response_tokens=24")
+    run = train(untrained, tmp_path / "run", "--world", "wiki-mini", "--steps", "2", settings=sizes)
+    summary = json.loads((run / "summary.json").read_text())
+    assert (summary["world"], summary["verifier"], summary["steps"]) == ("wiki-mini", "policy", 2)
+    benchmarks = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
+    assert set(summary["accuracy"]["base"]) == set(summary["accuracy"]["final"]) == benchmarks
+    assert all(game["hops"] is None for game in all_games(run))
+
+
+def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_path: Path) -> None:
+    sizes = (
+        "learning.batch_size=4",
+        "evaluation.per_group=1",
+        "game.prompts=plain",
+        "game.max_prompt_tokens=4096",
+    )
+    sizes += ("game.max_response_tokens=24",)
+    run = train(stranger, tmp_path / "run", "--world", "wiki-mini", "--steps", "2", settings=sizes)
+    assert len(metrics(run)) == 3
+    played = all_games(run)
+    assert len(played) == 8
+    assert all("<search>" in game["trajectories"][0]["segments"][0]["text"] for game in played)
+    assert (run / "checkpoints" / "step_000002" / "policy" / "tokenizer.json").is_file()
+
+
+def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
+    rows = {
+        "corpus": [
+            {"id": str(i), "contents": f'"Page {i}"\nSamarick rival of Sebedor number {i} .'}
+            for i in range(9)
+        ],
+        "answers": [{"answer": "Samarick", "aliases": ["Sam"]}],
+        "questions": [{"question": "who is it ?", "answers": ["Sebedor"], "group": "mine"}],
+    }
+    options = ["world_options.name=mine"]
+    for name, lines in rows.items():
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        options.append(f"world_options.{name}_path={file}")
+    run = train(
+        policy, tmp_path / "run", "--world", "files", "--steps", "1", settings=(*SETTINGS, *options)
+    )
+    assert {game["answer"] for game in all_games(run)} == {"Samarick"}
+    assert json.loads((run / "summary.json").read_text())["questions"]["final"] == {"mine": 1}
+
+
+def test_knobs_of_a_run_turn(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``steps``, ``checkpoint_every``, ``evaluation.every``, ``world_options``, ``compute.threads``
+    in one run."""
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    knobs = (
+        "checkpoint_every=1",
+        "evaluation.every=2",
+        "world_options.max_hops=2",
+        "compute.threads=3",
+    )
+    run = train(policy, tmp_path / "run", "--steps", "3", settings=(*SETTINGS, *knobs))
+    assert threads == [3]
+    assert sorted(folder.name for folder in (run / "checkpoints").iterdir()) == [
+        "step_000002",
+        "step_000003",
+    ]
+    assert [line["step"] for line in metrics(run) if "accuracy" in line] == [0, 2, 3]
+    assert set(metrics(run)[0]["accuracy"]) == {"1", "2"}
+
+
+def test_run_without_a_directory_gets_a_fresh_one_and_resume_finds_it(
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "tiny-seed0").mkdir(parents=True)
+    command = arguments(policy, "-", "--steps", "1", "--quiet")
+    del command[command.index("--out") : command.index("--out") + 2]
+    assert main(command) == 0
+    assert "everything is in runs/tiny-seed0-2/" in capsys.readouterr().out
+    assert main(["train", "--resume", "--steps", "2", "--quiet"]) == 0
+    assert len(metrics(tmp_path / "runs" / "tiny-seed0-2")) == 3
+    assert "2 steps" in capsys.readouterr().out

@@ -1,0 +1,273 @@
+"""``ssp eval``, ``ssp plot`` and ``ssp bootstrap``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import SSP, environment, metrics
+
+from agents.models import load_model
+from agents.tiny.bootstrap import BootstrapConfig
+from experiments.commands.eval import answer
+from experiments.config import load_preset, make_config
+from experiments.run.checks import check, check_model
+from experiments.run.quiet import filtered_stderr, quiet_libraries
+from experiments.run.training import build
+from ssp_env.commands.cli import main
+from ssp_env.tokenizers import HuggingFaceTokenizer
+
+# -- eval --------------------------------------------------------------------------------------
+
+
+def evaluate(policy: Path, out: Path, *more: str) -> list[dict[str, Any]]:
+    """Runs ``ssp eval``; returns the games that it wrote."""
+    short = ["--set", "game.max_response_tokens=64"]
+    assert (
+        main(["eval", "--model", str(policy), "--per-group", "4", "--out", str(out), *short, *more])
+        == 0
+    )
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+
+def test_eval_prints_a_row_a_group_and_writes_every_game(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played = evaluate(policy, tmp_path / "games.jsonl")
+    shown = capsys.readouterr().out
+    assert "accuracy on unseen questions (mini)" in shown
+    for group in "1234":
+        assert f"\u2502 {group} " in shown
+        assert sum(game["question_group"] == group for game in played) == 4
+    assert all(game["origin"] == "given" and len(game["trajectories"]) == 1 for game in played)
+    assert f"model: {policy}" in shown
+    assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
+    small = {"per_group": 2}
+    config = make_config({**load_preset("tiny"), "model": str(policy), "evaluation": small})
+    once = replace(config, game=replace(config.game, attempts=1))
+    rules, questions = check(once)
+    within, apart = build(config).solve(questions), answer(once, rules, questions)
+    assert len(apart) == 8
+    assert [record.trajectories for record in apart] == [record.trajectories for record in within]
+
+
+def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
+    """``evaluation.per_group``, ``evaluation.seed`` and ``evaluation.temperature``."""
+    base = evaluate(policy, tmp_path / "base")
+    assert evaluate(policy, tmp_path / "again") == base
+    assert len(evaluate(policy, tmp_path / "fewer", "--per-group", "2")) == 8
+    drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
+    assert {game["question"] for game in drawn} != {game["question"] for game in base}
+    sampled = evaluate(policy, tmp_path / "warm", "--set", "evaluation.temperature=1.5")
+    assert [game["question"] for game in sampled] == [game["question"] for game in base]
+    assert [game["trajectories"] for game in sampled] != [game["trajectories"] for game in base]
+
+
+def test_eval_of_real_questions(
+    untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played = evaluate(
+        untrained, tmp_path / "games.jsonl", "--world", "wiki-mini", "--per-group", "2"
+    )
+    groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
+    assert {game["question_group"] for game in played} == groups
+    assert len(played) == 14
+    assert "accuracy on unseen questions (wiki-mini)" in capsys.readouterr().out
+
+
+def test_eval_that_cannot_write_says_so_before_it_answers(
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+
+    from experiments.commands import eval as eval_command
+
+    monkeypatch.setattr(eval_command, "answer", lambda *args: pytest.fail("answered first"))
+    out = tmp_path / "nowhere" / "games.jsonl"
+    assert main(["eval", "--model", str(policy), "--per-group", "1", "--out", str(out)]) == 2
+    assert f"ssp: {out} cannot be written" in capsys.readouterr().err
+
+
+# -- plot --------------------------------------------------------------------------------------
+
+
+def test_plot_draws_runs(
+    whole_run: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = str(whole_run[0]), tmp_path / "plot.png"
+    assert main(["plot", run, "--out", str(out)]) == 0
+    one = out.read_bytes()
+    assert one.startswith(b"\x89PNG")
+    # A run of other figures moves the mean and opens a range.
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    lines = [line | {"valid_rate": 0.9} if line["step"] else line for line in metrics(other)]
+    (other / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["plot", run, str(other), "--out", str(out)]) == 0
+    two = out.read_bytes()
+    assert main(["plot", run, str(other), "--out", str(out), "--smooth", "1"]) == 0
+    assert len({one, two, out.read_bytes()}) == 3
+    assert "wrote" in capsys.readouterr().out
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["other", "plot.png"]
+
+
+def test_plot_of_a_run_with_gaps(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    lines = [
+        {"step": 0},
+        {"step": 1, "valid_rate": None, "seconds": {}},
+        {"step": 2, "accuracy": {"nq": 0.5}},
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["plot", str(run), "--out", str(tmp_path / "plot.png")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere"], "nowhere holds no metrics"),
+        (["RUN", "--smooth", "0"], "--smooth = 0: must be at least 1"),
+        (["RUN", "--out", "plot.foo"], "plot.foo cannot be written"),
+        (["RUN", "--out", "no/where.png"], "no/where.png cannot be written"),
+    ],
+)
+def test_plot_s_mistakes(
+    whole_run: tuple[Path, str],
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", *(str(whole_run[0]) if word == "RUN" else word for word in words)]) == 2
+    assert says in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+# -- bootstrap ---------------------------------------------------------------------------------
+
+
+def bootstrap(out: Path, *more: str) -> None:
+    assert main(["bootstrap", "--steps", "2", "--out", str(out), *more]) == 0
+
+
+def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
+    out = tmp_path / "models" / "base"
+    bootstrap(out)
+    check_model(out)
+    load_model(out)
+    assert HuggingFaceTokenizer.load(out).encode("<search>")
+    origin = json.loads((out / "origin.json").read_text())
+    assert origin["command"] == "ssp bootstrap --seed 0 --steps 2 --out DIR"
+    assert origin["sha256"] == hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
+    assert (origin["config"]["steps"], origin["config"]["seed"]) == (2, 0)
+    assert [child.name for child in out.parent.iterdir()] == ["base"]
+
+
+def test_bootstrap_follows_from_its_seed(tmp_path: Path) -> None:
+    for name, seed in (("a", "4"), ("b", "4"), ("c", "5")):
+        bootstrap(tmp_path / name, "--seed", seed)
+    a, b, c = ((tmp_path / name / "model.safetensors").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_bootstrap_keeps_its_hands_off_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").write_text("x")
+    for out in (tmp_path, tmp_path / "mine"):
+        assert main(["bootstrap", "--out", str(out)]) == 2
+        assert f"{out} exists already" in capsys.readouterr().err
+    assert main(["bootstrap", "--steps", "0", "--out", str(tmp_path / "new")]) == 2
+    assert main(["bootstrap", "--out", str(tmp_path / "mine" / "new")]) == 2
+    assert [child.name for child in tmp_path.iterdir()] == ["mine"]
+
+
+def test_interrupted_bootstrap_leaves_nothing(tmp_path: Path) -> None:
+    command = [SSP, "bootstrap", "--steps", "100000", "--out", str(tmp_path / "models" / "base")]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    ) as it:
+        deadline = time.monotonic() + 400
+        while not (tmp_path / "models" / ".base.unfinished").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        it.send_signal(signal.SIGINT)
+        try:
+            _, errors = it.communicate(timeout=200)
+        finally:
+            it.kill()
+    assert it.returncode == 130, errors
+    assert errors.splitlines()[-2:] == [
+        "nothing was written; ssp bootstrap cannot be gone on with, only begun anew",
+        "ssp: interrupted",
+    ]
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_of_bootstrap_says_that_it_cannot_be_gone_on_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["bootstrap", "--help"])
+    shown = capsys.readouterr().out
+    assert "There are no checkpoints" in shown
+    assert f"{BootstrapConfig().steps:,} steps" in shown
+
+
+# -- silence -----------------------------------------------------------------------------------
+
+
+def test_only_known_messages_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    quiet_libraries()
+    quiet_libraries()
+    logger, listener = logging.getLogger("ray.rllib.algorithms.algorithm_config"), Listener()
+    # Another test of this process may have had Ray configure logging, which switches off what was
+    # there before.
+    monkeypatch.setattr(logger, "disabled", False)
+    logger.addHandler(listener)
+    logger.error("You are running SSP on the new API stack! This is")
+    logger.error("something else")
+    logger.removeHandler(listener)
+    assert heard == ["something else"]
+    assert len([known for known in logger.filters if type(known).__name__ == "_Drop"]) == 1
+
+
+def test_only_known_lines_of_native_code_are_dropped(capfd: pytest.CaptureFixture[str]) -> None:
+    @filtered_stderr()
+    def fail() -> None:
+        os.write(
+            2,
+            b"first\n[x] core_worker.cc:1: Actor with class name: 'SSPEnvRunner' has constructor "
+            b"arguments in ",
+        )
+        os.write(2, b"the object store and max_restarts > 0. If\nlast\n")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert capfd.readouterr().err == "first\nlast\n"

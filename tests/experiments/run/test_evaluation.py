@@ -1,0 +1,64 @@
+"""Accuracies and their intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from experiments.run.evaluation import Accuracy, accuracies
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.types import Question
+
+
+def record(outcome: str, *rewards: float | None) -> GameRecord:
+    empty: dict[str, Any] = dict.fromkeys(GameRecord.__dataclass_fields__)
+    plays = tuple(
+        TrajectoryRecord("solver", "action", "x", (), (), reward=reward) for reward in rewards
+    )
+    return GameRecord(**{**empty, "outcome": outcome, "trajectories": plays})
+
+
+def question(group: str) -> Question:
+    return Question("q", "what ?", ("x",), group)
+
+
+def test_accuracy_is_the_first_attempt_s_by_group() -> None:
+    asked = [question(group) for group in ("2", "1", "2", "2", "1")]
+    played = [
+        record("valid", 1.0),
+        record("valid", 0.0, 1.0),
+        record("valid", 0.0),
+        record("void"),
+        record("invalid"),
+    ]
+    assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
+
+
+def test_every_question_needs_a_game() -> None:
+    with pytest.raises(ValueError):
+        accuracies([question("1")], [])
+
+
+@pytest.mark.parametrize(
+    ("right", "asked", "low", "high"),
+    # Wilson's score interval as statistics texts tabulate it.
+    [
+        (0, 10, 0.0, 0.2775),
+        (5, 10, 0.2366, 0.7634),
+        (10, 10, 0.7225, 1.0),
+        (75, 150, 0.4209, 0.5791),
+    ],
+)
+def test_interval_is_wilson_s(right: int, asked: int, low: float, high: float) -> None:
+    assert Accuracy(right, asked).interval() == (
+        pytest.approx(low, abs=1e-4),
+        pytest.approx(high, abs=1e-4),
+    )
+
+
+def test_nothing_asked_is_nothing_known() -> None:
+    nothing = Accuracy(0, 0, 4)
+    assert math.isnan(nothing.value)
+    assert nothing.interval() == (0.0, 1.0)
