@@ -179,7 +179,7 @@ def open_index(
         ModelError: the directory of the encoder holds no model that can be loaded.
     """
     directory = Path(directory)
-    store = PassageStore(directory / PASSAGES, check=check)
+    store = open_passages(directory, check=check)
     kind = one_kind(directory, kind)
     opener = load_kind(kind)
     if encoder is None and opener.needs_encoder:
@@ -188,6 +188,20 @@ def open_index(
     info = None if encoder is None else encoder.info
     read_manifest(directory / kind, kind, corpus=store.digest(), encoder=info, check=check)
     return opener.open(directory / kind, store, encoder)
+
+
+def open_passages(directory: str | Path, *, check: bool = False) -> PassageStore:
+    """Opens only the passages of an index directory, memory-mapped; no index need be there.
+
+    Args:
+        directory: as :func:`build_index` left it.
+        check: compares every byte with the manifest, not only sizes.
+
+    Raises:
+        DataError: no such directory, or its passages are half built, cut, corrupt or of a newer
+            format.
+    """
+    return PassageStore(Path(directory) / PASSAGES, check=check)
 
 
 def kinds_in(directory: str | Path) -> list[str]:
