@@ -33,7 +33,7 @@ class Row:
     advantage: float
     """GRPO: the reward relative to its group. REINFORCE: the return."""
     weight: float = 0.0
-    """Factor on the sum of its token losses; see :func:`weigh`."""
+    """Factor on the sum of its token losses; see :func:`with_loss_weights`."""
 
     @property
     def tokens(self) -> int:
@@ -54,7 +54,9 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     return rows
 
 
-def weigh(rows: Sequence[Row], config: LearningConfig, games: int, attempts: int) -> list[Row]:
+def with_loss_weights(
+    rows: Sequence[Row], config: LearningConfig, games: int, attempts: int
+) -> list[Row]:
     """Sets each row's weight from denominators over the *whole* update, before rows are dealt to
     learners.
 
@@ -68,7 +70,7 @@ def weigh(rows: Sequence[Row], config: LearningConfig, games: int, attempts: int
         attempts: solver trajectories a question (n).
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
-    weighed = []
+    weighted = []
     for row in rows:
         scale = config.proposer_weight if row.role == "proposer" else 1.0
         if config.algorithm(row.role) == "reinforce":
@@ -79,8 +81,8 @@ def weigh(rows: Sequence[Row], config: LearningConfig, games: int, attempts: int
         else:
             trajectories = games * (attempts if row.role == "solver" else 1)
             weight = scale / (trajectories * max(1, row.tokens))
-        weighed.append(replace(row, weight=weight))
-    return weighed
+        weighted.append(replace(row, weight=weight))
+    return weighted
 
 
 def _proposer_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:

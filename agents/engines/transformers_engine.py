@@ -178,8 +178,9 @@ class TransformersEngine:
         ).last_hidden_state
         cache.commit()
         last = hidden[torch.arange(len(ids), device=self._device), (new - 1).clamp(min=0)]
+        logits: Tensor = self.model.get_output_embeddings()(last)
         # Some models have more logits than the tokenizer has tokens.
-        return self.model.get_output_embeddings()(last).float()[:, : self._tokenizer.vocab_size]
+        return logits.float()[:, : self._tokenizer.vocab_size]
 
 
 class _Turn:

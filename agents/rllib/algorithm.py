@@ -23,7 +23,7 @@ from agents.rllib.batch import MODULE_ID, shard, to_batch
 from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
-from agents.rows import Row, weigh
+from agents.rows import Row, with_loss_weights
 from ssp_env.checks import from_mapping
 from ssp_env.errors import ConfigError, ServiceError, nearest
 from ssp_env.game.config import GameConfig, suited
@@ -57,6 +57,7 @@ class SSPConfig(AlgorithmConfig):
             setattr(self, field.name, field.default)
         self.env_runner_cls = SSPEnvRunner
         self.num_env_runners = 0
+        self.create_local_env_runner = True
         # Connectors work on env steps; our env runners bring rows.
         self.add_default_connectors_to_env_to_module_pipeline = False
         self.add_default_connectors_to_module_to_env_pipeline = False
@@ -207,7 +208,8 @@ class SSP(Algorithm):
             ServiceError: a runner died.
         """
         if self.env_runner is not None:
-            return self.env_runner.solve(questions, temperature, seed)
+            local: SSPEnvRunner = self.env_runner
+            return local.solve(questions, temperature, seed)
         runners = self.env_runner_group.healthy_worker_ids()
         shares = {runner: questions[i :: len(runners)] for i, runner in enumerate(runners)}
         results = self.env_runner_group.foreach_env_runner(
@@ -231,7 +233,7 @@ class SSP(Algorithm):
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Gives env runners that RLlib has restarted the present weights; their pools of questions
         start empty."""
-        restored = env_runner_group.probe_unhealthy_env_runners()
+        restored: list[int] = env_runner_group.probe_unhealthy_env_runners()
         if restored:
             self._hand_over_weights(self.iteration, restored)
         return restored
@@ -257,12 +259,12 @@ class SSP(Algorithm):
         """One optimizer update; empty when there is nothing to learn from."""
         if not rows:
             return {}
-        weighed = weigh(rows, self.config.learning(), games, attempts)
+        weighted = with_loss_weights(rows, self.config.learning(), games, attempts)
         timesteps = {"training_step": self.iteration}
         if self.config.num_learners == 0:
-            results = self.learner_group.update(batch=to_batch(weighed), timesteps=timesteps)
+            results = self.learner_group.update(batch=to_batch(weighted), timesteps=timesteps)
         else:
-            batches = [to_batch(part) for part in shard(weighed, self.config.num_learners)]
+            batches = [to_batch(part) for part in shard(weighted, self.config.num_learners)]
             results = self.learner_group.update(batches=batches, timesteps=timesteps)
         return SSPLearner.merge([result[MODULE_ID] for result in results])
 
@@ -290,7 +292,7 @@ class SSP(Algorithm):
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, and the batch strategy of every runner."""
-        state = super().get_state(*args, **kwargs)
+        state: dict[str, Any] = super().get_state(*args, **kwargs)
         state[STRATEGIES] = self._strategies()
         return state
 

@@ -37,7 +37,7 @@ def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
     """Columns of equal first dimension: ids, mask and logprobs padded on the right to the longest
     row."""
     longest = max(len(row.ids) for row in rows)
-    columns = {
+    columns: dict[str, np.ndarray] = {
         "ids": np.zeros((len(rows), longest), dtype=np.int64),
         "loss_mask": np.zeros((len(rows), longest), dtype=np.float32),
         "behaviour_logprobs": np.zeros((len(rows), longest), dtype=np.float32),

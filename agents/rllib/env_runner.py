@@ -111,7 +111,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def get_metrics(self) -> dict[str, Any]:
         """None of its own: figures are made from the records, over all runners."""
-        return self.metrics.reduce()
+        figures: dict[str, Any] = self.metrics.reduce()
+        return figures
 
     def assert_healthy(self) -> None:
         """Raises if the runner is not ready."""

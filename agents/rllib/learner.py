@@ -59,7 +59,7 @@ class SSPLearner(TorchLearner):
 
     def _uncompiled_update(
         self, batch: dict[str, Columns], **kwargs: Any
-    ) -> tuple[Any, dict[str, Tensor], dict]:
+    ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
         """Gradient accumulation over micro-batches, then one step, unless the gradient is not
         finite."""
         rows = batch[MODULE_ID]

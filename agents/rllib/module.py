@@ -73,6 +73,6 @@ def token_logprobs(
     return torch.log_softmax(logits, dim=-1).gather(1, ids[:, 1:][own][:, None]).squeeze(1)
 
 
-def module_spaces(vocab_size: int) -> tuple[gym.Space, gym.Space]:
+def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """Observations are token sequences, actions single tokens."""
     return gym.spaces.Sequence(gym.spaces.Discrete(vocab_size)), gym.spaces.Discrete(vocab_size)

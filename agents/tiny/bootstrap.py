@@ -75,7 +75,7 @@ def bootstrap(
         with torch.autocast("cpu", torch.bfloat16):
             loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         report(step, float(loss.detach()))

@@ -103,10 +103,16 @@ class TraceWriter:
 
         Looking a value up is learnt from these or not at all: among faulty ones a model stays where
         it copies names that are not in the documents."""
-        faults = dict.fromkeys(
-            ("premature", "premature_deep", "solver_slips", "broken", "proposer_slips"), 0.0
+        clean = replace(
+            self.config,
+            premature=0.0,
+            premature_deep=0.0,
+            solver_slips=0.0,
+            broken=0.0,
+            proposer_slips=0.0,
+            solver_hops=(1.0,),
+            proposer_hops=(1.0,),
         )
-        clean = replace(self.config, **faults, solver_hops=(1.0,), proposer_hops=(1.0,))
         return TraceWriter(clean, self.game, self.tokenizer, self.rng)
 
     def stream(self) -> Iterator[Trace]:

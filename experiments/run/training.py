@@ -37,7 +37,8 @@ STOPPING = "stopping after this step; Ctrl-C again stops at once"
 def algorithm_config(config: RunConfig) -> SSPConfig:
     """The RLlib config of a run."""
     compute = config.compute
-    made = SSPConfig().environment(
+    made = SSPConfig()
+    made.environment(
         env_config={
             "world": config.world,
             "world_options": config.world_options,
@@ -120,7 +121,7 @@ def _play(
                 run.go_on(first)
         finally:
             with uninterrupted():
-                algorithm.stop()  # type: ignore[no-untyped-call]
+                algorithm.stop()
 
 
 def build(config: RunConfig) -> SSP:
@@ -191,7 +192,7 @@ class _Run:
     def step(self, step: int, last: bool) -> None:
         """Plays, learns, writes."""
         began = time.perf_counter()
-        result = self.algorithm.train()["ssp"]  # type: ignore[no-untyped-call]
+        result = self.algorithm.train()["ssp"]
         figures = {name: float(value) for name, value in result["figures"].items()}
         seconds = {name: float(value) for name, value in result["seconds"].items()}
         seconds["step"] = time.perf_counter() - began

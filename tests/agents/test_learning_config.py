@@ -16,7 +16,7 @@ from agents.config import LearningConfig
 from agents.rllib.algorithm import SSPConfig, _deal
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
-from agents.rows import Row, rows_of, weigh
+from agents.rows import Row, rows_of, with_loss_weights
 from ssp_env.errors import ConfigError
 from ssp_env.game.round import Round
 
@@ -53,7 +53,7 @@ def passes(setup: Setup, changes: dict[str, Any]) -> Any:
 def credited(setup: Setup, changes: dict[str, Any]) -> Any:
     """The rows of a round that was played."""
     learning = setup.config.training(**changes).learning()
-    rows = weigh(rows_of(setup.round.games, learning), learning, 16, GAME["attempts"])
+    rows = with_loss_weights(rows_of(setup.round.games, learning), learning, 16, GAME["attempts"])
     return [(r.role, r.game, r.advantage, r.weight) for r in rows]
 
 

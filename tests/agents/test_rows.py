@@ -21,7 +21,7 @@ from agents.rllib.algorithm import _deal
 from agents.rllib.batch import MODULE_ID, to_batch
 from agents.rllib.module import token_logprobs
 from agents.rollout import play
-from agents.rows import Row, rows_of, weigh
+from agents.rows import Row, rows_of, with_loss_weights
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin
@@ -179,7 +179,7 @@ def test_nothing_played_gives_no_rows() -> None:
         )
         == []
     )
-    assert weigh([], config(), SLOTS, ATTEMPTS) == []
+    assert with_loss_weights([], config(), SLOTS, ATTEMPTS) == []
 
 
 # -- what they add up to -----------------------------------------------------------------------
@@ -190,7 +190,7 @@ def learnt(games: Sequence[Game], settings: LearningConfig) -> dict[int, np.ndar
     trajectory)."""
     gradients = {}
     keys = {tuple(t.ids): id(t) for g in games for t in g.trajectories()}
-    for row in weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS):
+    for row in with_loss_weights(rows_of(games, settings), settings, SLOTS, ATTEMPTS):
         logprobs = torch.tensor(row.logprobs[row.mask > 0], dtype=torch.float64, requires_grad=True)
         advantages = torch.full_like(logprobs, row.advantage)
         if settings.algorithm(row.role) == "grpo":
@@ -226,10 +226,10 @@ def test_weighted_rows_add_up_to_equations_4_and_5_empty_slots_included() -> Non
 def test_token_aggregation_is_one_mean_over_all_tokens_of_the_role() -> None:
     games = step()
     settings = config(aggregation="token", learning_roles=("solver",))
-    rows = weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
+    rows = with_loss_weights(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
     assert {round(row.weight * sum(r.tokens for r in rows), 12) for row in rows} == {1.0}
     both = config(aggregation="token", proposer_algorithm="grpo")
-    rows = weigh(rows_of(games, both), both, SLOTS, ATTEMPTS)
+    rows = with_loss_weights(rows_of(games, both), both, SLOTS, ATTEMPTS)
     for role in ("proposer", "solver"):
         own = [row for row in rows if row.role == role]
         assert sum(row.weight * row.tokens for row in own) == pytest.approx(1.0)
@@ -239,7 +239,8 @@ def test_reinforce_sums_tokens_whatever_the_aggregation() -> None:
     for aggregation in ("token", "sequence"):
         settings = config(aggregation=aggregation, solver_algorithm="reinforce")
         weights = {
-            (r.role, r.weight) for r in weigh(rows_of(step(), settings), settings, SLOTS, ATTEMPTS)
+            (r.role, r.weight)
+            for r in with_loss_weights(rows_of(step(), settings), settings, SLOTS, ATTEMPTS)
         }
         assert weights == {("proposer", 1 / SLOTS), ("solver", 1 / (SLOTS * ATTEMPTS))}
 
@@ -247,7 +248,7 @@ def test_reinforce_sums_tokens_whatever_the_aggregation() -> None:
 @pytest.mark.parametrize("algorithm", ["reinforce", "grpo"])
 def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
     plain, scaled = (
-        weigh(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
+        with_loss_weights(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
         for games, settings in (
             (step(), config(proposer_algorithm=algorithm)),
             (step(), config(proposer_algorithm=algorithm, proposer_weight=0.05)),
