@@ -3,7 +3,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-# Small models run fastest with one thread a process.
+# Tests run in as many processes as there are cores, up to four; see tests/conftest.py.
+WORKERS ?= -n logical --maxprocesses 4 --max-worker-restart 4 --dist loadgroup --no-loadscope-reorder
+# Small models run fastest with one thread per process.
 export OMP_NUM_THREADS := 1
 
 .PHONY: install train test lint bench science clean
@@ -19,7 +21,7 @@ train: install
 	$(BIN)/ssp train --preset tiny $(ARGS)
 
 test: install
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 lint: install
 	$(BIN)/ruff check .
