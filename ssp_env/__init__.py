@@ -10,10 +10,12 @@ from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
 from ssp_env.doors.batch import GameBatch
 from ssp_env.doors.one_role import ProposerEnv, SolverEnv
 from ssp_env.doors.registration import register_all
+from ssp_env.doors.replay import ReplayEnv, replay_env
 from ssp_env.doors.text import TextGame, TextRole
 from ssp_env.doors.vector import ProposerVectorEnv, SolverVectorEnv
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.rules import Rules
+from ssp_env.version import __version__
 from ssp_env.worlds import open_world
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "GameConfig",
     "ProposerEnv",
     "ProposerVectorEnv",
+    "ReplayEnv",
     "Rules",
     "SearchSelfPlayEnv",
     "SolverEnv",
@@ -31,11 +34,12 @@ __all__ = [
     "TextGame",
     "TextRole",
     "ViewConfig",
+    "__version__",
     "env",
     "open_world",
     "raw_env",
+    "replay_env",
 ]
-__version__ = "0.1.0"
 
 register_all()
 

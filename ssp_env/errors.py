@@ -99,14 +99,15 @@ class ServiceError(SSPError):
     Args:
         service: ``"search"``, ``"judge"``, ``"verifier"`` or ``"engine"``.
         what: what went wrong, for the log (never shown to a policy).
+        calls: how many calls were made before giving up, where someone counted them.
     """
 
-    def __init__(self, service: str, what: str) -> None:
-        self.service, self.what = service, what
+    def __init__(self, service: str, what: str, calls: int | None = None) -> None:
+        self.service, self.what, self.calls = service, what, calls
         super().__init__(f"{service}: {what}")
 
-    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str]]:
-        return type(self), (self.service, self.what)
+    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str, int | None]]:
+        return type(self), (self.service, self.what, self.calls)
 
 
 class TransientServiceError(ServiceError):

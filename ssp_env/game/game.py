@@ -14,7 +14,7 @@ from ssp_env.checks import came
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.noise import NoiseDocument
-from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
@@ -91,6 +91,8 @@ class Game:
     outcome: Outcome = Outcome.PENDING
     reason: str | None = None
     """Reason code of an invalid game; the failed service of a void one."""
+    outage: Outage | None = None
+    """Why a void game is void."""
     evidence: tuple[Document, ...] = ()
     """What the proposer retrieved, each passage once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
@@ -152,6 +154,7 @@ class Game:
         """A service failed: nobody is rewarded, live trajectories end."""
         _log.warning("game %d is void: %s", self.slot, error)
         self.outcome, self.reason = Outcome.VOID, error.service
+        self.outage = Outage(error.service, error.what, error.calls)
         self.proposer_reward = None
         for attempt in self.attempts:
             attempt.verdict, attempt.reward = None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -35,6 +36,18 @@ class Ending(StrEnum):
     """A query of too many tokens."""
     OUTAGE = "outage"
     """A service failed; the game is void."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Why a game is void. The text is a service's own: it may differ between two identical runs."""
+
+    service: str
+    """``search``, ``judge``, ``verifier``, ``engine``, or the name that your own part gave."""
+    what: str
+    """What went wrong, as the log has it."""
+    calls: int | None = None
+    """How many calls were made before giving up; ``None`` where nobody counted."""
 
 
 UNVERIFIED = "unverified"

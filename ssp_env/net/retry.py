@@ -105,4 +105,5 @@ class RetryPolicy:
 
 def _final(error: TransientServiceError, number: int, why: str = "") -> ServiceError:
     calls = "1 call" if number == 1 else f"{number} calls"
-    return ServiceError(error.service, f"{error.what} (after {calls}{'; ' if why else ''}{why})")
+    what = f"{error.what} (after {calls}{'; ' if why else ''}{why})"
+    return ServiceError(error.service, what, number)

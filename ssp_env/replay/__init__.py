@@ -1,6 +1,5 @@
 """Saved games: one JSON document each, replayed and rescored offline. See docs/replay.md."""
 
-from ssp_env.doors.replay import ReplayEnv, replay_env
 from ssp_env.replay.compare import Difference
 from ssp_env.replay.play import Replay, replay
 from ssp_env.replay.recorded import OwnCode
@@ -11,12 +10,10 @@ __all__ = [
     "Difference",
     "OwnCode",
     "Replay",
-    "ReplayEnv",
     "Rescored",
     "SavedGame",
     "read_games",
     "replay",
-    "replay_env",
     "rescore",
     "save_game",
     "save_games",

@@ -26,6 +26,7 @@ from ssp_env.replay.codec import Reader, plain
 from ssp_env.replay.tokenizer import SavedTokenizer
 from ssp_env.search.corpus import read_jsonl
 from ssp_env.types import Role
+from ssp_env.version import __version__
 
 FORMAT = 1
 """Version of the document. It goes up whenever a field comes, goes or changes its meaning."""
@@ -311,8 +312,6 @@ def trajectories_of(game: Game) -> dict[str, Trajectory]:
 
 
 def _save(games: Iterable[Game], rules: Rules) -> list[SavedGame]:
-    from ssp_env import __version__
-
     parts, tokenizer = SavedParts.of(rules), SavedTokenizer.of(rules.tokenizer)
     prompts = SavedPrompts(dict(rules.prompts.texts), rules.prompts.frame)
     return [

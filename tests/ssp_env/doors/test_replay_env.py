@@ -12,11 +12,12 @@ from scripted import MINI, Script, by_role, propose, read, say, solve
 
 import ssp_env
 from ssp_env.doors.aec import SearchSelfPlayEnv
+from ssp_env.doors.replay import replay_env
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import SMALL_VIEW, ViewConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.players import RandomLegalPlayer
-from ssp_env.replay import SavedGame, replay, replay_env, save_game
+from ssp_env.replay import SavedGame, replay, save_game
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.types import Document
 from ssp_env.worlds import open_world

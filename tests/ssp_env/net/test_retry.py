@@ -168,3 +168,11 @@ def test_a_pause_that_takes_all_the_time_left_is_not_begun() -> None:
 def test_a_transient_error_survives_pickling_with_its_pause() -> None:
     twin = pickle.loads(pickle.dumps(TransientServiceError("search", "busy", 3.0)))
     assert (twin.service, twin.what, twin.retry_after) == ("search", "busy", 3.0)
+
+
+def test_the_last_failure_counts_the_calls() -> None:
+    function, calls = failing(9, TransientServiceError("search", "down"))
+    with pytest.raises(ServiceError) as caught:
+        RetryPolicy(attempts=3, first_delay=0.0).call(function)
+    assert caught.value.calls == len(calls) == 3
+    assert pickle.loads(pickle.dumps(caught.value)).calls == 3

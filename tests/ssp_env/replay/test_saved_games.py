@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import begin, by_role, play, propose, rules_of, say
 
+from ssp_env.doors.replay import replay_env
 from ssp_env.errors import ConfigError, DataError, UsageError
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
@@ -26,7 +27,6 @@ from ssp_env.replay import (
     SavedGame,
     read_games,
     replay,
-    replay_env,
     rescore,
     save_game,
     write_games,
