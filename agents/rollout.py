@@ -11,24 +11,24 @@ from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 
 
-def play(played: Round, engine: Engine, *, temperature: float, rng: np.random.Generator) -> Round:
+def play(round_: Round, engine: Engine, *, temperature: float, rng: np.random.Generator) -> Round:
     """Lets the engine play all trajectories of a round to its end.
 
     Args:
-        played: a round; it is moved to :attr:`~ssp_env.game.round.Phase.DONE` in place.
+        round_: a round; it is moved to :attr:`~ssp_env.game.round.Phase.DONE` in place.
         engine: plays both roles.
         temperature: of sampling; 0 is greedy.
         rng: seeds the engine's sampling.
     """
     generator = torch.Generator().manual_seed(int(rng.integers(1 << 62)))
-    while pending := played.pending():
-        take_turns(played, pending, engine, temperature, generator)
-        played.advance()
-    return played
+    while pending := round_.pending():
+        take_turns(round_, pending, engine, temperature, generator)
+        round_.advance()
+    return round_
 
 
 def take_turns(
-    played: Round,
+    round_: Round,
     pending: list[Trajectory],
     engine: Engine,
     temperature: float,
@@ -36,11 +36,11 @@ def take_turns(
 ) -> None:
     """One engine call for all pending trajectories. If the engine fails for good, their games are
     void."""
-    requests = [Request(t.key, t.ids, t.room) for t in pending]
+    requests = [Request(t.key, t.ids, t.tokens_left) for t in pending]
     try:
         generations = engine.generate(requests, temperature=temperature, generator=generator)
     except ServiceError as error:
-        played.void(pending, error)
+        round_.void(pending, error)
         return
     for trajectory, generation in zip(pending, generations, strict=True):
         trajectory.feed(generation.ids, generation.logprobs)

@@ -98,13 +98,13 @@ def _walk_aec(env: AECEnv, kind: str, edges: list[int]) -> list[float]:
 
 
 def _walk_feed(rules: Rules, kind: str, edges: list[int]) -> list[float]:
-    played = proposed(rules, 1, 0)
-    trajectory = played.pending()[0]
+    round_ = proposed(rules, 1, 0)
+    trajectory = round_.pending()[0]
 
     def play(piece: list[int]) -> None:
         for token in piece:
             if trajectory.feed((token,)):
-                played.advance()
+                round_.advance()
 
     return _walk(play, lambda: len(trajectory.ids) - trajectory.prompt_length, kind, edges)
 

@@ -93,11 +93,11 @@ def _aec_games(count: int, tokens: int) -> list[Any]:
 
 def _round_games(count: int, tokens: int) -> Any:
     rng = np.random.default_rng(0)
-    played = asked(make_rules(GameConfig(attempts=1)), count, 0)
+    round_ = asked(make_rules(GameConfig(attempts=1)), count, 0)
     turns = iter(script(GameConfig().max_searches)[Role.SOLVER])
-    while len((pending := played.pending())[0].ids) < tokens:
+    while len((pending := round_.pending())[0].ids) < tokens:
         turn = next(turns)
         for trajectory in pending:
             trajectory.feed(turn, rng.random(len(turn)).tolist())
-        played.advance()
-    return played
+        round_.advance()
+    return round_

@@ -115,9 +115,9 @@ def fresh(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str,
 
 def describe() -> dict[str, Any]:
     """Sizes of what is played, in tokens."""
-    turns, played = script(TURN_SEARCHES), asked(make_rules(GameConfig(attempts=1)), 1, 0)
-    trajectory = played.pending()[0]
-    play_round(played, turns)
+    turns, round_ = script(TURN_SEARCHES), asked(make_rules(GameConfig(attempts=1)), 1, 0)
+    trajectory = round_.pending()[0]
+    play_round(round_, turns)
     searching = [len(turn) for turn in turns[Role.SOLVER][:-1]]
     observed = len(trajectory.ids) - trajectory.prompt_length - sum(map(len, turns[Role.SOLVER]))
     return {
@@ -209,9 +209,9 @@ def turns_measure(games: int, whole: bool) -> Measure:
     begin_round, turns = (
         (proposed, script(ROUND_SEARCHES)) if whole else (asked, script(TURN_SEARCHES))
     )
-    played = begin_round(rules, games, 0)
-    play_round(played, turns)
-    for game in played.games:
+    round_ = begin_round(rules, games, 0)
+    play_round(round_, turns)
+    for game in round_.games:
         check(game.outcome)
 
     def run(seconds: float) -> float:

@@ -94,25 +94,25 @@ def make_rules(config: GameConfig) -> Rules:
     return Rules.build(world(), ByteTokenizer(), config, retriever=FixedRetriever())
 
 
-def reset(played: AECEnv, seed: int) -> None:
+def reset(env: AECEnv, seed: int) -> None:
     """Starts a game about the answer that the script knows."""
-    played.reset(seed=seed, options={"answer": ANSWER})
+    env.reset(seed=seed, options={"answer": ANSWER})
 
 
-def play_tokens(played: AECEnv, tokens: Sequence[int]) -> None:
+def play_tokens(env: AECEnv, tokens: Sequence[int]) -> None:
     """The ``last()``/``step()`` loop."""
     for token in tokens:
-        played.last()
-        played.step(token)
+        env.last()
+        env.step(token)
 
 
-def play_game(played: AECEnv, tokens: Sequence[int], seed: int) -> None:
+def play_game(env: AECEnv, tokens: Sequence[int], seed: int) -> None:
     """One game from its reset to its last dead step."""
-    reset(played, seed)
-    play_tokens(played, tokens)
-    while played.agents:
-        played.last()
-        played.step(None)
+    reset(env, seed)
+    play_tokens(env, tokens)
+    while env.agents:
+        env.last()
+        env.step(None)
 
 
 def proposed(rules: Rules, games: int, seed: int) -> Round:
@@ -127,14 +127,14 @@ def asked(rules: Rules, games: int, seed: int) -> Round:
     )
 
 
-def play_round(played: Round, turns: Script) -> int:
+def play_round(round_: Round, turns: Script) -> int:
     """Plays a round to its end, one whole turn a call; returns how many turns that were."""
     count = 0
-    while pending := played.pending():
+    while pending := round_.pending():
         for trajectory in pending:
             trajectory.feed(turns[trajectory.role][len(trajectory.searches)])
         count += len(pending)
-        played.advance()
+        round_.advance()
     return count
 
 

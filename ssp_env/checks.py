@@ -19,8 +19,8 @@ from ssp_env.errors import ConfigError, nearest
 C = TypeVar("C")
 
 
-def came(value: object) -> str:
-    """What a part gave, as errors show it: type and value, never all of a large one."""
+def describe(value: object) -> str:
+    """Type and value, as errors show them; a large value is abridged."""
     return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
 
 

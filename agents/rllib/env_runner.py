@@ -43,6 +43,11 @@ class Sample:
     """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
 
 
+_GAMES, _TOKENS, _EVALUATION = 0x9A3E, 0x7E3A, 0xE7A1
+"""First numbers of the seeds of training games, of the tokens sampled in them, and of
+evaluation: their random streams never coincide."""
+
+
 class SSPEnvRunner(EnvRunner, Checkpointable):
     """Holds a world, an engine and a batch strategy of its own; plays its share of each step's
     slots.
@@ -79,11 +84,11 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         engine = _Stopwatch(self.engine)
         began = time.perf_counter()
         wanted = self.learning.batch_size if slots is None else slots
-        played = Round(self.rules, self._answers, wanted, [0x9A3E, *seed], self.strategy)
-        rng = np.random.default_rng([0x7E3A, *seed])
-        play(played, engine, temperature=self.learning.temperature, rng=rng)
-        records = [record_game(game, self.rules, engine.weights_version) for game in played.games]
-        rows = rows_of(played.games, self.learning)
+        round_ = Round(self.rules, self._answers, wanted, [_GAMES, *seed], self.strategy)
+        rng = np.random.default_rng([_TOKENS, *seed])
+        play(round_, engine, temperature=self.learning.temperature, rng=rng)
+        records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
+        rows = rows_of(round_.games, self.learning)
         game_seconds = time.perf_counter() - began - engine.seconds
         return Sample(rows, records, {"game": game_seconds, "engine": engine.seconds})
 
@@ -92,11 +97,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
     ) -> list[GameRecord]:
         """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
         once = replace(self.rules, config=replace(self.rules.config, attempts=1))
-        played = Round.of_questions(once, questions, [0xE7A1, seed])
+        round_ = Round.of_questions(once, questions, [_EVALUATION, seed])
         play(
-            played, self.engine, temperature=temperature, rng=np.random.default_rng([0xE7A1, seed])
+            round_,
+            self.engine,
+            temperature=temperature,
+            rng=np.random.default_rng([_EVALUATION, seed]),
         )
-        return [record_game(game, self.rules, self.engine.weights_version) for game in played.games]
+        return [record_game(game, self.rules, self.engine.weights_version) for game in round_.games]
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers

@@ -21,6 +21,9 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 _POOL = 256
 """Traces that are sorted by length together."""
 
+_TRACES = 0xB007
+"""Second number of the seed that demonstrations are drawn by."""
+
 
 @dataclass(frozen=True)
 class BootstrapConfig:
@@ -58,7 +61,7 @@ def bootstrap(
     """
     tokenizer = HuggingFaceTokenizer(tiny_tokenizer())
     model = tiny_model(tokenizer.vocab_size, torch.Generator().manual_seed(config.seed))
-    rng = np.random.default_rng([config.seed, 0xB007])
+    rng = np.random.default_rng([config.seed, _TRACES])
     writer = TraceWriter(config.traces, game, tokenizer, rng)
     simple, full = (
         _batches(source.stream(), config.tokens_per_step, rng)

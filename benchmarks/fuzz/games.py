@@ -191,18 +191,18 @@ def _play_round(
     how = list(How)[int(rng.integers(len(How)))]
     questions = [Question(str(i), hostile.text(rng), ("mentor",), "all") for i in range(slots)]
     given_questions = questions if rng.random() < 0.15 else None
-    played = _begin(table, seed, slots, strategy, given_questions)
+    round_ = _begin(table, seed, slots, strategy, given_questions)
     watch = Watch(table.env.rules, table.name)
     script: list[list[Given]] = []
-    while pending := played.pending():
+    while pending := round_.pending():
         script.append([])
-        places = {t.key: i for i, t in enumerate(_trajectories(played))}
+        places = {t.key: i for i, t in enumerate(_trajectories(round_))}
         for trajectory in pending:
             if trajectory.done:
                 continue  # another one of its game was voided just now
             if rng.random() < 0.002:
                 script[-1].append(Given(places[trajectory.key], None))
-                played.void([trajectory], ServiceError("engine", "down"))
+                round_.void([trajectory], ServiceError("engine", "down"))
                 continue
             ids = players.write(rng, trajectory)
             logprobs = (-rng.random(len(ids))).tolist()
@@ -212,17 +212,17 @@ def _play_round(
             script[-1].append(
                 Given(places[trajectory.key], tuple(ids[:taken]), tuple(logprobs[:taken]))
             )
-        played.advance()
-        watch.look(played.games)
-    assert played.done, "nothing waits for tokens, yet the round is not over"
-    watch.check(played.games, thorough)
+        round_.advance()
+        watch.look(round_.games)
+    assert round_.done, "nothing waits for tokens, yet the round is not over"
+    watch.check(round_.games, thorough)
     if replayed:
         again = _begin(table, seed, slots, strategy, given_questions)
         _replay(again, script, whole_turns=how is How.TURNS)
         assert again.done, "the same tokens do not end the round"
-        seen, now = ([_everything(game, table) for game in r.games] for r in (played, again))
+        seen, now = ([_everything(game, table) for game in r.games] for r in (round_, again))
         assert seen == now, "the same seed and tokens give other games"
-    return played.games
+    return round_.games
 
 
 def _begin(
@@ -256,25 +256,25 @@ def _give(trajectory: Trajectory, ids: list[int], logprobs: list[float], how: Ho
     return len(ids)
 
 
-def _replay(played: Round, script: list[list[Given]], whole_turns: bool) -> None:
+def _replay(round_: Round, script: list[list[Given]], whole_turns: bool) -> None:
     """Gives the same tokens again, one by one, however they were given at first."""
     for calls in script:
-        trajectories = _trajectories(played)
+        trajectories = _trajectories(round_)
         for call in calls:
             trajectory = trajectories[call.place]
             if call.ids is None:
-                played.void([trajectory], ServiceError("engine", "down"))
+                round_.void([trajectory], ServiceError("engine", "down"))
                 continue
             ended = [
                 trajectory.feed([i], [p]) for i, p in zip(call.ids, call.logprobs, strict=True)
             ][-1]
             if whole_turns and not ended:
                 trajectory.end(Ending.FORMAT)
-        played.advance()
+        round_.advance()
 
 
-def _trajectories(played: Round) -> list[Trajectory]:
-    return [trajectory for game in played.games for trajectory in game.trajectories()]
+def _trajectories(round_: Round) -> list[Trajectory]:
+    return [trajectory for game in round_.games for trajectory in game.trajectories()]
 
 
 def _everything(game: Game, table: Table) -> tuple[Any, ...]:

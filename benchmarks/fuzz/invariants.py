@@ -54,7 +54,7 @@ class Watch:
         """Notes what has ended, and that it stays as it is."""
         for game in games:
             for trajectory in game.trajectories():
-                assert trajectory.room >= 0, "more tokens than the budget allows"
+                assert trajectory.tokens_left >= 0, "more tokens than the budget allows"
                 if trajectory.done:
                     now = _freeze(trajectory)
                     assert self._frozen.setdefault(trajectory.key, now) == now, (

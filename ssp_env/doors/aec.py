@@ -80,11 +80,11 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         """
         super().__init__()
         check_render_mode(render_mode, self.metadata)
-        table = set_up(setup, "render_mode")
-        self.rules: Rules = table.rules
+        resolved = set_up(setup, "render_mode")
+        self.rules: Rules = resolved.rules
         self.render_mode = render_mode
         self._live = LiveView(self.rules)
-        self._observer, self._dealer = Observer(table), Dealer(table.rules)
+        self._observer, self._dealer = Observer(resolved), Dealer(resolved.rules)
         self.possible_agents = [PROPOSER, SOLVER]
         self.observation_spaces = {
             agent: self._observer.observation_space() for agent in self.possible_agents
@@ -145,7 +145,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             UsageError: a step before the first reset or after the end, or an action outside the
                 space.
         """
-        played = self._round
+        round_ = self._round
         if not self.agents:
             raise UsageError("the game is over: call reset()")
         agent = self.agent_selection
@@ -156,7 +156,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._cumulative_rewards[agent] = 0.0
         if turn_ended:  # nothing is paid in the middle of a turn
             self._clear_rewards()
-            played.advance()
+            round_.advance()
             self._go_on()
             self._accumulate_rewards()
             if self.render_mode == "human":

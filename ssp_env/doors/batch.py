@@ -9,7 +9,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Unpack
 
-from ssp_env.checks import came, check_number_of_games
+from ssp_env.checks import check_number_of_games, describe
 from ssp_env.doors.dealer import Dealer, check_seed
 from ssp_env.doors.infos import Info, info_of
 from ssp_env.doors.setup import Setup, set_up
@@ -77,7 +77,7 @@ class GameBatch:
     @property
     def turns(self) -> list[Turn]:
         """The open turns, by game; none when all games are over."""
-        return [Turn(i, t) for i, played in enumerate(self._rounds) for t in played.pending()]
+        return [Turn(i, t) for i, round_ in enumerate(self._rounds) for t in round_.pending()]
 
     def step(
         self, written: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]] | None = None
@@ -132,7 +132,7 @@ class GameBatch:
             UsageError: another kind of error (nothing is voided then), or before the first reset.
         """
         if not isinstance(error, ServiceError):
-            what = f"a game is void for a ServiceError, not for {came(error)}"
+            what = f"a game is void for a ServiceError, not for {describe(error)}"
             raise UsageError(f'{what}; wrap it: ServiceError("engine", str(error))')
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
@@ -142,18 +142,18 @@ class GameBatch:
     @property
     def done(self) -> bool:
         """Whether all games are over."""
-        return all(played.done for played in self._rounds)
+        return all(round_.done for round_ in self._rounds)
 
     @property
     def games(self) -> list[Game]:
         """The games, with their trajectories, outcomes and rewards."""
-        return [played.games[0] for played in self._rounds]
+        return [round_.games[0] for round_ in self._rounds]
 
     @property
     def infos(self) -> list[Info]:
         """What the AEC env's ``infos`` hold; of a game with several open turns, those of the first
         one."""
-        return [info_of(played) for played in self._rounds]
+        return [info_of(round_) for round_ in self._rounds]
 
     @property
     def _rounds(self) -> list[Round]:

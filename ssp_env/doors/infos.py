@@ -14,13 +14,13 @@ from ssp_env.game.trajectory import Trajectory
 Info = dict[str, Any]
 
 
-def turn_info(played: Round, current: Trajectory) -> Info:
+def turn_info(round_: Round, current: Trajectory) -> Info:
     """While a game goes on, as of the beginning of a turn: phase, whose turn it is, and what
     budgets are left."""
     return {
-        "phase": played.phase.value,
+        "phase": round_.phase.value,
         "role": current.role.value,
-        "tokens_left": current.room,
+        "tokens_left": current.tokens_left,
         "searches_left": current.limits.max_searches - len(current.searches),
         "outcome": "pending",
         "reason": "",
@@ -30,10 +30,10 @@ def turn_info(played: Round, current: Trajectory) -> Info:
     }
 
 
-def info_of(played: Round) -> Info:
+def info_of(round_: Round) -> Info:
     """Of a round of one game that waits for tokens, or is over."""
-    pending = played.pending()
-    return turn_info(played, pending[0]) if pending else final_info(played.games[0])
+    pending = round_.pending()
+    return turn_info(round_, pending[0]) if pending else final_info(round_.games[0])
 
 
 def final_info(game: Game) -> Info:

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.doors.setup import Table
+from ssp_env.doors.setup import ResolvedSetup
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import UNMASKED, suited
 from ssp_env.game.legal import LegalMoves
@@ -28,15 +28,19 @@ class Observer:
     (window,), its end, padded on the left; with ``view.one_hot`` float32 (window * vocabulary,).
     ``action_mask`` is int8 (vocabulary,): 1 on what may be written next."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, resolved: ResolvedSetup) -> None:
         """
         Args:
-            table: rules and view.
+            resolved: rules and view.
 
         Raises:
             ConfigError: legal moves with a tokenizer that has no tokens for the tags.
         """
-        tokenizer, config, self._view = table.rules.tokenizer, table.rules.config, table.view
+        tokenizer, config, self._view = (
+            resolved.rules.tokenizer,
+            resolved.rules.config,
+            resolved.view,
+        )
         self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
         self._silence = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
         self.whole = self._view.window is None
@@ -45,7 +49,7 @@ class Observer:
         self._mask = np.ones(self._size, dtype=np.int8)
         if tokenizer.pad_id != tokenizer.eos_id:
             self._mask[tokenizer.pad_id] = 0
-        self._legal = _legal_moves(table.rules) if self._view.legal_moves else None
+        self._legal = _legal_moves(resolved.rules) if self._view.legal_moves else None
 
     def observation_space(self) -> gym.spaces.Dict:
         """A new space object."""

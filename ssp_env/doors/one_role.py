@@ -13,8 +13,8 @@ from ssp_env.doors.aec import as_token, check_render_mode
 from ssp_env.doors.dealer import Dealer, single_attempt
 from ssp_env.doors.infos import Info
 from ssp_env.doors.observation import Observation, Observer, Watcher
-from ssp_env.doors.seats import Seat, settle
-from ssp_env.doors.setup import Setup, Table, set_up
+from ssp_env.doors.seats import Seat, advance_seats
+from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.render import LiveView, render_ansi, render_human
@@ -33,18 +33,18 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     def __init__(
         self,
         role: Role,
-        table: Table,
+        resolved: ResolvedSetup,
         other: Player | None,
         questions: Sequence[Question] | None,
         render_mode: str | None,
     ) -> None:
         check_render_mode(render_mode, self.metadata)
         self.render_mode = render_mode
-        self._observer = Observer(table)
-        self.rules = table.rules
-        self._live = LiveView(table.rules)
-        self.other = player_for(table.rules, other)
-        self.seat = Seat(Dealer(table.rules, questions), role)
+        self._observer = Observer(resolved)
+        self.rules = resolved.rules
+        self._live = LiveView(resolved.rules)
+        self.other = player_for(resolved.rules, other)
+        self.seat = Seat(Dealer(resolved.rules, questions), role)
         self._watcher: Watcher | None = None
         self.observation_space = self._observer.observation_space()
         self.action_space = self._observer.action_space()
@@ -65,7 +65,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         """
         super().reset(seed=seed)
         self.begin(seed, options)
-        settle([self.seat], self.other)
+        advance_seats([self.seat], self.other)
         return self.look()
 
     def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, Info]:
@@ -76,21 +76,21 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
                 space.
         """
         if self.feed(action):
-            settle([self.seat], self.other)
+            advance_seats([self.seat], self.other)
             if self.render_mode == "human":
                 self._live.show(self.game)
         observation, info = self.look()
         return observation, self.seat.reward, *self.seat.flags, info
 
-    # A step in parts, for whoever settles many seats at once.
+    # A step in parts, for vector envs, which advance many seats at once.
 
     def begin(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        """Deals the next game; the seat is still to be settled."""
+        """Deals the next game; the seat has still to be advanced to its turn."""
         self.seat.dealer.seed(seed)
         self.seat.deal(options)
 
     def feed(self, action: np.int64 | int) -> bool:
-        """Takes the next token; whether it ended the turn, so that the seat is to be settled."""
+        """Takes the next token; returns whether it ended the turn: the seat must advance then."""
         if self.seat.over:
             raise UsageError("the game is over: call reset()")
         if self.seat.trajectory is None:  # an error interrupted the reset
@@ -98,7 +98,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return self.seat.trajectory.feed((as_token(self.seat.role, action),))
 
     def look(self) -> tuple[Observation, Info]:
-        """Observation and info of a settled seat."""
+        """Observation and info of a seat that waits for its own role, or whose game is over."""
         observation = self._watch().look()
         return observation, self.seat.info | {"action_mask": observation["action_mask"]}
 
@@ -156,8 +156,8 @@ class SolverEnv(OneRoleEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        table = solver_table(setup, "other", "questions", "render_mode")
-        super().__init__(Role.SOLVER, table, other, questions, render_mode)
+        resolved = solver_setup(setup, "other", "questions", "render_mode")
+        super().__init__(Role.SOLVER, resolved, other, questions, render_mode)
 
 
 class ProposerEnv(OneRoleEnv):
@@ -181,8 +181,7 @@ class ProposerEnv(OneRoleEnv):
         )
 
 
-def solver_table(setup: Setup, *own: str) -> Table:
-    """The table of a solver's view: one attempt a question. ``own``: see
-    :func:`~ssp_env.doors.setup.set_up`."""
-    table = set_up(setup, *own)
-    return Table(single_attempt(table.rules), table.view)
+def solver_setup(setup: Setup, *own: str) -> ResolvedSetup:
+    """As :func:`~ssp_env.doors.setup.set_up`, for a solver's view: one attempt per question."""
+    resolved = set_up(setup, *own)
+    return ResolvedSetup(single_attempt(resolved.rules), resolved.view)

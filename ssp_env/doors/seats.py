@@ -71,7 +71,7 @@ class Seat:
         return self.over and not void, void
 
     def deal(self, options: Mapping[str, Any] | None = None) -> None:
-        """Begins the next game; :func:`settle` brings it to your turn.
+        """Begins the next game; :func:`advance_seats` brings it to your turn.
 
         Raises:
             UsageError: an option that is unknown or does not fit, or a question where you are the
@@ -93,7 +93,7 @@ class Seat:
         self.info = info_of(self.round)
 
 
-def settle(seats: Sequence[Seat], other: Player) -> None:
+def advance_seats(seats: Sequence[Seat], other: Player) -> None:
     """Moves all seats on until each waits for its own role, or its game is over; searches and
     players are batched.
 

@@ -67,14 +67,14 @@ class Setup(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Table:
-    """What is played by, and what is seen of it."""
+class ResolvedSetup:
+    """What a door's settings resolve to: the rules of the game, and what an agent sees of it."""
 
     rules: Rules
     view: ViewConfig
 
 
-def set_up(setup: Setup, *own: str) -> Table:
+def set_up(setup: Setup, *own: str) -> ResolvedSetup:
     """Builds and checks everything, before any play.
 
     Args:
@@ -96,7 +96,9 @@ def set_up(setup: Setup, *own: str) -> Table:
             raise ConfigError(
                 "rules", setup["rules"], "give ready rules, such as env.unwrapped.rules"
             )
-        return Table(setup["rules"], _config(ViewConfig, setup.get("view"), ViewConfig(), "view"))
+        return ResolvedSetup(
+            setup["rules"], _config(ViewConfig, setup.get("view"), ViewConfig(), "view")
+        )
     world = setup.get("world", "mini")
     if isinstance(world, str):
         options = setup.get("world_options", {})
@@ -129,7 +131,7 @@ def set_up(setup: Setup, *own: str) -> Table:
     )
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
         _check_prompts(rules, tokenizer, view)
-    return Table(rules, view)
+    return ResolvedSetup(rules, view)
 
 
 def _check_prompts(rules: Rules, tokenizer: WordTokenizer, view: ViewConfig) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ssp_env.checks import came, one_of
+from ssp_env.checks import describe, one_of
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.infos import Info, info_of
-from ssp_env.doors.one_role import solver_table
-from ssp_env.doors.seats import Seat, settle
+from ssp_env.doors.one_role import solver_setup
+from ssp_env.doors.seats import Seat, advance_seats
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Game
@@ -61,18 +61,18 @@ class TextGame:
         Raises:
             UsageError: a step before the first reset or after the end.
         """
-        played = self._round
-        if played.done:
+        round_ = self._round
+        if round_.done:
             raise UsageError("the game is over: call reset()")
-        _write(played.pending()[0], text)
-        played.advance()
+        _write(round_.pending()[0], text)
+        round_.advance()
         game, void = self.game, self.game.outcome is Outcome.VOID
         paid = {
             "proposer": float(game.proposer_reward or 0.0),
             "solver": float(game.solver_reward or 0.0),
         }
         shown, info = self._show()
-        return shown, paid, played.done and not void, void, info
+        return shown, paid, round_.done and not void, void, info
 
     @property
     def game(self) -> Game:
@@ -113,12 +113,12 @@ class TextRole:
         """
         one_of("role", role, ("proposer", "solver"))
         own = ("role", "other", "questions")
-        table = solver_table(setup, *own) if role == "solver" else set_up(setup, *own)
+        resolved = solver_setup(setup, *own) if role == "solver" else set_up(setup, *own)
         if questions is not None and role != "solver":
-            raise ConfigError("questions", came(questions), "only a solver is given questions")
-        self.rules = table.rules
-        self._other = player_for(table.rules, other)
-        self._seat = Seat(Dealer(table.rules, questions), Role(role))
+            raise ConfigError("questions", describe(questions), "only a solver is given questions")
+        self.rules = resolved.rules
+        self._other = player_for(resolved.rules, other)
+        self._seat = Seat(Dealer(resolved.rules, questions), Role(role))
         self._reader = _Reader()
 
     def reset(
@@ -132,7 +132,7 @@ class TextRole:
         """
         self._seat.dealer.seed(seed)
         self._seat.deal(options)
-        settle([self._seat], self._other)
+        advance_seats([self._seat], self._other)
         return self._show(), self._seat.info
 
     def step(self, text: str) -> tuple[str, float, bool, bool, Info]:
@@ -146,7 +146,7 @@ class TextRole:
         if self._seat.trajectory is None:  # an error interrupted the reset
             raise UsageError("call reset() first")
         _write(self._seat.trajectory, text)
-        settle([self._seat], self._other)
+        advance_seats([self._seat], self._other)
         return self._show(), self._seat.reward, *self._seat.flags, self._seat.info
 
     @property

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ssp_env.checks import check_number_of_games
 from ssp_env.doors.dealer import check_seed
 from ssp_env.doors.observation import Observation
-from ssp_env.doors.one_role import OneRoleEnv, solver_table
-from ssp_env.doors.seats import settle
-from ssp_env.doors.setup import Setup, Table, set_up
+from ssp_env.doors.one_role import OneRoleEnv, solver_setup
+from ssp_env.doors.seats import advance_seats
+from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import UsageError
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
@@ -38,13 +38,13 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self,
         num_envs: int,
         role: Role,
-        table: Table,
+        resolved: ResolvedSetup,
         other: Player | None,
         questions: Sequence[Question] | None,
     ) -> None:
         check_number_of_games("num_envs", num_envs)
-        self._envs = [OneRoleEnv(role, table, other, questions, None) for _ in range(num_envs)]
-        self.rules, self._other = table.rules, self._envs[0].other
+        self._envs = [OneRoleEnv(role, resolved, other, questions, None) for _ in range(num_envs)]
+        self.rules, self._other = resolved.rules, self._envs[0].other
         self.num_envs, self.render_mode = num_envs, None
         self.single_observation_space = self._envs[0].observation_space
         self.single_action_space = self._envs[0].action_space
@@ -74,7 +74,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             )
         for env, own in zip(self._envs, seeds, strict=True):
             env.begin(own, options)
-        settle([env.seat for env in self._envs], self._other)
+        advance_seats([env.seat for env in self._envs], self._other)
         self._ended, self._started = np.zeros(self.num_envs, dtype=np.bool_), True
         return self._look()
 
@@ -95,7 +95,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             elif env.feed(action):
                 moved.append(env.seat)
         if moved:
-            settle(moved, self._other)
+            advance_seats(moved, self._other)
         observations, infos = self._look()
         rewards = np.array([env.seat.reward for env in self._envs], dtype=np.float64)
         flags = np.array([env.seat.flags for env in self._envs], dtype=np.bool_)
@@ -158,7 +158,7 @@ class SolverVectorEnv(OneRoleVectorEnv):
         super().__init__(
             num_envs,
             Role.SOLVER,
-            solver_table(setup, "num_envs", "other", "questions"),
+            solver_setup(setup, "num_envs", "other", "questions"),
             other,
             questions,
         )

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.noise import NoiseDocument
@@ -183,7 +183,7 @@ class Game:
             word: object = fails(proposal)
             if word is not True and word is not False:
                 wanted = "True (the question fails) or False is wanted; use bool(...)"
-                raise UsageError(f"the filter {name!r} gave {came(word)}: {wanted}")
+                raise UsageError(f"the filter {name!r} gave {describe(word)}: {wanted}")
             if word:
                 self.fail(name, rules)
                 return
@@ -213,6 +213,6 @@ def _finite(role: str, reward: float) -> float:
         finite = False
     if not finite:
         raise UsageError(
-            f"the {role}'s reward function gave {came(reward)}, which is no finite number"
+            f"the {role}'s reward function gave {describe(reward)}, which is no finite number"
         )
     return float(reward)

@@ -98,7 +98,7 @@ class LegalMoves:
         if action is None:
             return self._of([self._opening[a] for a in self._actions(trajectory)])
         closing = self._closing[action]
-        if trajectory.room <= 1 or (
+        if trajectory.tokens_left <= 1 or (
             action is Action.SEARCH and len(inside) >= trajectory.limits.max_query_tokens
         ):
             return self._of([closing])

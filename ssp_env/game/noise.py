@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import UsageError
 from ssp_env.types import Document
 
@@ -47,7 +47,7 @@ def checked_noise(drawn: object, count: int, own: Sequence[Document]) -> tuple[N
     """
     if not isinstance(drawn, list | tuple):
         raise UsageError(
-            f"the noise source gave {came(drawn)}: a tuple of NoiseDocuments is wanted"
+            f"the noise source gave {describe(drawn)}: a tuple of NoiseDocuments is wanted"
         )
     if len(drawn) > count:
         raise UsageError(
@@ -58,7 +58,7 @@ def checked_noise(drawn: object, count: int, own: Sequence[Document]) -> tuple[N
     for item in drawn:
         if not isinstance(item, NoiseDocument) or not isinstance(item.document, Document):
             wanted = "a NoiseDocument is wanted, which holds a Document and where it comes from"
-            raise UsageError(f"the noise source gave {came(item)}: {wanted}")
+            raise UsageError(f"the noise source gave {describe(item)}: {wanted}")
         if item.document.id in taken:
             what = f"document {item.document.id!r}, which the game's own proposer retrieved"
             raise UsageError(f"the noise source gave {what}: leave out what is in own")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ssp_env.checks import came, check_call
+from ssp_env.checks import check_call, describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.noise import checked_noise
@@ -99,26 +99,26 @@ class Round:
         cls, rules: Rules, questions: Sequence[Question], seed: Sequence[int]
     ) -> Round:
         """A round in which given questions are solved; nothing is proposed or verified."""
-        played = cls(rules, _none, 0, seed)
+        round_ = cls(rules, _none, 0, seed)
         for slot, question in enumerate(questions):
-            played._add(slot, question.truth, Origin.GIVEN).question = question.text
-        played._start_solving()
-        played.advance()
-        return played
+            round_._add(slot, question.truth, Origin.GIVEN).question = question.text
+        round_._start_solving()
+        round_.advance()
+        return round_
 
     @classmethod
     def of_start(cls, rules: Rules, start: Start) -> Round:
         """A round of one game that begins as another one did, whatever round that was played in."""
-        played = cls(rules, _none, 0, start.seed)
-        game = played._add(start.slot, start.truth, start.origin, start.group)
+        round_ = cls(rules, _none, 0, start.seed)
+        game = round_._add(start.slot, start.truth, start.origin, start.group)
         if start.question is None:
-            played.phase, played.slots = Phase.PROPOSE, 1
-            played._ask(game, start.asked_searches)
+            round_.phase, round_.slots = Phase.PROPOSE, 1
+            round_._ask(game, start.asked_searches)
         else:
             game.question = start.question
-            played._start_solving()
-        played.advance()
-        return played
+            round_._start_solving()
+        round_.advance()
+        return round_
 
     def pending(self) -> list[Trajectory]:
         """The trajectories that wait for the policy's tokens, in a fixed order."""
@@ -195,7 +195,7 @@ class Round:
             return
         results = _results("verifier", self.rules.verifier.verify, [task for _, task in tasks])
         for (game, _), result in zip(tasks, results, strict=True):
-            self._settle(game, result)
+            self._apply_verification(game, result)
 
     def _verify_task(self, game: Game) -> VerifyTask:
         assert game.question is not None
@@ -223,9 +223,9 @@ class Round:
             [(game, game.verifier) for game in read if game.verifier is not None]
         )
         for game, verdict in zip(read, verdicts, strict=True):
-            self._settle(game, verdict)
+            self._apply_verification(game, verdict)
 
-    def _settle(self, game: Game, result: Verdict | ServiceError) -> None:
+    def _apply_verification(self, game: Game, result: Verdict | ServiceError) -> None:
         if isinstance(result, ServiceError):
             game.void(result)
             return
@@ -295,7 +295,7 @@ class Round:
         items = self._strategy.fill(self._rng, pool, empty)
         gave = f"fill of the strategy {type(self._strategy).__name__} gave"
         if not isinstance(items, list | tuple):
-            raise UsageError(f"{gave} {came(items)}: a list of PooledQuestions is wanted")
+            raise UsageError(f"{gave} {describe(items)}: a list of PooledQuestions is wanted")
         if len(items) > empty:
             raise UsageError(
                 f"{gave} {len(items)} questions for {empty} empty slots: at most that many are "
@@ -303,7 +303,7 @@ class Round:
             )
         for item in items:
             if not isinstance(item, PooledQuestion):
-                raise UsageError(f"{gave} {came(item)}: a list of PooledQuestions is wanted")
+                raise UsageError(f"{gave} {describe(item)}: a list of PooledQuestions is wanted")
         return items
 
     # -- solve ---------------------------------------------------------------------------------
@@ -400,11 +400,11 @@ def _check_arguments(answers: object, slots: object, seed: object) -> None:
 def advance_all(rounds: Sequence[Round]) -> None:
     """:meth:`Round.advance` for many rounds that share a retriever: all their searches are one
     batch."""
-    due = [pair for played in rounds for pair in played._due()]
+    due = [pair for round_ in rounds for pair in round_._due()]
     if due:
         _search(rounds[0].rules, due)
-    for played in rounds:
-        played._move_on()
+    for round_ in rounds:
+        round_._move_on()
 
 
 def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
@@ -435,10 +435,10 @@ def _results(
         return [error] * len(tasks)
     wanted = "a list is wanted, with one Verdict or ServiceError a task"
     if not isinstance(results, list | tuple):
-        raise UsageError(f"the {who} gave {came(results)} for {len(tasks)} tasks: {wanted}")
+        raise UsageError(f"the {who} gave {describe(results)} for {len(tasks)} tasks: {wanted}")
     if len(results) != len(tasks):
         raise UsageError(f"the {who} gave {len(results)} results for {len(tasks)} tasks: {wanted}")
     for result in results:
         if not isinstance(result, Verdict | ServiceError):
-            raise UsageError(f"the {who} gave {came(result)} for a task: {wanted}")
+            raise UsageError(f"the {who} gave {describe(result)} for a task: {wanted}")
     return results

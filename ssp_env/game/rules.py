@@ -111,7 +111,7 @@ class Rules:
         prompts = Prompts(config.prompts, tokenizer, config.tags)
         if config.closed_book:
             prompts.closed_book("")
-        _check_room(prompts, config)
+        _check_prompt_budget(prompts, config)
         own = _own_filters(filters, config)
         if retriever is None:
             # Imported here: it brings scipy along, which an own retriever can do without.
@@ -175,7 +175,7 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
     return own
 
 
-def _check_room(prompts: Prompts, config: GameConfig) -> None:
+def _check_prompt_budget(prompts: Prompts, config: GameConfig) -> None:
     """
     Raises:
         ConfigError: no proposer's prompt fits, whatever its answer.

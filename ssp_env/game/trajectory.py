@@ -98,7 +98,7 @@ class Trajectory:
         return self.limits.role
 
     @property
-    def room(self) -> int:
+    def tokens_left(self) -> int:
         """How many more tokens the budget allows."""
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
 
@@ -168,7 +168,7 @@ class Trajectory:
             )
         self.searches.append(SearchRecord(self.query, tuple(documents)))
         self.query = None
-        if len(observation) >= self.room:
+        if len(observation) >= self.tokens_left:
             self.end(Ending.BUDGET_TOKENS)
             return
         self.ids.extend(observation)
@@ -196,9 +196,9 @@ class Trajectory:
 
     def _scan(self, ids: list[int] | tuple[int, ...]) -> tuple[int, Call | Forgery | None, bool]:
         """How many of the ids belong to the turn, what they complete, and whether they end it."""
-        tokenizer, room = self.limits.tokenizer, self.room
-        belong = min(len(ids), room)
-        ended = belong == room
+        tokenizer, tokens_left = self.limits.tokenizer, self.tokens_left
+        belong = min(len(ids), tokens_left)
+        ended = belong == tokens_left
         text = ids if belong == len(ids) else ids[:belong]
         if tokenizer.eos_id is not None and tokenizer.eos_id in text:
             belong = text.index(tokenizer.eos_id) + 1

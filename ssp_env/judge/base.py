@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.types import Document, GroundTruth
 
@@ -27,10 +27,12 @@ class Verdict:
         """
         if type(self.correct) is not bool:
             raise UsageError(
-                f"Verdict.correct is True or False, not {came(self.correct)}: use bool(...)"
+                f"Verdict.correct is True or False, not {describe(self.correct)}: use bool(...)"
             )
         if not isinstance(self.detail, str):
-            raise UsageError(f"Verdict.detail is a string, not {came(self.detail)}: use str(...)")
+            raise UsageError(
+                f"Verdict.detail is a string, not {describe(self.detail)}: use str(...)"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import UsageError
 from ssp_env.game.trajectory import Trajectory
 
@@ -42,7 +42,7 @@ class TextPlayer:
             text: object = self.write(trajectory)
             if not isinstance(text, str):
                 what = (
-                    f"{type(self).__name__}.write() gave {came(text)} for a "
+                    f"{type(self).__name__}.write() gave {describe(text)} for a "
                     f"{trajectory.role}'s turn"
                 )
                 raise UsageError(f"{what}: the turn's text is wanted, a string")

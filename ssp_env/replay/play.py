@@ -100,9 +100,9 @@ class _Feed:
 def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
     """One turn after the other, so that a single search is due at a time. What the outage cut off
     comes last."""
-    played = Round.of_start(rules, saved.start)
-    recorded.watch(played)
-    game, then = played.games[0], saved.trajectories()
+    round_ = Round.of_start(rules, saved.start)
+    recorded.watch(round_)
+    game, then = round_.games[0], saved.trajectories()
     feeds: dict[str, _Feed] = {}
     while waiting := {
         name: t for name, t in trajectories_of(game).items() if t.waiting is Waiting.POLICY
@@ -113,7 +113,7 @@ def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
         if not ready:
             for last, trajectory in waiting.items():
                 feeds[last].write(trajectory)
-            played.void(
+            round_.void(
                 list(waiting.values()), ServiceError(saved.reason or "engine", "it failed then")
             )
         else:
@@ -121,5 +121,5 @@ def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
             feeds[ready[0]].write(trajectory)
             if trajectory.waiting is Waiting.POLICY:
                 trajectory.feed_turn(())  # a turn may end without a token that says so
-        played.advance()
+        round_.advance()
     return game

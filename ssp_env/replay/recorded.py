@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
@@ -56,9 +56,9 @@ class Recorded:
         self._round: Round | None = None
         self.unrecorded: list[str] = []
 
-    def watch(self, played: Round) -> None:
+    def watch(self, round_: Round) -> None:
         """Answers for this round from now on."""
-        self._round = played
+        self._round = round_
 
     @property
     def _game(self) -> Game:
@@ -221,7 +221,8 @@ def check_saved(value: object) -> None:
     """
     if not isinstance(value, SavedGame):
         raise UsageError(
-            f"a SavedGame is wanted, not {came(value)}: read_games(path) gives the games of a file"
+            f"a SavedGame is wanted, not {describe(value)}: read_games(path) gives the games of a "
+            f"file"
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
@@ -62,8 +62,8 @@ def rescore(
     """
     if isinstance(saved_games, str | Path | SavedGame):
         raise UsageError(
-            f"several saved games are wanted, not {came(saved_games)}: pass read_games(path) or "
-            f"a list"
+            f"several saved games are wanted, not {describe(saved_games)}: pass read_games(path) "
+            f"or a list"
         )
     saved_games = list(saved_games)
     for saved in saved_games:

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.types import Document
 
@@ -118,7 +118,7 @@ def check_request(queries: Sequence[str], k: int) -> None:
     for number, query in enumerate(queries, start=1):
         if not isinstance(query, str):
             raise UsageError(
-                f"search takes strings; query {number} of {len(queries)} is {came(query)}"
+                f"search takes strings; query {number} of {len(queries)} is {describe(query)}"
             )
 
 
@@ -135,15 +135,15 @@ def _check_rankings(results: Sequence[object], queries: Sequence[str], k: int) -
             continue
         if not isinstance(ranking, list | tuple):
             raise UsageError(
-                f"the retriever gave {came(ranking)} for {came(query)}: a list of Documents is "
-                f"wanted"
+                f"the retriever gave {describe(ranking)} for {describe(query)}: a list of "
+                f"Documents is wanted"
             )
         if len(ranking) > k:
-            what = f"{len(ranking)} documents for {came(query)} (one of {len(queries)} queries)"
+            what = f"{len(ranking)} documents for {describe(query)} (one of {len(queries)} queries)"
             raise UsageError(f"the retriever gave {what}: at most k = {k} are wanted")
         for document in ranking:
             if not isinstance(document, Document):
-                what = f"a ranking with {came(document)} in it for {came(query)}"
+                what = f"a ranking with {describe(document)} in it for {describe(query)}"
                 raise UsageError(f"the retriever gave {what}: a list of Documents is wanted")
 
 
@@ -153,7 +153,7 @@ def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
         UsageError: the retriever did not give a list with one result a query.
     """
     if not isinstance(results, list | tuple):
-        what = f"the retriever gave {came(results)} for {len(queries)} queries"
+        what = f"the retriever gave {describe(results)} for {len(queries)} queries"
         raise UsageError(f"{what}: a list is wanted, with one list of Documents a query")
     if len(results) != len(queries):
         raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")

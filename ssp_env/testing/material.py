@@ -94,13 +94,13 @@ def play_small_game(right: int, attempts: int = 4, **parts: Any) -> Game:
     rules = small_rules(attempts, **parts)
     scripted, tags = MiniPlayer(rules.config.tags), rules.config.tags
     for truth in rules.world.answers:
-        played = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])  # type: ignore[misc]
-        while pending := played.pending():
+        round_ = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])  # type: ignore[misc]
+        while pending := round_.pending():
             for trajectory in pending:
                 index = next(
                     (
                         i
-                        for i, a in enumerate(played.games[0].attempts)
+                        for i, a in enumerate(round_.games[0].attempts)
                         if a.trajectory is trajectory
                     ),
                     -1,
@@ -110,9 +110,9 @@ def play_small_game(right: int, attempts: int = 4, **parts: Any) -> Game:
                     trajectory.feed_turn(rules.tokenizer.encode(wrong))
                 else:
                     scripted.play([trajectory])
-            played.advance()
-        if played.games[0].outcome is Outcome.VALID:
-            return played.games[0]
+            round_.advance()
+        if round_.games[0].outcome is Outcome.VALID:
+            return round_.games[0]
     raise AssertionError("no answer of the small world makes a valid game")
 
 

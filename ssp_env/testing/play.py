@@ -40,13 +40,13 @@ class PlayerTests:
         rules = self._rules()
         player = self.make_player(rules)
         for seed in range(self.games):
-            played = self._deal(rules, seed)
-            while pending := played.pending():
+            round_ = self._deal(rules, seed)
+            while pending := round_.pending():
                 player.play(pending)
                 for trajectory in pending:
                     _check_written(trajectory)
-                played.advance()
-            assert played.games[0].outcome is not Outcome.PENDING
+                round_.advance()
+            assert round_.games[0].outcome is not Outcome.PENDING
 
     def test_others_are_left_alone(self) -> None:
         """Of two games, only the one that was handed over is played."""

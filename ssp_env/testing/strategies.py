@@ -86,29 +86,29 @@ class BatchStrategyTests:
         strategy, player = self.make_strategy(), MiniPlayer(rules.config.tags)
         for step in range(3):
             try:
-                played = _play_round(rules, strategy, player, step)
+                round_ = _play_round(rules, strategy, player, step)
             except UsageError as error:
                 raise AssertionError(f"a round refuses this strategy: {error}") from error
-            assert played.done, "a round with this strategy does not end"
+            assert round_.done, "a round with this strategy does not end"
 
 
 def _play_round(rules: Rules, strategy: BatchStrategy, player: MiniPlayer, seed: int) -> Round:
     answers = rules.world.answers
-    played = Round(
+    round_ = Round(
         rules,
         lambda rng, count: [answers[int(rng.integers(len(answers)))] for _ in range(count)],
         4,
         [seed],
         strategy,
     )
-    while pending := played.pending():
+    while pending := round_.pending():
         for turn, trajectory in enumerate(pending):
-            if trajectory in [g.proposer for g in played.games] and turn % 2:
+            if trajectory in [g.proposer for g in round_.games] and turn % 2:
                 trajectory.feed_turn([])
             else:
                 player.play([trajectory])
-        played.advance()
-    return played
+        round_.advance()
+    return round_
 
 
 def _questions(step: int) -> list[PooledQuestion]:

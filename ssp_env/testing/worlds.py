@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from ssp_env.checks import came
+from ssp_env.checks import describe
 from ssp_env.testing.material import AWKWARD, missing, shown, skip
 from ssp_env.types import Analysis, Document, GroundTruth, Question, World
 from ssp_env.wording.answers import exact_match
@@ -172,7 +172,7 @@ class WorldTests:
         except NotImplementedError:
             raise AssertionError(f"questions() is not implemented: {_WITHOUT}") from None
         assert isinstance(found, list | tuple), (
-            f"questions() gave {came(found)}, not a list: {_WITHOUT}"
+            f"questions() gave {describe(found)}, not a list: {_WITHOUT}"
         )
         return list(found)
 

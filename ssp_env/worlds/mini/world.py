@@ -24,6 +24,8 @@ from ssp_env.worlds.mini.pages import Fact, read_facts, write_pages
 
 FEWEST = 16
 """Entities of the smallest graph that has every kind."""
+_GRAPHS = 0x5EED
+"""First number of the seed that names, graphs and pages are drawn by."""
 
 
 class MiniWorld:
@@ -61,7 +63,7 @@ class MiniWorld:
             raise ConfigError("world.max_hops", max_hops, "choose 1 to 6")
         self.max_hops = max_hops
         self.one_to_many = one_to_many
-        rng = np.random.default_rng(np.random.SeedSequence([0x5EED, seed]))
+        rng = np.random.default_rng(np.random.SeedSequence([_GRAPHS, seed]))
         pool = names()
         drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
         self.train_graph = grow(rng, drawn[:entities], one_to_many)

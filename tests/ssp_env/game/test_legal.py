@@ -176,7 +176,7 @@ def test_what_is_open_is_closed_before_the_budget_ends(mini: MiniWorld, words: T
     rules = rules_of(mini, words, max_response_tokens=6)
     (proposer,) = begin(rules, 1).pending()
     write(rules, proposer, "<question> what is the mentor")
-    assert proposer.room == 1
+    assert proposer.tokens_left == 1
     assert legal_text(rules, proposer) == {"</question>"}
 
 

@@ -43,7 +43,7 @@ def state(trajectory: Trajectory) -> tuple[Any, ...]:
         t.ending,
         t.result,
         t.query,
-        t.room,
+        t.tokens_left,
     )
 
 
@@ -125,9 +125,9 @@ def test_token_budget(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("what is the what is the what is the")[:9]
     trajectory = begin(tokenizer=tokenizer, max_response_tokens=9)
     assert not trajectory.feed(ids[:8])
-    assert trajectory.room == 1
+    assert trajectory.tokens_left == 1
     assert trajectory.feed(ids[8:])
-    assert (trajectory.ending, trajectory.room) == (Ending.BUDGET_TOKENS, 0)
+    assert (trajectory.ending, trajectory.tokens_left) == (Ending.BUDGET_TOKENS, 0)
 
 
 def test_an_action_on_the_last_token_counts() -> None:
@@ -169,7 +169,7 @@ def test_an_observation_has_to_leave_room_for_a_token() -> None:
         write(trajectory, "<search> what </search>")
         trajectory.observe([PAGE], seen)
         assert [record.documents for record in trajectory.searches] == [(PAGE,)]
-    assert (fits.waiting, fits.room) == (Waiting.POLICY, 1)
+    assert (fits.waiting, fits.tokens_left) == (Waiting.POLICY, 1)
     assert overflows.ending is Ending.BUDGET_TOKENS
     assert overflows.ids == overflows.limits.tokenizer.encode("solve : <search> what </search>"), (
         "nothing half taken"
@@ -318,12 +318,12 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(
                 break
         if trajectory.waiting is Waiting.SEARCH:
             seen = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=20))
-            room = trajectory.room
+            room = trajectory.tokens_left
             trajectory.observe([], seen)
             written += [(token, 0, 0.0) for token in seen] if len(seen) < room else []
         got = list(zip(trajectory.ids, trajectory.mask, trajectory.logprobs, strict=True))
         assert got == written
-        assert trajectory.room == budget - (len(written) - trajectory.prompt_length) >= 0
+        assert trajectory.tokens_left == budget - (len(written) - trajectory.prompt_length) >= 0
     assert trajectory.ending is not None
     if trajectory.ending is Ending.ACTION:
         assert trajectory.result is not None
