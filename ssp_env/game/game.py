@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 
-from ssp_env.checks import describe
-from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.filters import Proposal
+from ssp_env.errors import ServiceError
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outage, Outcome
-from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Document, GroundTruth
@@ -144,12 +140,6 @@ class Game:
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]
 
-    def fail(self, reason: str, rules: Rules) -> None:
-        """The proposer failed."""
-        self.outcome, self.reason = Outcome.INVALID, str(reason)
-        if self.origin is Origin.PROPOSED:
-            self.proposer_reward = rules.config.invalid_reward
-
     def void(self, error: ServiceError) -> None:
         """A service failed: nobody is rewarded, live trajectories end."""
         _log.warning("game %d is void: %s", self.slot, error)
@@ -162,57 +152,7 @@ class Game:
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
 
-    def take_proposal(self, rules: Rules) -> None:
-        """Reads the ended proposer trajectory: a question that passes all filters, or a failed
-        game.
-
-        Raises:
-            UsageError: a filter that gives no bool.
-        """
-        proposer = self.proposer
-        assert proposer is not None, "only proposed games have a proposal"
-        assert proposer.ending is not None, "the proposer has to have ended"
-        documents = (document for search in proposer.searches for document in search.documents)
-        self.evidence = tuple({document.id: document for document in documents}.values())
-        if proposer.ending is not Ending.ACTION or proposer.result is None:
-            self.fail(proposer.ending, rules)
-            return
-        proposal = Proposal(proposer.result, self.truth, proposer, rules.config)
-        self.question = proposer.result
-        for name, fails in rules.filters.items():
-            word: object = fails(proposal)
-            if word is not True and word is not False:
-                wanted = "True (the question fails) or False is wanted; use bool(...)"
-                raise UsageError(f"the filter {name!r} gave {describe(word)}: {wanted}")
-            if word:
-                self.fail(name, rules)
-                return
-
     def materials(self) -> tuple[Document, ...]:
         """What verification reads: evidence and noise, shuffled in an order of the game's own."""
         documents = [*self.evidence, *(item.document for item in self.noise)]
         return tuple(documents[i] for i in self.order_rng.permutation(len(documents)))
-
-    def finish(self, rules: Rules) -> None:
-        """All attempts are judged: pays both roles.
-
-        Raises:
-            UsageError: a reward function that gives no finite number.
-        """
-        self.outcome = Outcome.VALID
-        for attempt in self.attempts:
-            attempt.reward = _finite("solver", rules.solver_reward(self, attempt))
-        if self.origin is Origin.PROPOSED:
-            self.proposer_reward = _finite("proposer", rules.proposer_reward(self))
-
-
-def _finite(role: str, reward: float) -> float:
-    try:
-        finite = math.isfinite(reward)
-    except TypeError:
-        finite = False
-    if not finite:
-        raise UsageError(
-            f"the {role}'s reward function gave {describe(reward)}, which is no finite number"
-        )
-    return float(reward)

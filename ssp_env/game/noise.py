@@ -8,8 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.checks import describe
-from ssp_env.errors import UsageError
 from ssp_env.types import Document
 
 
@@ -36,33 +34,6 @@ class NoiseSource(Protocol):
         """At most ``count`` documents, none of them among ``own``; all randomness comes from
         ``rng``."""
         ...
-
-
-def checked_noise(drawn: object, count: int, own: Sequence[Document]) -> tuple[NoiseDocument, ...]:
-    """What a noise source drew.
-
-    Raises:
-        UsageError: something else than at most ``count`` ``NoiseDocument``, none of them among
-            ``own``.
-    """
-    if not isinstance(drawn, list | tuple):
-        raise UsageError(
-            f"the noise source gave {describe(drawn)}: a tuple of NoiseDocuments is wanted"
-        )
-    if len(drawn) > count:
-        raise UsageError(
-            f"the noise source gave {len(drawn)} documents: at most noise_documents = {count} "
-            f"are wanted"
-        )
-    taken = {document.id for document in own}
-    for item in drawn:
-        if not isinstance(item, NoiseDocument) or not isinstance(item.document, Document):
-            wanted = "a NoiseDocument is wanted, which holds a Document and where it comes from"
-            raise UsageError(f"the noise source gave {describe(item)}: {wanted}")
-        if item.document.id in taken:
-            what = f"document {item.document.id!r}, which the game's own proposer retrieved"
-            raise UsageError(f"the noise source gave {what}: leave out what is in own")
-    return tuple(drawn)
 
 
 def draw_noise(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
+from ssp_env.game.checked import CheckedParts
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.noise import NoiseSource, draw_noise
@@ -45,6 +46,23 @@ class Rules:
     """Where verification's noise documents come from."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
+    checked: CheckedParts = field(init=False, repr=False, compare=False)
+    """The parts above as the game asks them: what they return is checked at every call."""
+
+    def __post_init__(self) -> None:
+        checked = CheckedParts(
+            retriever=self.retriever,
+            top_k=self.config.top_k,
+            judge=self.judge,
+            verifier=self.verifier,
+            filters=self.filters,
+            noise=self.noise,
+            noise_documents=self.config.noise_documents,
+            corpus=self.corpus,
+            proposer_reward=self.proposer_reward,
+            solver_reward=self.solver_reward,
+        )
+        object.__setattr__(self, "checked", checked)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
         """Itself: nothing in it changes by play, so copies of an env (for tree search, say) share

@@ -11,6 +11,7 @@ from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.referee import Referee
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -56,7 +57,7 @@ def rescore(
     Raises:
         ConfigError: a new judge over games that code of the user's own paid, and that code is not
             given; or the tokenizer is missing.
-        UsageError: the judge does not give one result a task, a reward is no finite number, or
+        UsageError: the judge does not give one result per task, a reward is not a finite number, or
             something else than saved games is given.
         ServiceError: the judge failed altogether. One that fails for a task makes that game void.
     """
@@ -78,7 +79,7 @@ def rescore(
         _judge([game for game, _ in tables], judge)
     for game, rules in tables:
         if game.outcome is Outcome.VALID:
-            game.finish(rules)
+            Referee(rules).finish(game)
     after = iter(
         [_after(saved, game, judge, own) for saved, (game, _) in zip(valid, tables, strict=True)]
     )

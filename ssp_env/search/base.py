@@ -62,27 +62,35 @@ def search_each(
     One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one
     query at a time, so that only those that are hit are errors.
 
+    What is in the rankings is not checked here: see :mod:`ssp_env.game.checked`.
+
     Raises:
-        UsageError: the retriever does not give one result a query, a list of at most ``k``
-            documents.
+        UsageError: the retriever does not return one result per query.
     """
     # isinstance() with a protocol takes longer than a turn of the game.
     each = getattr(retriever, "search_each", None)
     if each is not None:
         results: list[list[Document] | ServiceError] = each(queries, k)
-        _check_rankings(results, queries, k)
         return results
+
     try:
-        return [*_search(retriever, queries, k)]
+        rankings = retriever.search(queries, k)
     except ServiceError as error:
         if len(queries) == 1:
             return [error]
+    else:
+        check_count(rankings, queries)
+        return [*rankings]
+
     alone: list[list[Document] | ServiceError] = []
     for query in queries:
         try:
-            alone.extend(_search(retriever, [query], k))
+            rankings = retriever.search([query], k)
         except ServiceError as error:
             alone.append(error)
+        else:
+            check_count(rankings, [query])
+            alone.extend(rankings)
     return alone
 
 
@@ -120,31 +128,6 @@ def check_request(queries: Sequence[str], k: int) -> None:
             raise UsageError(
                 f"search takes strings; query {number} of {len(queries)} is {describe(query)}"
             )
-
-
-def _search(retriever: Retriever, queries: Sequence[str], k: int) -> list[list[Document]]:
-    rankings = retriever.search(queries, k)
-    _check_rankings(rankings, queries, k)
-    return rankings
-
-
-def _check_rankings(results: Sequence[object], queries: Sequence[str], k: int) -> None:
-    check_count(results, queries)
-    for query, ranking in zip(queries, results, strict=True):
-        if isinstance(ranking, ServiceError):
-            continue
-        if not isinstance(ranking, list | tuple):
-            raise UsageError(
-                f"the retriever gave {describe(ranking)} for {describe(query)}: a list of "
-                f"Documents is wanted"
-            )
-        if len(ranking) > k:
-            what = f"{len(ranking)} documents for {describe(query)} (one of {len(queries)} queries)"
-            raise UsageError(f"the retriever gave {what}: at most k = {k} are wanted")
-        for document in ranking:
-            if not isinstance(document, Document):
-                what = f"a ranking with {describe(document)} in it for {describe(query)}"
-                raise UsageError(f"the retriever gave {what}: a list of Documents is wanted")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:

@@ -20,7 +20,6 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.judge.base import Verdict
 from ssp_env.players import TextPlayer, scripted_player
-from ssp_env.search.base import search_each
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.cache.retriever import CachedRetriever
 from ssp_env.types import Document
@@ -111,7 +110,7 @@ def test_results_that_are_no_verdicts(
     who: str, twist: Callable[[Sequence[Any]], Any], came: str
 ) -> None:
     refused(
-        f"the {who} {came}: a list is wanted, with one Verdict or ServiceError a task",
+        f"the {who} {came}: a list is wanted, with one Verdict or ServiceError per task",
         **{who: Part(twist)},
     )
 
@@ -196,8 +195,11 @@ def test_a_retriever_behind_a_cache_is_named_too() -> None:
 
 
 def test_errors_do_not_show_all_of_a_large_value() -> None:
+    checked = ssp_env.raw_env(
+        world=SMALL, retriever=Retriever(lambda ranking: "x" * 10**6)
+    ).rules.checked
     with pytest.raises(UsageError) as error:
-        search_each(Retriever(lambda ranking: "x" * 10**6), ["q" * 10**6], 1)
+        checked.search(["q" * 10**6])
     assert len(str(error.value)) < 300
 
 
@@ -244,7 +246,7 @@ def test_noise_that_is_none(noise: Any, said: str) -> None:
 
 @pytest.mark.parametrize("reward", [None, "1", [1.0], 1j, float("nan"), float("inf")])
 def test_a_reward_is_a_finite_number(reward: Any) -> None:
-    said = "reward function gave .*, which is no finite number"
+    said = "reward function gave .*: a finite number is wanted"
     refused(f"the solver's {said}", solver_reward=lambda game, attempt: reward)
     refused(f"the proposer's {said}", proposer_reward=lambda game: reward)
 

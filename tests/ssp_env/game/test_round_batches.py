@@ -190,7 +190,7 @@ class Endless(DummyPadding):
 def test_waves_without_end_are_refused(
     mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 5)
+    monkeypatch.setattr("ssp_env.game.checked.MOST_WAVES", 5)
     played = begin(rules_of(mini, words), strategy=Endless())
     message = (
         "wants_more of the strategy Endless asks for another wave after 5 waves, and 4 of "
@@ -204,7 +204,7 @@ def test_waves_without_end_are_refused(
 def test_the_last_wave_may_be_played(
     mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 3)
+    monkeypatch.setattr("ssp_env.game.checked.MOST_WAVES", 3)
     strategy = DynamicResampling(max_waves=3)
     played = play(
         begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>"))

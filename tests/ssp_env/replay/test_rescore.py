@@ -123,7 +123,7 @@ def test_other_rewards(saved: list[SavedGame]) -> None:
     ]
     assert [a.verdict for a in rescored[0].after.attempts] == [a.verdict for a in saved[0].attempts]
     assert rescored[2].after.proposer_reward == -0.5
-    with pytest.raises(UsageError, match="no finite number"):
+    with pytest.raises(UsageError, match="a finite number is wanted"):
         rescore(saved, None, lambda game: float("nan"))
 
 

@@ -1,0 +1,188 @@
+"""The referee: decides whether a question stands, which answers are right, and what a game pays.
+
+A :class:`~ssp_env.game.round.Round` moves games along and asks the referee whenever something has
+to be decided; :mod:`ssp_env.replay` asks it to pay saved games anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ssp_env.errors import ServiceError
+from ssp_env.game.filters import Proposal
+from ssp_env.game.game import Game, Origin
+from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.types import Document
+
+
+class Referee:
+    """Applies the rules to games: filters, verification, the closed-book gate, verdicts, rewards.
+
+    Every method changes games in place. It keeps no state of its own, so one referee can serve any
+    number of games.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        """
+        Args:
+            rules: what the games are played by.
+        """
+        self.rules = rules
+
+    def fail(self, game: Game, reason: str) -> None:
+        """Makes a game invalid, for a reason code; its proposer earns ``invalid_reward``."""
+        game.outcome, game.reason = Outcome.INVALID, str(reason)
+
+        # Nobody is paid for a question that was given or reused.
+        if game.origin is Origin.PROPOSED:
+            game.proposer_reward = self.rules.config.invalid_reward
+
+    # -- before the solver's attempts ----------------------------------------------------------
+
+    def take_proposal(self, game: Game) -> None:
+        """Reads the ended proposer trajectory: a question that passes all filters, or a failure.
+
+        Raises:
+            UsageError: a filter that does not return a bool.
+        """
+        proposer = game.proposer
+        assert proposer is not None, "only proposed games have a proposal"
+        assert proposer.ending is not None, "the proposer has to have ended"
+
+        documents = (document for search in proposer.searches for document in search.documents)
+        game.evidence = tuple({document.id: document for document in documents}.values())
+
+        if proposer.ending is not Ending.ACTION or proposer.result is None:
+            self.fail(game, proposer.ending)
+            return
+
+        game.question = proposer.result
+        proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config)
+        reason = self.rules.checked.failed_filter(proposal)
+        if reason is not None:
+            self.fail(game, reason)
+
+    def verify_task(self, game: Game, others: Sequence[tuple[int, Document]]) -> VerifyTask:
+        """Draws the noise of a game and lays out what its verification reads.
+
+        Args:
+            game: its question has passed the filters.
+            others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+
+        Raises:
+            UsageError: the noise source returned something else than noise.
+        """
+        assert game.question is not None, "there is a question to verify"
+        game.noise = self.rules.checked.noise(game.rng, game.evidence, others)
+
+        return VerifyTask(game.question, game.truth, game.materials())
+
+    def verify(self, tasks: Sequence[tuple[Game, VerifyTask]]) -> None:
+        """Asks the verifier of the rules about questions; an outage voids the game that it hit.
+
+        Raises:
+            UsageError: the verifier did not return one verdict or error per task.
+        """
+        results = self.rules.checked.verify([task for _, task in tasks])
+        for (game, _), result in zip(tasks, results, strict=True):
+            self._take_verification(game, result)
+
+    def judge_verifications(self, games: Iterable[Game]) -> None:
+        """Judges what the policy answered as the verifier, like any answer (Algorithm 1).
+
+        Raises:
+            UsageError: the judge did not return one verdict or error per task.
+        """
+        read = [
+            (game, game.verifier)
+            for game in games
+            if game.accepted and game.verifier is not None and game.verification is None
+        ]
+        for (game, _), result in zip(read, self._verdicts(read), strict=True):
+            self._take_verification(game, result)
+
+    def judge_closed_book(self, games: Iterable[Game]) -> None:
+        """Rejects questions that the solver answered from memory: they need no search.
+
+        Raises:
+            UsageError: the judge did not return one verdict or error per task.
+        """
+        asked = [
+            (game, game.closed_book)
+            for game in games
+            if game.accepted and game.closed_book is not None and game.closed_book_verdict is None
+        ]
+        for (game, _), result in zip(asked, self._verdicts(asked), strict=True):
+            if isinstance(result, ServiceError):
+                game.void(result)
+                continue
+
+            game.closed_book_verdict = result
+            if result.correct:
+                self.fail(game, CLOSED_BOOK)
+
+    # -- after them ----------------------------------------------------------------------------
+
+    def judge_attempts(self, games: Sequence[Game]) -> None:
+        """Judges all attempts in one call, and pays the games that no outage hit.
+
+        Raises:
+            UsageError: the judge did not return one verdict or error per task, or a reward is not
+                a finite number.
+        """
+        asked = [(game, attempt) for game in games if game.accepted for attempt in game.attempts]
+        verdicts = self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
+
+        for (game, attempt), verdict in zip(asked, verdicts, strict=True):
+            if isinstance(verdict, ServiceError):
+                game.void(verdict)
+            elif game.accepted:  # an earlier attempt may have voided it
+                attempt.verdict = verdict
+
+        for game in games:
+            if game.accepted:
+                self.finish(game)
+
+    def finish(self, game: Game) -> None:
+        """Pays both roles of a game all of whose attempts are judged, and makes it valid.
+
+        Raises:
+            UsageError: a reward is not a finite number.
+        """
+        # The rewards are functions of a valid game.
+        game.outcome = Outcome.VALID
+
+        for attempt in game.attempts:
+            attempt.reward = self.rules.checked.solver_reward(game, attempt)
+        if game.origin is Origin.PROPOSED:
+            game.proposer_reward = self.rules.checked.proposer_reward(game)
+
+    # -- shared --------------------------------------------------------------------------------
+
+    def _take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
+        if isinstance(result, ServiceError):
+            game.void(result)
+            return
+
+        game.verification = result
+        if not result.correct:
+            self.fail(game, UNVERIFIED)
+
+    def _verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> list[Verdict | ServiceError]:
+        """The judge's verdict on each trajectory; one without an answer is wrong without asking."""
+        tasks = [
+            JudgeTask(game.question or "", trajectory.result, game.truth)
+            for game, trajectory in pairs
+            if trajectory.result is not None
+        ]
+        judged = iter(self.rules.checked.judge(tasks))
+
+        return [
+            next(judged)
+            if trajectory.result is not None
+            else Verdict(False, f"no answer: {trajectory.ending}")
+            for _, trajectory in pairs
+        ]
