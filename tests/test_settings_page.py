@@ -140,7 +140,7 @@ def test_attributes_of_a_finished_game() -> None:
 
 def test_attributes_of_a_trajectory_exist() -> None:
     trajectory: Trajectory = ssp_env.GameBatch(1, world="mini").reset(seed=0)[0].trajectory
-    section = PAGE.partition("A trajectory:\n")[2]
+    section = PAGE.partition("A trajectory has these attributes:\n")[2]
     listed = names(line.split("|")[1] for line in section.splitlines() if line.startswith("| `"))
     assert len(listed) > 8
     assert not [name for name in listed if not hasattr(trajectory, name)]
