@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ssp_env.checks import at_least, one_of
 from ssp_env.errors import ConfigError
 from ssp_env.game.strategies import STRATEGIES
+from ssp_env.settings import check_types
 
 ALGORITHMS = ("grpo", "reinforce")
 ROLES = ("proposer", "solver")
@@ -18,9 +21,9 @@ class LearningConfig:
     """How both roles learn from a step's games. The defaults are the paper's."""
 
     batch_size: int = 256
-    """Questions a step (the paper's B)."""
+    """Questions per step (the paper's B)."""
     minibatches: int = 2
-    """Optimizer updates a step; the games are dealt into this many parts."""
+    """Optimizer updates per step; the games are dealt into this many parts."""
     learning_roles: tuple[str, ...] = ROLES
     """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
@@ -63,51 +66,65 @@ class LearningConfig:
     """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or
     ``auto``: bfloat16 where the machine multiplies in it."""
 
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        "learning_rate": "lr",
+        "batch": "batch_size",
+        "train_batch_size": "batch_size",
+        "train_batch_size_per_learner": "batch_size",
+        "num_minibatches": "minibatches",
+        "roles": "learning_roles",
+        "kl_beta": "kl_coeff",
+        "beta": "kl_coeff",
+        "kl_loss_coef": "kl_coeff",
+        "clip_eps": "clip_high",
+        "clip_ratio": "clip_high",
+        "clip_param": "clip_high",
+        "epsilon": "clip_high",
+        "grad_clip": "max_grad_norm",
+        "warmup": "warmup_steps",
+        "loss_agg_mode": "aggregation",
+        "scale_rewards": "std_normalise",
+        "std_normalize": "std_normalise",
+        "dtype": "precision",
+    }
+    """What these settings are called elsewhere; an error offers the name here."""
+
     def __post_init__(self) -> None:
-        at_least(
-            self, "learning", 1, "batch_size", "minibatches", "reset_every", "microbatch_tokens"
-        )
-        at_least(
-            self,
-            "learning",
-            0,
-            "warmup_steps",
-            "lr",
-            "kl_coeff",
-            "proposer_weight",
-            "clip_low",
-            "clip_high",
-        )
+        check_types(self, "learning")
+
+        counts = ("batch_size", "minibatches", "reset_every", "microbatch_tokens")
+        at_least(self, "learning", 1, *counts)
+        at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight")
+        at_least(self, "learning", 0, "clip_low", "clip_high")
+
         if self.minibatches > self.batch_size:
-            raise ConfigError(
-                "learning.minibatches", self.minibatches, "must not exceed batch_size"
-            )
+            fix = "must not exceed batch_size"
+            raise ConfigError("learning.minibatches", self.minibatches, fix)
+
         for name in ("lr", "kl_coeff", "proposer_weight"):
             if not math.isfinite(getattr(self, name)):
                 raise ConfigError(f"learning.{name}", getattr(self, name), "give a finite number")
+
         if not self.max_grad_norm > 0:
             raise ConfigError("learning.max_grad_norm", self.max_grad_norm, "must be above 0")
         if not 0 < self.temperature < math.inf:
-            raise ConfigError(
-                "learning.temperature",
-                self.temperature,
-                "self-play has to sample: give more than 0",
-            )
+            fix = "self-play has to sample: give more than 0"
+            raise ConfigError("learning.temperature", self.temperature, fix)
         if not 0 <= self.beta2 < 1:
-            raise ConfigError(
-                "learning.beta2", self.beta2, "give a value from 0 up to, not including, 1"
-            )
+            fix = "give a value from 0 up to, not including, 1"
+            raise ConfigError("learning.beta2", self.beta2, fix)
+
         one_of("learning.proposer_algorithm", self.proposer_algorithm, ALGORITHMS)
         one_of("learning.solver_algorithm", self.solver_algorithm, ALGORITHMS)
         one_of("learning.aggregation", self.aggregation, ("sequence", "token"))
         one_of("learning.strategy", self.strategy, STRATEGIES)
         one_of("learning.precision", self.precision, ("auto", "float32", "bfloat16"))
+
         for role in self.learning_roles:
             one_of("learning.learning_roles", role, ROLES)
         if not self.learning_roles:
-            raise ConfigError(
-                "learning.learning_roles", self.learning_roles, "name at least one role to train"
-            )
+            fix = "name at least one role to train"
+            raise ConfigError("learning.learning_roles", self.learning_roles, fix)
 
     def algorithm(self, role: str) -> str:
         """The algorithm that trains a role."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from agents.config import LearningConfig
-from ssp_env.checks import at_least, from_mapping
+from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
-from ssp_env.game.protocol import Tags
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.net.retry import RetryPolicy
+from ssp_env.settings import check_path, check_types, read
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,27 @@ class EvaluationConfig:
     """Training steps between two evaluations; there is always one before the first step and one
     after the last."""
     per_group: int = 150
-    """Questions a hop count, or a benchmark."""
+    """Questions per hop count, or per benchmark."""
     seed: int = 0
     """Which questions are drawn."""
     temperature: float = 0.0
     """0 is greedy (the paper's)."""
 
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        "interval": "every",
+        "evaluation_interval": "every",
+        "questions": "per_group",
+        "questions_per_hop": "per_group",
+    }
+    """What these settings are called elsewhere; an error offers the name here."""
+
     def __post_init__(self) -> None:
+        check_types(self, "evaluation")
         at_least(self, "evaluation", 1, "every", "per_group")
         at_least(self, "evaluation", 0, "seed", "temperature")
         if not math.isfinite(self.temperature):
-            raise ConfigError(
-                "evaluation.temperature", self.temperature, "give a finite number; 0 is greedy"
-            )
+            fix = "give a finite number; 0 is greedy"
+            raise ConfigError("evaluation.temperature", self.temperature, fix)
 
 
 @dataclass(frozen=True)
@@ -56,12 +64,23 @@ class ComputeConfig:
     gpus_per_learner: float = 0.0
     """GPUs of each learner (with 0 learners: of the main process)."""
     threads: int = 1
-    """PyTorch threads of a process. Small models run fastest, and always the same, with 1."""
+    """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
+
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        "num_env_runners": "env_runners",
+        "workers": "env_runners",
+        "num_workers": "env_runners",
+        "num_learners": "learners",
+        "num_gpus_per_env_runner": "gpus_per_env_runner",
+        "num_gpus_per_learner": "gpus_per_learner",
+        "num_threads": "threads",
+    }
+    """What these settings are called elsewhere; an error offers the name here."""
 
     def __post_init__(self) -> None:
-        at_least(
-            self, "compute", 0, "env_runners", "learners", "gpus_per_env_runner", "gpus_per_learner"
-        )
+        check_types(self, "compute")
+        at_least(self, "compute", 0, "env_runners", "learners")
+        at_least(self, "compute", 0, "gpus_per_env_runner", "gpus_per_learner")
         at_least(self, "compute", 1, "threads")
 
 
@@ -83,6 +102,19 @@ class OpenAIConfig:
     """Calls until a task counts as hit by an outage; the pauses between them double from a quarter
     of a second."""
 
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        "url": "base_url",
+        "api_base": "base_url",
+        "model_name": "model",
+        "api_key": "api_key_env",
+        "key_env": "api_key_env",
+        "retries": "attempts",
+    }
+    """What these settings are called elsewhere; an error offers the name here."""
+
+    def __post_init__(self) -> None:
+        check_types(self, "openai")
+
     def chat(self) -> ChatConfig:
         """The client's settings.
 
@@ -91,11 +123,9 @@ class OpenAIConfig:
         """
         for name in ("base_url", "model"):
             if not getattr(self, name):
-                fix = (
-                    f"needed for game.verifier=openai and for openai.judge; give --set "
-                    f"openai.{name}=..."
-                )
-                raise ConfigError(f"openai.{name}", "", fix)
+                use = "needed for game.verifier=openai and for openai.judge"
+                raise ConfigError(f"openai.{name}", "", f"{use}; give --set openai.{name}=...")
+
         try:
             retry = RetryPolicy(attempts=self.attempts)
             return ChatConfig(
@@ -106,10 +136,9 @@ class OpenAIConfig:
                 retry=retry,
             )
         except ConfigError as error:
-            # The client's own names mean nothing to whoever wrote these settings.
-            raise ConfigError(
-                f"openai.{error.field.partition('.')[2]}", error.value, error.fix
-            ) from None
+            # The user of these settings does not know the client's own names.
+            name = error.field.partition(".")[2]
+            raise ConfigError(f"openai.{name}", error.value, error.fix) from None
 
 
 @dataclass(frozen=True)
@@ -141,7 +170,18 @@ class RunConfig:
     openai: OpenAIConfig = field(default_factory=OpenAIConfig)
     """A judge or verifier behind an API."""
 
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        "eval": "evaluation",
+        "training": "learning",
+        "env": "world",
+        "model_dir": "model",
+        "training_steps": "steps",
+        "save_every": "checkpoint_every",
+    }
+    """What these settings are called elsewhere; an error offers the name here."""
+
     def __post_init__(self) -> None:
+        check_types(self, "run")
         for name, least in (("seed", 0), ("steps", 1), ("checkpoint_every", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(name, getattr(self, name), f"must be at least {least}")
@@ -157,15 +197,6 @@ class RunConfig:
         from agents.models import tiny_directory
 
         return tiny_directory()
-
-
-SECTIONS: dict[str, type] = {
-    "game": GameConfig,
-    "learning": LearningConfig,
-    "evaluation": EvaluationConfig,
-    "compute": ComputeConfig,
-    "openai": OpenAIConfig,
-}
 
 
 def presets() -> list[str]:
@@ -203,36 +234,19 @@ def override(values: dict[str, Any], assignment: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         raise ConfigError(path, text, "the value is not YAML; put it in quotes") from None
-    *sections, name = path.split(".")
     if path == "preset":
         raise ConfigError(path, value, "choose it by --preset")
-    _check_known(sections, name, path, value)
+    check_path(RunConfig, path, value)
+
+    *sections, name = path.split(".")
     target = values
     for section in sections:
-        target = target.setdefault(section, {})
+        # An earlier assignment may have put a single value where a section is needed; its reader
+        # refuses that, so this one may go over it.
+        if not isinstance(target.get(section), dict):
+            target[section] = {}
+        target = target[section]
     target[name] = value
-
-
-def _check_known(sections: list[str], name: str, path: str, value: Any) -> None:
-    """
-    Raises:
-        ConfigError: no setting has this dotted name.
-    """
-    if sections == ["world_options"]:
-        # The world knows its own settings, and says so when it is opened.
-        return
-    if not sections:
-        known = [f.name for f in fields(RunConfig) if f.name != "preset"]
-    elif sections[0] not in (*SECTIONS, "world_options"):
-        raise ConfigError(path, value, nearest(sections[0], [*SECTIONS, "world_options"]))
-    elif sections == ["game", "tags"]:
-        known = [f.name for f in fields(Tags)]
-    elif len(sections) > 1:
-        raise ConfigError(path, value, "no setting lies so deep; write section.field=value")
-    else:
-        known = [f.name for f in fields(SECTIONS[sections[0]])]
-    if name not in known:
-        raise ConfigError(path, value, nearest(name, known))
 
 
 def make_config(values: Mapping[str, Any]) -> RunConfig:
@@ -241,43 +255,4 @@ def make_config(values: Mapping[str, Any]) -> RunConfig:
     Raises:
         ConfigError: an unknown name, or a value that cannot work.
     """
-    plain = dict(values)
-    typed: dict[str, Any] = {}
-    for name, kind in SECTIONS.items():
-        typed[name] = from_mapping(kind, _mapping(name, plain.pop(name, None)), name)
-    for name, value in plain.items():
-        if name not in (f.name for f in fields(RunConfig)):
-            raise ConfigError(name, value, nearest(name, (f.name for f in fields(RunConfig))))
-    options = _mapping("world_options", plain.pop("world_options", None))
-    try:
-        top = from_mapping(RunConfig, plain, "run")
-        own = {name: getattr(top, name) for name in plain}
-        return RunConfig(**own, world_options=options, **typed)
-    except ConfigError as error:
-        # Settings at the top have no section in front of them.
-        raise ConfigError(error.field.removeprefix("run."), error.value, error.fix) from None
-
-
-def _mapping(name: str, value: Any) -> dict[str, Any]:
-    """
-    Raises:
-        ConfigError: not a mapping of names to values.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ConfigError(name, value, "a section of named settings is needed here")
-    return dict(value)
-
-
-def to_plain(config: Any) -> dict[str, Any]:
-    """A config as plain data for YAML and JSON, tuples as lists."""
-    return {key: _plain(value) for key, value in asdict(config).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+    return read(RunConfig, values)

@@ -24,12 +24,12 @@ from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
 from agents.rows import Row, with_loss_weights
-from ssp_env.checks import from_mapping
 from ssp_env.errors import ConfigError, ServiceError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
+from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
@@ -80,7 +80,7 @@ class SSPConfig(AlgorithmConfig):
     def learning(self) -> LearningConfig:
         """The learning settings, validated."""
         values = {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
-        return from_mapping(LearningConfig, values, "training")
+        return read(LearningConfig, values, "training")
 
     def game(self) -> GameConfig:
         """The game's settings, validated; fields that are not given are those that suit the
@@ -89,7 +89,7 @@ class SSPConfig(AlgorithmConfig):
         if isinstance(game, GameConfig):
             return game
         default, _ = suited(world if isinstance(world, str) else "")
-        return from_mapping(GameConfig, game, "game", default)
+        return read(GameConfig, game, "env_config.game", default=default)
 
     def make_world(self) -> World:
         """Opens the world."""
@@ -119,17 +119,15 @@ class SSPConfig(AlgorithmConfig):
             and learning.solver_algorithm == "grpo"
             and game.attempts < 2
         ):
-            raise ConfigError(
-                "game.attempts", game.attempts, "GRPO compares attempts: give at least 2"
-            )
+            fix = "GRPO compares attempts: give at least 2"
+            raise ConfigError("env_config.game.attempts", game.attempts, fix)
         if (
             "proposer" in learning.learning_roles
             and learning.proposer_algorithm == "grpo"
             and game.proposals < 2
         ):
-            raise ConfigError(
-                "game.proposals", game.proposals, "GRPO compares proposals: give at least 2"
-            )
+            fix = "GRPO compares proposals: give at least 2"
+            raise ConfigError("env_config.game.proposals", game.proposals, fix)
         if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
             fix = "must be a multiple of game.proposals times the number of env runners"
             raise ConfigError("training.batch_size", learning.batch_size, fix)

@@ -23,10 +23,11 @@ from typing import Any
 
 import yaml
 
-from experiments.config import RunConfig, to_plain
+from experiments.config import RunConfig
 from ssp_env.disk import check_free, locked, make_directories, remove_empty, write_atomically
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
+from ssp_env.settings import plain
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
 """A run does not start with less free disk than this and its checkpoints."""
@@ -137,7 +138,7 @@ class RunDirectory:
             RunError: they cannot be written.
         """
         write_atomically(
-            self.config, yaml.safe_dump(to_plain(config), sort_keys=False, allow_unicode=True)
+            self.config, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
         )
 
     def append_metrics(self, line: dict[str, Any]) -> None:
@@ -252,7 +253,7 @@ class RunDirectory:
         return 0
 
     def _check_resumable(self, config: RunConfig) -> int:
-        theirs, ours = _flat(self.read_config()), _flat(to_plain(config))
+        theirs, ours = _flat(self.read_config()), _flat(plain(config))
         names = sorted({*theirs, *ours} - {*CHANGEABLE})
         differing = [name for name in names if theirs.get(name) != ours.get(name)]
         if differing:

@@ -98,9 +98,9 @@ def validate(config: RunConfig) -> None:
     try:
         algorithm_config(config).validate()
     except ConfigError as error:
-        raise ConfigError(
-            error.field.replace("training.", "learning."), error.value, error.fix
-        ) from None
+        # RLlib has other names for our sections.
+        field = error.field.removeprefix("env_config.").replace("training.", "learning.", 1)
+        raise ConfigError(field, error.value, error.fix) from None
 
 
 def _play(

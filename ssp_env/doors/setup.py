@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
-from ssp_env.checks import from_mapping
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
 from ssp_env.game.filters import Filter
@@ -17,8 +16,8 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.base import Retriever
+from ssp_env.settings import read
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import World
 from ssp_env.worlds import WORLDS, open_world
@@ -157,7 +156,7 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name
         return given
     if not isinstance(given, Mapping):
         raise ConfigError(name, given, f"give a {kind.__name__}, or a mapping of its fields")
-    return from_mapping(kind, given, name, default)
+    return read(kind, given, name, default=default)
 
 
 def _retriever(given: Retriever | str | Mapping[str, Any] | None) -> Retriever | None:
@@ -167,19 +166,7 @@ def _retriever(given: Retriever | str | Mapping[str, Any] | None) -> Retriever |
         # Imported here: it brings httpx along, which a search in process can do without.
         from ssp_env.search.client import HTTPConfig, HTTPRetriever
 
-        for name in given:
-            if name not in HTTPConfig.__dataclass_fields__:
-                raise ConfigError(
-                    f"retriever.{name}", given[name], nearest(name, HTTPConfig.__dataclass_fields__)
-                )
-        if "url" not in given:
-            raise ConfigError("retriever", dict(given), "a mapping needs the server's address: url")
-        fields = dict(given)
-        if isinstance(fields.get("retry"), Mapping):
-            fields["retry"] = from_mapping(
-                RetryPolicy, fields["retry"], "retriever.retry", HTTPConfig.retry
-            )
-        return HTTPRetriever(from_mapping(HTTPConfig, fields, "retriever"))
+        return HTTPRetriever(read(HTTPConfig, given, "retriever"))
     if given is not None and not isinstance(given, Retriever):
         raise ConfigError(
             "retriever",

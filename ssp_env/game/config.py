@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from ssp_env.checks import at_least, one_of, typed
+from ssp_env.checks import at_least, one_of
 from ssp_env.errors import ConfigError
 from ssp_env.game.protocol import Tags
+from ssp_env.settings import check_types
 
 VERIFIERS = ("auto", "world", "policy", "openai", "none")
 DEFAULT_FILTERS = ("empty_question", "no_search", "short_question", "long_question", "spoiler")
@@ -69,8 +72,24 @@ class GameConfig:
     """Prompt set: ``plain``, ``mini``, or a directory of your own (a ``Path`` is taken as well, and
     kept as text)."""
 
+    SYNONYMS: ClassVar[Mapping[str, str]] = {
+        "n": "attempts",
+        "group_size": "attempts",
+        "num_generations": "attempts",
+        "rollouts": "attempts",
+        "max_turns": "max_searches",
+        "topk": "top_k",
+        "k": "top_k",
+        "max_prompt_length": "max_prompt_tokens",
+        "max_response_length": "max_response_tokens",
+        "max_new_tokens": "max_response_tokens",
+        "max_obs_length": "max_document_tokens",
+        "prompt": "prompts",
+    }
+    """What these settings are called elsewhere; an error offers the name here."""
+
     def __post_init__(self) -> None:
-        typed(self, "game")
+        check_types(self, "game")
         at_least(
             self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens"
         )
@@ -80,7 +99,7 @@ class GameConfig:
             fix = f"must not be below min_question_chars = {self.min_question_chars}"
             raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
         asked = self.asked_searches
-        if len(asked) != 2 or not 1 <= asked[0] <= asked[1] <= self.max_searches:
+        if not 1 <= asked[0] <= asked[1] <= self.max_searches:
             fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
             raise ConfigError("game.asked_searches", asked, fix)
         if not math.isfinite(self.invalid_reward):
@@ -106,7 +125,7 @@ class ViewConfig:
     a tag."""
 
     def __post_init__(self) -> None:
-        typed(self, "view")
+        check_types(self, "view")
         if self.window is not None:
             at_least(self, "view", 1, "window")
         if self.one_hot and self.window is None:

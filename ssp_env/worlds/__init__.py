@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from ssp_env.checks import of_type
 from ssp_env.errors import ConfigError, nearest
+from ssp_env.settings import read_value
 from ssp_env.types import World
 
 if TYPE_CHECKING:
@@ -49,12 +49,15 @@ def open_world(name: str, /, **options: Any) -> World:
     module, _, attribute = WORLDS[name].partition(":")
     factory = getattr(import_module(module), attribute)
     known = inspect.signature(factory).parameters
+    makes = inspect.getattr_static(factory, "__init__") if inspect.isclass(factory) else factory
+    hints = get_type_hints(makes) if known else {}
+
     for option, value in options.items():
         if option not in known:
             hint = nearest(option, known) if known else "it has none at all"
             fix = f"the world {name!r} has no such setting; {hint}"
             raise ConfigError(f"world_options.{option}", value, fix)
-        options[option] = of_type(known[option].annotation, value, f"world_options.{option}")
+        options[option] = read_value(hints[option], value, f"world_options.{option}")
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:

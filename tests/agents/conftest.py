@@ -17,9 +17,9 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rllib.algorithm import SSPConfig
 from agents.rollout import play
-from ssp_env.checks import from_mapping
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
+from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -50,7 +50,7 @@ def algorithm_config(model_dir: Path) -> SSPConfig:
 @pytest.fixture(scope="session")
 def played(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Round:
     """A round of 16 games, played by that policy at temperature 0.8."""
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, from_mapping(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
     engine = TransformersEngine(
         load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer)
     )

@@ -328,14 +328,14 @@ def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SS
     ("env", "training", "runners", "field", "says"),
     [
         ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
-        ({"game": {"attemts": 3}}, {}, 0, "game.attemts", "'attempts'"),
-        ({"game": {"attempts": 1}}, {}, 0, "game.attempts", "at least 2"),
-        ({"game": {"attempts": "5"}}, {}, 0, "game.attempts", "type int"),
-        ({}, {"proposer_algorithm": "grpo"}, 0, "game.proposals", "at least 2"),
+        ({"game": {"attemts": 3}}, {}, 0, "env_config.game.attemts", "'attempts'"),
+        ({"game": {"attempts": 1}}, {}, 0, "env_config.game.attempts", "at least 2"),
+        ({"game": {"attempts": "5"}}, {}, 0, "env_config.game.attempts", "type int"),
+        ({}, {"proposer_algorithm": "grpo"}, 0, "env_config.game.proposals", "at least 2"),
         ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "training.batch_size", "multiple"),
         ({}, {"batch_size": 9}, 2, "training.batch_size", "multiple"),
-        ({}, {"batch_size": 2, "minibatches": 3}, 0, "learning.minibatches", "batch_size"),
-        ({}, {"strategy": "periodic"}, 0, "learning.strategy", "periodic_reset"),
+        ({}, {"batch_size": 2, "minibatches": 3}, 0, "training.minibatches", "batch_size"),
+        ({}, {"strategy": "periodic"}, 0, "training.strategy", "periodic_reset"),
     ],
 )
 def test_settings_that_cannot_work_are_named(

@@ -150,7 +150,7 @@ def test_an_unknown_render_mode() -> None:
         ({"tokenizer": ByteTokenizer}, "tokenizer", "give a Tokenizer"),
         ({"game": 5}, "game", "a GameConfig, or a mapping"),
         ({"game": [("attempts", 1)]}, "game", "a GameConfig, or a mapping"),
-        ({"game": {"attempts": "3"}}, "game.attempts", "type int is needed, not str"),
+        ({"game": {"attempts": "3"}}, "game.attempts", "type int, not str"),
         ({"game": {"attempts": 0}}, "game.attempts", "at least 1"),
         ({"view": "one_hot"}, "view", "a ViewConfig, or a mapping"),
         ({"view": {"window": 0}}, "view.window", "at least 1"),

@@ -182,28 +182,34 @@ REFUSED = [
     (put("1", "format"), "field 'format' is '1', not a version number"),
     (put(0, "format"), "field 'format' is 0, not a version number"),
     (drop("config", "attempts"), "field 'config.attempts' is missing"),
-    (put("3", "config", "attempts"), "field 'config.attempts' has the type str, not int"),
+    (
+        put("3", "config", "attempts"),
+        "field 'config.attempts' needs a value of the type int, not str",
+    ),
     (
         put(0, "config", "attempts"),
-        "field 'config' cannot be: game.attempts = 0: must be at least 1",
+        "field 'config.attempts' cannot be 0: must be at least 1",
     ),
-    (put(True, "config", "top_k"), "field 'config.top_k' has the type bool, not int"),
-    (put([1], "config", "asked_searches"), "field 'config.asked_searches' has 1 items, not 2"),
-    (put("<", "config", "tags", "search"), "field 'config.tags' cannot be: tags.search = '<'"),
+    (put(True, "config", "top_k"), "field 'config.top_k' needs a value of the type int, not bool"),
+    (put([1], "config", "asked_searches"), "field 'config.asked_searches' needs 2 items, not 1"),
+    (put("<", "config", "tags", "search"), "field 'config.tags.search' cannot be '<'"),
     (put(1, "extra"), "field 'extra' is not known"),
     (
         put("won", "outcome"),
-        "field 'outcome' is 'won', which is none of pending, valid, invalid, void",
+        "field 'outcome' needs one of pending, valid, invalid, void",
     ),
     (put([-1], "start", "seed"), "field 'start' has a negative seed or slot: [-1], 0"),
     (put(10**400, "proposer_reward"), "field 'proposer_reward' is too large a number"),
     (put([], "attempts"), "field 'attempts' is empty in a valid game"),
-    (put([], "start"), "field 'start' has the type list, not dict"),
-    (put(["a"], "start", "seed"), "field 'start.seed[0]' has the type str, not int"),
-    (put("much", "proposer_reward"), "field 'proposer_reward' has the type str, not float"),
+    (put([], "start"), "field 'start' needs a value of the type Start, not list"),
+    (put(["a"], "start", "seed"), "field 'start.seed[0]' needs a value of the type int"),
+    (
+        put("much", "proposer_reward"),
+        "field 'proposer_reward' needs a value of the type float | None",
+    ),
     (
         put(1, "attempts", 1, "verdict", "correct"),
-        "field 'attempts[1].verdict.correct' has the type int, not bool",
+        "field 'attempts[1].verdict.correct' needs a value of the type bool, not int",
     ),
     (
         drop("attempts", 0, "trajectory", "ending"),
@@ -211,7 +217,7 @@ REFUSED = [
     ),
     (
         put("x", "attempts", 0, "trajectory", "ids", 7),
-        "'attempts[0].trajectory.ids[7]' has the type str, not int",
+        "'attempts[0].trajectory.ids[7]' needs a value of the type int, not str",
     ),
     (
         put(10**6, "attempts", 0, "trajectory", "ids", 7),
@@ -226,11 +232,11 @@ REFUSED = [
     (put([], "proposer", "logprobs"), "field 'proposer.logprobs' has 0 entries for"),
     (
         put(5, "proposer", "searches", 0, "documents", 0, "text"),
-        "documents[0].text' has the type int, not str",
+        "documents[0].text' needs a value of the type str, not int",
     ),
     (
         put(5, "prompts", "texts", "solver"),
-        "field 'prompts.texts.solver' has the type int, not str",
+        "field 'prompts.texts.solver' needs a value of the type str, not int",
     ),
     (
         put("whale", "tokenizer", "words", 7),

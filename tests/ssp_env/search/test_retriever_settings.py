@@ -43,7 +43,7 @@ def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> No
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"token_env": "OUR_TOKEN"}, "a mapping needs the server's address: url"),
+        ({"token_env": "OUR_TOKEN"}, r"retriever\.url = None: is missing"),
         (
             {"url": "http://127.0.0.1:9", "deadlin": 5},
             r"retriever\.deadlin = 5: did you mean 'deadline'",
