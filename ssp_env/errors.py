@@ -4,9 +4,8 @@ A bad *rollout* is data, never an exception: an unparsable turn, a forbidden que
 budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.outcome`).
 
 An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
-back-off where it is called (:mod:`ssp_env.net.retry`); what is still failing afterwards raises
-:class:`ServiceError`, which voids the games that were hit. It never becomes a reward or an
-observation.
+back-off where it is called (:mod:`ssp_env.net.retry`). If it still fails, :class:`ServiceError`
+voids the games that were hit; it never becomes a reward or an observation.
 
 Everything else is raised to the caller, as early as it can be known:
 
@@ -18,7 +17,7 @@ Everything else is raised to the caller, as early as it can be known:
 ``ModelError``      a model directory that cannot be loaded or sampled from
 ``RunError``        a run directory that cannot be written, resumed or read
 ``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
-``ServiceError``    an outage that outlived its retries
+``ServiceError``    an outage that outlasted its retries
 ``MissingExtra``    a feature whose optional dependency is not installed; says what to install
 =================== ============================================================================
 """
@@ -53,9 +52,9 @@ class ConfigError(SSPError, ValueError):
 class RenderModeError(ConfigError, TypeError):
     """A render mode that an environment does not have.
 
-    A ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array``, and takes
-    that for a no. Gymnasium raises a ``TypeError`` again with nothing but a message, which
-    therefore has to do."""
+    It is a ``TypeError`` as well: Stable-Baselines3 requests ``rgb_array`` of every environment, and
+    treats this as "unsupported". Gymnasium re-raises with only the message, so it must suffice.
+    """
 
     def __init__(self, field: str, value: object = None, fix: str = "") -> None:
         super().__init__(field, value, fix)
@@ -64,8 +63,13 @@ class RenderModeError(ConfigError, TypeError):
 
 
 class DataError(SSPError, ValueError):
-    """A data file that cannot be read: names the file, the line (if one is to blame) and what is
-    wrong."""
+    """A data file that cannot be read.
+
+    Args:
+        path: the file.
+        what: what is wrong with it.
+        line: number of the line at fault, if it is a single one.
+    """
 
     def __init__(self, path: object, what: str, line: int | None = None) -> None:
         self.path, self.what, self.line = str(path), what, line
@@ -93,12 +97,11 @@ class UsageError(SSPError, RuntimeError):
 
 
 class ServiceError(SSPError):
-    """A search, judge, verifier or engine call that failed for good: it voids the games that were
-    hit.
+    """A search, judge, verifier or engine call that failed for good; it voids the games it hit.
 
     Args:
         service: ``"search"``, ``"judge"``, ``"verifier"`` or ``"engine"``.
-        what: what went wrong, for the log (never shown to a policy).
+        what: what went wrong, for the log; a policy never sees it.
         calls: how many calls were made before giving up, where someone counted them.
     """
 
@@ -115,7 +118,7 @@ class TransientServiceError(ServiceError):
 
     Args:
         service, what: as for :class:`ServiceError`.
-        retry_after: seconds that the service asks to be left alone for, where it says so.
+        retry_after: how many seconds the service asks to be left alone, if it says so.
     """
 
     def __init__(self, service: str, what: str, retry_after: float | None = None) -> None:
@@ -138,9 +141,11 @@ class MissingExtra(SSPError, ImportError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest known ones, or all of them when none is near."""
+    """A hint for an unknown name: the nearest known ones, or all of them if none is near."""
     names = sorted(known)
+
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(c) for c in close) + "?"
+
     return "known: " + ", ".join(names)

@@ -1,4 +1,4 @@
-"""What a subcommand of ``ssp`` is."""
+"""The interface of a subcommand of ``ssp``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand, as the entry-point group ``ssp.commands`` offers it."""
+    """A subcommand, as an entry point of the group ``ssp.commands`` provides it."""
 
     name: str
     """What the user types after ``ssp``."""
@@ -18,5 +18,8 @@ class Command:
     configure: Callable[[ArgumentParser], None]
     """Adds the command's arguments to its parser."""
     run: Callable[[Namespace], int]
-    """Does the work and returns the exit status; raises :class:`~ssp_env.errors.SSPError` for a
-    user's mistake."""
+    """Does the work and returns the exit status.
+
+    Raises:
+        SSPError: a mistake of the user's.
+    """

@@ -16,20 +16,29 @@ CHECKOUT = "git clone the repository, then: pip install -e '.[train]'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a subcommand; returns the exit status: 0, 2 for a mistake of the user's, 130 after
-    Ctrl-C."""
+    """Runs a subcommand.
+
+    Args:
+        arguments: what follows ``ssp``; those of the process when not given.
+
+    Returns:
+        The exit status: 0, 2 after a mistake of the user's, or 130 after Ctrl-C.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     available = {point.name: point for point in entry_points(group=GROUP)}
+
     try:
         if not arguments or arguments[0] in ("-h", "--help"):
             print(_overview(available))
             return 0
+
         if arguments[0] not in available:
             raise SSPError(f"unknown command {arguments[0]!r}: {nearest(arguments[0], available)}")
+
         command = _load(available[arguments[0]])
         return command.run(_parse(command, arguments[1:]))
     except SSPError as error:
-        # Some libraries' messages run over many lines.
+        # The message of a library inside it may have many lines.
         print(f"ssp: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -41,13 +50,14 @@ class _Parser(argparse.ArgumentParser):
     """Reports mistakes as our errors, in one line."""
 
     def error(self, message: str) -> NoReturn:
-        raise SSPError(f"{message} ({self.prog} --help tells more)")
+        raise SSPError(f"{message} ({self.prog} --help lists all options)")
 
 
 def _parse(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
-    """
+    """Parses the options of one command.
+
     Raises:
-        SSPError: an unknown option (offers the nearest), or a value that it cannot take.
+        SSPError: an unknown option (names the nearest ones), or a value that cannot be parsed.
     """
     parser = _Parser(
         prog=f"ssp {command.name}",
@@ -56,6 +66,7 @@ def _parse(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     command.configure(parser)
+
     parsed, unknown = parser.parse_known_args(arguments)
     if unknown:
         options = [
@@ -66,6 +77,7 @@ def _parse(command: Command, arguments: Sequence[str]) -> argparse.Namespace:
         ]
         name = unknown[0].partition("=")[0]
         raise SSPError(f"{parser.prog} does not take {name!r}: {nearest(name, options)}")
+
     return parsed
 
 
@@ -73,23 +85,26 @@ def _load(point: EntryPoint) -> Command:
     """The command behind an entry point.
 
     Raises:
-        MissingExtra: what it is made of is not installed.
+        MissingExtra: a package that it needs is not installed.
     """
     try:
         command = point.load()
     except ModuleNotFoundError as error:
         raise MissingExtra(f"ssp {point.name} ({error.name} is missing)", CHECKOUT) from error
-    assert isinstance(command, Command), f"{point.value} is no Command"
+
+    assert isinstance(command, Command), f"{point.value} is not a Command"
     return command
 
 
 def _overview(available: dict[str, EntryPoint]) -> str:
+    """The text of ``ssp --help``."""
     ready, missing = [], []
     for name, point in sorted(available.items()):
         try:
             ready.append(f"  {name:<10} {_load(point).help}")
         except MissingExtra:
             missing.append(name)
+
     lines = ["usage: ssp COMMAND [options]", ""]
     lines += [
         "Search self-play: one LLM writes search questions and solves them.",
@@ -99,5 +114,6 @@ def _overview(available: dict[str, EntryPoint]) -> str:
     ]
     if missing:
         lines += ["", f"only in a checkout ({CHECKOUT}):", f"  {', '.join(missing)}"]
-    lines += ["", "ssp COMMAND --help tells more."]
+    lines += ["", "ssp COMMAND --help lists the options of a command."]
+
     return "\n".join(lines)

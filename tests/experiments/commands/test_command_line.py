@@ -116,11 +116,11 @@ def test_command_gets_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
         (["answer", "what"], "ssp answer does not take 'what': known: --help, --loud, --number"),
         (
             ["answer", "--number", "x"],
-            "argument --number: invalid int value: 'x' (ssp answer --help tells more)",
+            "argument --number: invalid int value: 'x' (ssp answer --help lists all options)",
         ),
         (
             ["answer", "--number"],
-            "argument --number: expected one argument (ssp answer --help tells more)",
+            "argument --number: expected one argument (ssp answer --help lists all options)",
         ),
         (["answer", "--number=-1"], "a number below zero"),
     ],
