@@ -52,7 +52,7 @@ class ConfigError(SSPError, ValueError):
 class RenderModeError(ConfigError, TypeError):
     """A render mode that an environment does not have.
 
-    It is a ``TypeError`` as well: Stable-Baselines3 requests ``rgb_array`` of every environment, and
+    It is a ``TypeError`` as well: Stable-Baselines3 asks every environment for ``rgb_array`` and
     treats this as "unsupported". Gymnasium re-raises with only the message, so it must suffice.
     """
 

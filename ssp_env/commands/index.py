@@ -77,7 +77,7 @@ def _run(arguments: Namespace) -> int:
             )
         return _check(console, Path(arguments.check))
     if arguments.corpus is None or arguments.out is None:
-        raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help lists all options)")
+        raise UsageError("ssp index needs CORPUS and --out DIR; see ssp index --help")
     kind = _DEFAULT_KIND if arguments.kind is None else arguments.kind
     if load_kind(kind).needs_encoder and arguments.encoder is None:
         raise ConfigError("encoder", None, f"give --encoder MODEL: {kind} needs one")
