@@ -1,4 +1,4 @@
-"""Imports: light, and only downwards (experiments -> agents -> ssp_env)."""
+"""What importing the package loads, and what it offers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 import ssp_env
 
@@ -41,30 +39,6 @@ def test_importing_and_playing_loads_nothing_heavy() -> None:
     assert "ssp_env" in loaded
     assert not loaded & HEAVY
     assert not loaded & {"agents", "experiments"}
-
-
-def imported_by(file: Path) -> set[str]:
-    """The top-level packages that a file imports anywhere in it, functions included."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: a relative import"
-            names.add((node.module or "").partition(".")[0])
-    return names
-
-
-@pytest.mark.parametrize(
-    ("package", "above"), [("ssp_env", {"agents", "experiments"}), ("agents", {"experiments"})]
-)
-def test_nothing_imports_what_stands_above_it(package: str, above: set[str]) -> None:
-    files = sorted((ROOT / package).rglob("*.py"))
-    if package != "ssp_env" and not files:
-        pytest.skip("only the wheel is installed")
-    assert files
-    offenders = {str(file.relative_to(ROOT)): sorted(imported_by(file) & above) for file in files}
-    assert not {name: names for name, names in offenders.items() if names}
 
 
 def test_heavy_imports_stand_inside_functions() -> None:
