@@ -79,8 +79,7 @@ class Reading:
 
 
 def main() -> int:
-    """Builds what is missing, asks every question of every retriever, and writes and prints the
-    figures."""
+    """Builds what is missing, puts every question to every retriever, and writes the figures."""
     settings = _parser().parse_args()
     torch.set_num_threads(settings.threads)
     encoder = SentenceTransformerEncoder(
@@ -99,11 +98,13 @@ def main() -> int:
     }
     benchmarks = sorted({question.group for question in questions})
     results: dict[str, dict[str, Any]] = {name: {} for name in benchmarks}
+
     for name, retriever in retrievers.items():
         rankings = retriever.search([question.text for question in questions], max(CUTS))
         for benchmark in benchmarks:
             own = [(q, r) for q, r in zip(questions, rankings, strict=True) if q.group == benchmark]
             results[benchmark][name] = _figures(own, gold)
+
     result = {
         "command": " ".join(["python -m benchmarks.ceilings", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -126,6 +127,7 @@ def main() -> int:
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     _show(result)
+
     return 0
 
 
@@ -156,6 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype", choices=DTYPES, default="float32", help="the encoder's (default: %(default)s)"
     )
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's (default: %(default)s)")
+
     return parser
 
 
@@ -204,6 +207,7 @@ def _figures(
         passages = [Reading.of(f"{document.title}\n{document.text}") for document in ranking]
         titles = [normalise(document.title) for document in ranking]
         answers = [Reading.of(answer) for answer in question.answers]
+
         for cut in CUTS:
             if not {"yes", "no"} & {answer.normal for answer in answers}:
                 near = passages[:cut]
@@ -213,12 +217,15 @@ def _figures(
                 hits[f"substring_top{cut}"].append(
                     any(a.normal in p.normal for p in near for a in answers)
                 )
+
             if question.id in gold:
                 hits[f"all_gold_top{cut}"].append(set(gold[question.id]) <= set(titles[:cut]))
+
     counts = {
         "questions": len(hits["answer_top3"]),
         "questions_with_gold": len(hits["all_gold_top3"]),
     }
+
     return {**counts, **{name: _share(each) for name, each in hits.items()}}
 
 
@@ -235,6 +242,7 @@ def _show(result: dict[str, Any]) -> None:
             headings.insert(2, "bm25 collected")
         for heading in headings:
             table.add_column(heading, no_wrap=True)
+
         for benchmark, figures in result["benchmarks"].items():
             count = figures["bm25"]["questions_with_gold" if what == "all_gold" else "questions"]
             if count:
@@ -247,7 +255,9 @@ def _show(result: dict[str, Any]) -> None:
                     "bm25 collected": _cell(COLLECTED[benchmark]),
                 }
                 table.add_row(*(cells[heading] for heading in headings))
+
         Console(width=120).print(table)
+
     recalls = (f"{kind} {found['recall_at_3']:.3f}" for kind, found in result["recall"].items())
     print("recall@3 of dense-flat:", ", ".join(recalls))
 

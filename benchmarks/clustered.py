@@ -1,7 +1,6 @@
-"""A generated set of vectors to measure dense indexes with, where no model could encode enough
-passages in time.
+"""Generated vectors to measure dense indexes with: no model could encode enough passages in time.
 
-It is no model: the vector of a text is drawn from the hash of the text. What it shares with real
+It is not a model: the vector of a text is drawn from the hash of the text. What it shares with real
 sentence vectors is their shape: unit vectors in clusters of unequal size, which differ within a
 cluster along some directions more than along others."""
 

@@ -35,8 +35,7 @@ PIECE = 64
 
 
 def growth(longest: int, repetitions: int) -> dict[str, Any]:
-    """Cost of a token in each stretch of the transcript, relative to the first, by door and kind of
-    text.
+    """Cost per token in each stretch of the transcript, relative to the first, by door and text.
 
     Args:
         longest: tokens of the transcript after the prompt, a power of two times 1,024.
@@ -55,6 +54,7 @@ def growth(longest: int, repetitions: int) -> dict[str, Any]:
         "feed": lambda kind: _walk_feed(rules, kind, edges),
     }
     found: dict[str, Any] = {"edges": edges, "repetitions": repetitions}
+
     for door, walk in walks.items():
         found[door] = {}
         for kind in KINDS:
@@ -68,6 +68,7 @@ def growth(longest: int, repetitions: int) -> dict[str, Any]:
                 "largest_ratio": round(max(ratios), 3),
                 "smallest_ratio": round(min(ratios), 3),
             }
+
     return found
 
 
@@ -112,8 +113,10 @@ def _walk_feed(rules: Rules, kind: str, edges: list[int]) -> list[float]:
 def _walk(
     play: Callable[[list[int]], None], length: Callable[[], int], kind: str, edges: list[int]
 ) -> list[float]:
-    """CPU-seconds a token in each stretch; a stretch ends with a whole piece, so that none pays for
-    another's turn."""
+    """CPU-seconds per token in each stretch.
+
+    A stretch ends with a whole piece, so that none pays for another's turn.
+    """
     pieces, costs = _pieces(kind), []
     for edge in edges:
         # Made beforehand: the script's own cost is not the environment's.
@@ -123,5 +126,7 @@ def _walk(
             if length() >= edge:
                 break
             play(piece)
+
         costs.append((process_time() - begin) / (length() - before))
+
     return costs

@@ -1,5 +1,4 @@
-"""Memory: over many resets, and of games that are under way. Each measurement wants a fresh
-process."""
+"""Memory over many resets, and of games under way; each measurement needs a fresh process."""
 
 from __future__ import annotations
 
@@ -36,6 +35,7 @@ def resets(count: int, samples: int = 100) -> dict[str, Any]:
         play_tokens(env, first)
         if (index + 1) % every == 0:
             seen.append(resident())
+
     warm = seen[len(seen) // 10 :]
     slope = float(np.polyfit(np.arange(len(warm)) * every, warm, 1)[0]) if len(warm) > 1 else 0.0
     return {
@@ -74,6 +74,7 @@ def _held(make: Callable[[int], Any], games: int) -> dict[str, int]:
     allocated = tracemalloc.get_traced_memory()[0] // few
     tracemalloc.stop()
     del kept, some
+
     return {"resident_bytes": held, "allocated_bytes": allocated}
 
 
@@ -83,11 +84,14 @@ def _aec_games(count: int, tokens: int) -> list[Any]:
         env = make_env(GameConfig())
         reset(env, seed)
         proposer = env.unwrapped.game.proposer
+
         for turn in script(GameConfig().max_searches)[Role.PROPOSER]:
             if len(proposer.ids) < tokens:
                 play_tokens(env, turn)
+
         assert not proposer.done, "the script is too short"
         envs.append(env)
+
     return envs
 
 
@@ -95,9 +99,11 @@ def _round_games(count: int, tokens: int) -> Any:
     rng = np.random.default_rng(0)
     round_ = asked(make_rules(GameConfig(attempts=1)), count, 0)
     turns = iter(script(GameConfig().max_searches)[Role.SOLVER])
+
     while len((pending := round_.pending())[0].ids) < tokens:
         turn = next(turns)
         for trajectory in pending:
             trajectory.feed(turn, rng.random(len(turn)).tolist())
         round_.advance()
+
     return round_

@@ -44,7 +44,7 @@ games."""
 LIVE_TOKENS = 4096
 
 Measure = Callable[[float], float]
-"""Runs for that many CPU-seconds; returns steps a CPU-second."""
+"""Runs for that many CPU-seconds; returns steps per CPU-second."""
 
 
 def main() -> int:
@@ -77,6 +77,7 @@ def main() -> int:
     result = {**source, **measure(settings)}
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))
+
     return 0
 
 
@@ -104,6 +105,7 @@ def measure(settings: argparse.Namespace) -> dict[str, Any]:
         "growth": growth(settings.longest, settings.repetitions),
         **memory,
     }
+
     return {**result, "targets": targets(result)}
 
 
@@ -120,6 +122,7 @@ def describe() -> dict[str, Any]:
     play_round(round_, turns)
     searching = [len(turn) for turn in turns[Role.SOLVER][:-1]]
     observed = len(trajectory.ids) - trajectory.prompt_length - sum(map(len, turns[Role.SOLVER]))
+
     return {
         "tokenizer": "bytes",
         "tokens_per_search_turn": round(fmean(searching), 1),
@@ -138,6 +141,7 @@ def measure_rates(peers: Peers | None, repetitions: int, seconds: float) -> dict
     rows: dict[str, list[float]] = {}
     about: dict[str, dict[str, str]] = {}
     ours = our_measures()
+
     for _ in range(repetitions):
         for name, run in ours.items():
             rows.setdefault(name, []).append(run(seconds))
@@ -145,6 +149,7 @@ def measure_rates(peers: Peers | None, repetitions: int, seconds: float) -> dict
             found = peers.measure(name, seconds)
             rows.setdefault(name, []).append(found["rate"])
             about[name] = {"version": found["version"]}
+
     return {
         name: {"unit": unit(name), **about.get(name, {}), **spread(values)}
         for name, values in rows.items()
@@ -154,13 +159,14 @@ def measure_rates(peers: Peers | None, repetitions: int, seconds: float) -> dict
 def unit(name: str) -> str:
     """What a rate counts."""
     if name.startswith("aec"):
-        return "token steps a CPU-second"
+        return "token steps per CPU-second"
     if name.startswith("turns"):
-        return "turns a CPU-second (ids to ids and mask)"
+        return "turns per CPU-second (ids to ids and mask)"
+
     return (
-        "moves a CPU-second"
+        "moves per CPU-second"
         if "tictactoe" in name
-        else "turns a CPU-second (strings; no tokens, no mask)"
+        else "turns per CPU-second (strings; no tokens, no mask)"
     )
 
 
@@ -181,8 +187,7 @@ def our_measures() -> dict[str, Measure]:
 
 
 def aec_measure(wrapped: bool) -> Measure:
-    """Whole games through ``last()``/``step()``, resets and dead steps included in the time, not in
-    the count."""
+    """Whole games through ``last()``/``step()``; resets and dead steps take time but do not count."""
     config = GameConfig()
     env, tokens = make_env(config, wrapped), game_tokens(script(AEC_SEARCHES), config)
     play_game(env, tokens, 0)
@@ -193,6 +198,7 @@ def aec_measure(wrapped: bool) -> Measure:
         while (spent := process_time() - begin) < seconds:
             count += 1
             play_game(env, tokens, count)
+
         return count * len(tokens) / spent
 
     return run
@@ -219,6 +225,7 @@ def turns_measure(games: int, whole: bool) -> Measure:
         while (spent := process_time() - begin) < seconds:
             number += 1
             count += play_round(begin_round(rules, games, number), turns)
+
         return count / spent
 
     return run
@@ -250,9 +257,11 @@ def targets(result: dict[str, Any]) -> dict[str, Any]:
         "live_round_game_bytes": _at_most(200_000, result["live_round_game"]["resident_bytes"]),
         "reset_growth_percent": _at_most(1.0, result["resets"]["growth_percent"]),
     }
+
     for ours, theirs in (("aec_raw", "pettingzoo_tictactoe_raw"), ("aec", "pettingzoo_tictactoe")):
         if theirs in rates:
             found[f"{ours}_over_{theirs}"] = _at_least(1.0, round(rates[ours] / rates[theirs], 2))
+
     return found
 
 

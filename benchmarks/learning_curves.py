@@ -1,10 +1,9 @@
-"""Algorithms from outside learn the small world: curves over three seeds, beside a random legal
-player.
+"""Outside algorithms learn the small world: curves over three seeds, beside a random player.
 
-Runs ``examples/rllib_ppo.py`` and ``examples/cleanrl_ppo.py`` (both roles, a policy each) and
+Runs ``examples/rllib_ppo.py`` and ``examples/cleanrl_ppo.py`` (both roles, one policy per role) and
 ``examples/sb3_maskable_ppo.py`` (the solver alone), one after the other, each on one thread. With
-one attempt a question, both roles together are paid 1 for a valid game and 0 otherwise, so their
-mean return is the share of valid games; how often the solver is right in those is drawn beside it.
+one attempt per question, a valid game pays both roles 1 in total and any other pays 0, so their
+mean return is the share of valid games. How often the solver is right in these is drawn beside it.
 """
 
 from __future__ import annotations
@@ -49,12 +48,13 @@ def main() -> int:
         "--games", type=int, default=1000, help="games of the random legal player, in each view"
     )
     parser.add_argument(
-        "--steps", type=int, help="tokens a run; each example's own number when not given"
+        "--steps", type=int, help="tokens per run; by default, as many as each example sets"
     )
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     random = {"both": random_both(settings.games), "solver": random_solver(settings.games)}
     curves, cpu = {}, {}
+
     for client in CLIENTS:
         for seed in SEEDS:
             curves[client, seed], cpu[client, seed] = learn(
@@ -65,6 +65,7 @@ def main() -> int:
                 f"{client}, seed {seed}: {cpu[client, seed]:.0f} CPU-seconds, {json.dumps(end)}",
                 flush=True,
             )
+
     summary = {
         "command": " ".join(["python -m benchmarks.learning_curves", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -77,12 +78,12 @@ def main() -> int:
     (settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     draw(curves, random, settings.out / "learning_curves.png")
     print(json.dumps(summary, indent=2))
+
     return 0
 
 
 def random_both(games: int) -> dict[str, float]:
-    """Mean returns of the random legal player in both roles; the solver's over valid games, as it
-    plays no others."""
+    """Mean returns of the random legal player in both roles; the solver's over valid games only."""
     env, rng = ssp_env.raw_env(world="small"), np.random.default_rng(0)
     proposer, solver = 0.0, []
     for game in range(games):
@@ -90,9 +91,11 @@ def random_both(games: int) -> dict[str, float]:
         while not any(env.terminations.values()):
             legal = np.flatnonzero(env.observe(env.agent_selection)["action_mask"])
             env.step(rng.choice(legal))
+
         proposer += env.rewards["proposer"]
         if env.infos["solver"]["outcome"] == "valid":
             solver.append(env.rewards["solver"])
+
     solved = float(np.mean(solver))
     return {
         "return": (proposer + sum(solver)) / games,
@@ -111,12 +114,12 @@ def random_solver(games: int) -> dict[str, float]:
             action = rng.choice(np.flatnonzero(observation["action_mask"]))
             observation, reward, terminated, truncated, _ = env.step(action)
             total, ended = total + float(reward), terminated or truncated
+
     return {"return": total / games}
 
 
 def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[Curve, float]:
-    """Runs one example in a process of its own: its curve, and the CPU-seconds of the whole
-    process."""
+    """Runs one example in its own process: its curve, and the CPU-seconds of that process."""
     file = out / f"{client}_seed{seed}.jsonl"
     command = [
         sys.executable,
@@ -137,6 +140,7 @@ def learn(client: str, seed: int, steps: int | None, out: Path) -> tuple[Curve, 
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
     return [json.loads(line) for line in file.read_text().splitlines()], cpu
 
 
@@ -150,6 +154,7 @@ def client_summary(
         name: [float(np.mean([p[name] for p in run[-LATE:] if name in p])) for run in runs]
         for name in names
     }
+
     return {
         "seeds": list(SEEDS),
         "steps": [run[-1]["steps"] for run in runs],
@@ -167,6 +172,7 @@ def draw(
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, len(CLIENTS), figsize=(15, 4.5), constrained_layout=True)
+
     for axis, (client, title) in zip(axes, CLIENTS.items(), strict=True):
         runs = [curves[client, seed] for seed in SEEDS]
         both = "proposer" in runs[0][-1]
@@ -175,6 +181,7 @@ def draw(
             "proposer": "proposer's return",
         }
         labels["solver"] = "solver's return in valid games"
+
         for name, label in labels.items() if both else [("return", "return")]:
             lines = [
                 ([p["steps"] for p in run if name in p], [p[name] for p in run if name in p])
@@ -188,12 +195,14 @@ def draw(
             )
             for line in lines:
                 axis.plot(*line, color=drawn.get_color(), alpha=0.3, linewidth=0.8)
+
         base = random["both" if both else "solver"]["return"]
         axis.axhline(base, color="black", linestyle=":", label="return of a random legal player")
         axis.set(title=title, xlabel="tokens played", ylim=(-0.02, 1.02))
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(frameon=False, fontsize=8)
+
     figure.savefig(out, dpi=120)
     pyplot.close(figure)
 

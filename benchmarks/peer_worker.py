@@ -36,16 +36,18 @@ def pettingzoo(wrapped: bool) -> Play:
         for move in MOVES:
             env.last()
             env.step(move)
+
         while env.agents:
             env.last()
             env.step(None)
+
         return len(MOVES)
 
     return play
 
 
 def textarena(name: str) -> Play:
-    """Tic-tac-toe as strings; a new environment a game, since the wrappers of 0.7.4 keep earlier
+    """Tic-tac-toe as strings; a new environment per game, since the wrappers of 0.7.4 keep earlier
     games' history."""
     import textarena as ta
 
@@ -55,6 +57,7 @@ def textarena(name: str) -> Play:
         for move in MOVES:
             env.get_observation()
             done, _ = env.step(f"[{move}]")
+
         assert done, "the scripted game did not end"
         return len(MOVES)
 
@@ -88,6 +91,7 @@ def gem(work: dict[str, Any]) -> Play:
             observation = env.step(work["search"])[0]
         assert work["documents"][0][1] in observation, "nothing was found"
         assert env.step(work["answer"])[2], "the scripted game did not end"
+
         return SEARCHES + 1
 
     return play
@@ -112,6 +116,7 @@ def skyrl(work: dict[str, Any]) -> Play:
             observation = env.step(work["search"])["observations"][0]["content"]
         assert work["documents"][0][1] in observation, "nothing was found"
         assert env.step(work["answer"])["done"], "the scripted game did not end"
+
         return SEARCHES + 1
 
     return play
@@ -143,9 +148,11 @@ def main() -> int:
     play = make(json.load(sys.stdin))
     play(0)
     steps, number, begin = 0, 0, process_time()
+
     while (spent := process_time() - begin) < seconds:
         number += 1
         steps += play(number)
+
     print(json.dumps({"rate": steps / spent, "version": version(package)}))
     return 0
 

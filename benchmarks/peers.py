@@ -1,5 +1,4 @@
-"""Other environments, measured beside ours: each in a process of its own, in an environment made
-for them."""
+"""Other environments, measured beside ours: each in its own process and virtual environment."""
 
 from __future__ import annotations
 
@@ -60,13 +59,16 @@ class Peers:
         self.python = directory / "bin" / "python"
         self.failed: dict[str, str] = {}
         done, pins = directory / "pins.json", pins_here()
+
         if done.is_file() and (kept := json.loads(done.read_text()))["pins"] == pins:
             self.failed = kept["failed"]
             return
+
         venv.create(directory, with_pip=True)
         for name, wanted in pins.items():
             if reason := self._install(wanted):
                 self.failed[name] = reason
+
         done.write_text(json.dumps({"pins": pins, "failed": self.failed}))
 
     def names(self) -> list[str]:
@@ -81,7 +83,7 @@ class Peers:
         }
 
     def measure(self, name: str, seconds: float) -> dict[str, Any]:
-        """``rate`` (steps a CPU-second) and ``version`` of one peer.
+        """``rate`` (steps per CPU-second) and ``version`` of one peer.
 
         Raises:
             CalledProcessError: the peer failed; its traceback is on stderr.
@@ -99,6 +101,7 @@ class Peers:
             command, input=json.dumps(work), stdout=subprocess.PIPE, text=True, check=True
         )
         result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+
         return result
 
     def _install(self, wanted: list[str]) -> str | None:
@@ -114,4 +117,5 @@ class Peers:
             *wanted,
         ]
         run = subprocess.run(command, capture_output=True, text=True, check=False)
+
         return run.stderr.strip().splitlines()[-1] if run.returncode else None

@@ -1,9 +1,9 @@
 """The main result: self-play against solver-only over several seeds, at equal steps.
 
-Runs ``ssp train`` once a seed and arm, in processes of their own, and writes ``results.json``, a
+Runs ``ssp train`` once per seed and arm, each in its own process, and writes ``results.json``, a
 table in ``results.md``, two plots, and the ``summary.json`` and ``metrics.jsonl`` of every run. A
-run whose summary is already there is not repeated, so an interrupted benchmark goes on where it
-was."""
+run whose summary is already there is not repeated, so an interrupted benchmark can be continued.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def main() -> int:
     with ThreadPoolExecutor(settings.parallel) as pool:
         folders = dict(zip(jobs, pool.map(lambda job: _run(*job, settings), jobs), strict=True))
     _collect(folders, settings)
+
     return 0
 
 
@@ -68,10 +69,12 @@ def _run(arm: str, seed: int, settings: argparse.Namespace) -> Path:
         subprocess.run(
             _command(arm, seed, out, settings.train_args), check=True, stdout=subprocess.DEVNULL
         )
+
     print(
         f"{arm} seed {seed}: {json.loads((out / 'summary.json').read_text())['accuracy']['final']}",
         flush=True,
     )
+
     return out
 
 
@@ -82,6 +85,7 @@ def _collect(folders: dict[tuple[str, int], Path], settings: argparse.Namespace)
         summaries[arm, seed] = json.loads((folder / "summary.json").read_text())
         for name in ("summary.json", "metrics.jsonl"):
             shutil.copyfile(folder / name, settings.out / f"{arm}-seed{seed}-{name}")
+
     groups = list(summaries["ssp", settings.seeds[0]]["accuracy"]["base"])
     means = {
         arm: {
@@ -115,6 +119,7 @@ def _collect(folders: dict[tuple[str, int], Path], settings: argparse.Namespace)
     }
     (settings.out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
     (settings.out / "results.md").write_text(_table(result, groups))
+
     for arm in ARMS:
         runs = [str(folders[arm, seed]) for seed in settings.seeds]
         ssp = str(Path(sys.executable).with_name("ssp"))
@@ -130,7 +135,7 @@ def _table(result: dict, groups: list[str]) -> str:
         f"{result['machine']}.\n"
     )
     head += (
-        f"Greedy, {result['questions_per_hop']} unseen questions a hop count; verifier: "
+        f"Greedy, {result['questions_per_hop']} unseen questions per hop count; verifier: "
         f"{result['verifier']}.\n\n"
     )
     lines = [
@@ -148,6 +153,7 @@ def _table(result: dict, groups: list[str]) -> str:
         f"| {name} | " + " | ".join(f"{row[g]:.3f}" for g in groups) + " |"
         for name, row in rows.items()
     ]
+
     return head + "\n".join(lines) + "\n"
 
 

@@ -30,12 +30,15 @@ def main() -> int:
     torch.set_num_threads(1)
     config = make_config({**load_preset("tiny"), "steps": settings.steps})
     rows = []
+
     with local_ray(config):
         algorithm = algorithm_config(config).build_algo()
         for _ in range(settings.steps):
             seconds = algorithm.train()["ssp"]["seconds"]
             rows.append({name: float(value) for name, value in seconds.items()})
+
         algorithm.stop()
+
     steps = [row["sample"] + row["learn"] for row in rows]
     result = {
         "command": " ".join(["python -m benchmarks.step_speed", *sys.argv[1:]]),
@@ -53,6 +56,7 @@ def main() -> int:
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))
+
     return 0
 
 

@@ -62,6 +62,7 @@ def script(searches: int) -> Script:
     encode = ByteTokenizer().encode
     looking = [encode(search_turn(number)) for number in range(searches)]
     answer = encode(ANSWER_TURN)
+
     return {
         Role.PROPOSER: [*looking, encode(QUESTION_TURN)],
         Role.VERIFIER: [answer],
@@ -135,6 +136,7 @@ def play_round(round_: Round, turns: Script) -> int:
             trajectory.feed(turns[trajectory.role][len(trajectory.searches)])
         count += len(pending)
         round_.advance()
+
     return count
 
 

@@ -1,2 +1,1 @@
-"""A seeded fuzz run of the game: hostile players, worlds and services, and what must hold all the
-same."""
+"""A seeded fuzz run of the game: hostile players, worlds and services, and what must hold."""

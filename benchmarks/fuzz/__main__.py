@@ -1,5 +1,4 @@
-"""Plays random games of hostile players in a hostile world and checks what has to hold in each of
-them.
+"""Plays random games of hostile players in a hostile world, and checks each of them.
 
 A game follows from the seed and its number: the one that fails is named, and ``--only`` plays it
 alone."""
@@ -53,6 +52,7 @@ def main() -> int:
         len(numbers) - 1: "end",
     }
     columns = (TextColumn("games"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+
     with Progress(*columns, console=Console(stderr=True)) as bar:
         for done, number in enumerate(bar.track(numbers)):
             try:
@@ -66,25 +66,31 @@ def main() -> int:
                     f"\nfailed: python -m benchmarks.fuzz --seed {settings.seed} --only {number}",
                     file=sys.stderr,
                 )
+
                 return 1
+
             outcomes.update(
                 str(game.outcome) if game.reason is None else f"{game.outcome}: {game.reason}"
                 for game in games
             )
             endings.update(f"{t.role}: {t.ending}" for game in games for t in game.trajectories())
+
             if done in marks:
                 gc.collect()
                 memory[marks[done]] = resident_mib()
                 objects[marks[done]] = len(gc.get_objects())
+
     seconds = perf_counter() - started
     if settings.out is not None:
         _write(
             settings.out, settings.seed, len(numbers), seconds, memory, objects, outcomes, endings
         )
+
     print(
         f"{len(numbers)} runs held ({seconds:.0f} s); resident MiB {memory}; {outcomes.total()} "
         f"games: {dict(outcomes)}"
     )
+
     return 0
 
 
@@ -93,6 +99,7 @@ def resident_mib() -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return round(int(line.split()[1]) / 1024, 1)
+
     raise OSError("/proc/self/status has no VmRSS")
 
 

@@ -1,5 +1,4 @@
-"""Random games: each follows from (seed, number) alone, through the AEC environment or through a
-round."""
+"""Random games, each decided by (seed, number), through the AEC environment or a round."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Given:
-    """Tokens that a trajectory was given, by its place among the round's trajectories; ``None``:
-    its engine failed."""
+    """Tokens given to a trajectory, by its place in the round; ``None`` if its engine failed."""
 
     place: int
     ids: tuple[int, ...] | None
@@ -78,6 +76,7 @@ def play(seed: int, number: int, replayed: bool) -> list[Game]:
     thorough = number % 10 == 0
     if rng.random() < 0.4:
         return [_play_env(rng, table, replayed, thorough)]
+
     return _play_round(rng, table, replayed, thorough)
 
 
@@ -100,10 +99,11 @@ def _table(name: str, index: int) -> Table:
         judge=services,
         **own,
     )
-    for document in (
-        _world().corpus
-    ):  # the prompts remember documents: all of them now, so that memory can be flat
+
+    # The prompts remember documents: let them see all now, so that memory can stay flat.
+    for document in _world().corpus:
         env.rules.prompts.information([document], config.max_document_tokens)
+
     return Table(name, services, env)
 
 
@@ -132,6 +132,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         invalid_reward=any_of(0.0, -0.5),
         prompts=any_of("mini", "mini", "mini", "plain"),
     )
+
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
     return replace(config, max_prompt_tokens=4000) if config.prompts == "plain" else config
 
@@ -152,31 +153,38 @@ def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: 
             if rng.random() < 0.5 and env.rules.prompts.can_spell(answer)
             else {"question": question}
         )
+
     env.reset(seed=seed, options=options)
     watch = Watch(env.rules, table.name)
     tokens: list[int] = []
+
     while not any((*env.terminations.values(), *env.truncations.values())):
         trajectory = next(t for t in env.game.trajectories() if t.waiting is Waiting.POLICY)
         if len(tokens) % 3 == 0:
             check_env(env, trajectory)
         searches = len(trajectory.searches)
+
         for token in players.write(rng, trajectory):
             before = len(trajectory.ids)
             env.step(token)
             watch.given(trajectory, before, (token,), (0.0,))
             tokens.append(token)
+
             if trajectory.done or len(trajectory.searches) > searches:
                 watch.look([env.game])
                 break
+
     game = env.game
     check_env(env, None)
     watch.check([game], thorough)
+
     if replayed:
         seen = _everything(game, table)
         env.reset(seed=seed, options=options)
         for token in tokens:
             env.step(token)
         assert _everything(env.game, table) == seen, "the same seed and tokens give another game"
+
     return game
 
 
@@ -194,6 +202,7 @@ def _play_round(
     round_ = _begin(table, seed, slots, strategy, given_questions)
     watch = Watch(table.env.rules, table.name)
     script: list[list[Given]] = []
+
     while pending := round_.pending():
         script.append([])
         places = {t.key: i for i, t in enumerate(_trajectories(round_))}
@@ -204,6 +213,7 @@ def _play_round(
                 script[-1].append(Given(places[trajectory.key], None))
                 round_.void([trajectory], ServiceError("engine", "down"))
                 continue
+
             ids = players.write(rng, trajectory)
             logprobs = (-rng.random(len(ids))).tolist()
             before = len(trajectory.ids)
@@ -212,8 +222,10 @@ def _play_round(
             script[-1].append(
                 Given(places[trajectory.key], tuple(ids[:taken]), tuple(logprobs[:taken]))
             )
+
         round_.advance()
         watch.look(round_.games)
+
     assert round_.done, "nothing waits for tokens, yet the round is not over"
     watch.check(round_.games, thorough)
     if replayed:
@@ -222,6 +234,7 @@ def _play_round(
         assert again.done, "the same tokens do not end the round"
         seen, now = ([_everything(game, table) for game in r.games] for r in (round_, again))
         assert seen == now, "the same seed and tokens give other games"
+
     return round_.games
 
 
@@ -250,9 +263,11 @@ def _give(trajectory: Trajectory, ids: list[int], logprobs: list[float], how: Ho
             pass  # it is surplus that was refused, and nothing was taken
         else:
             return len(ids)
+
     for n, (token, logprob) in enumerate(zip(ids, logprobs, strict=True), start=1):
         if trajectory.feed([token], [logprob]):
             return n
+
     return len(ids)
 
 
@@ -265,11 +280,13 @@ def _replay(round_: Round, script: list[list[Given]], whole_turns: bool) -> None
             if call.ids is None:
                 round_.void([trajectory], ServiceError("engine", "down"))
                 continue
+
             ended = [
                 trajectory.feed([i], [p]) for i, p in zip(call.ids, call.logprobs, strict=True)
             ][-1]
             if whole_turns and not ended:
                 trajectory.end(Ending.FORMAT)
+
         round_.advance()
 
 

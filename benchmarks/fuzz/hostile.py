@@ -1,5 +1,4 @@
-"""What an adversary would feed the game: texts, a world of them, and services that find such
-documents or fail."""
+"""What an adversary would feed the game: hostile texts, a world of them, services that fail."""
 
 from __future__ import annotations
 
@@ -123,8 +122,7 @@ def text(rng: np.random.Generator, most: int = 8) -> str:
 
 
 class HostileWorld:
-    """Documents, answers and questions that are as bad as they can be. It follows from nothing but
-    the code."""
+    """Documents, answers and questions that are as bad as they can be; the same in every run."""
 
     name = "hostile"
     can_read = False
@@ -152,7 +150,7 @@ class HostileWorld:
         return self._questions[:per_group]
 
     def analyse(self, question: str) -> Analysis | None:
-        """``None``: nobody can tell."""
+        """``None``: this cannot be known."""
         return None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
@@ -161,24 +159,24 @@ class HostileWorld:
 
 
 class HostileServices:
-    """Retriever, judge and verifier in one. What they say follows from :attr:`seed` and what they
-    are asked."""
+    """Retriever, judge and verifier in one; :attr:`seed` and the request decide every reply."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
         self.seed = 0
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Anything between nothing and ``k`` documents a query; a whole batch fails if one of its
-        queries does."""
+        """Up to ``k`` documents per query, or none; one failing query fails the whole batch."""
         for query in queries:
             if self._draw("outage", query) < OUTAGE:
                 raise ServiceError("search", "down")
+
         found = []
         for query in queries:
             rng = np.random.default_rng([self.seed, self._hash("search", query)])
             places = rng.integers(len(self._corpus), size=int(rng.integers(k + 1))).tolist()
             found.append([self._corpus[i] for i in dict.fromkeys(places)])
+
         return found
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:

@@ -1,5 +1,4 @@
-"""What has to hold in every game, however it is played; written down apart from the code that it
-checks."""
+"""What must hold in every game, however it is played; independent of the code that it checks."""
 
 from __future__ import annotations
 
@@ -88,6 +87,7 @@ class Watch:
             "the mask is not 1 on just the policy's tokens"
         )
         assert set(mask) <= {0, 1}
+
         for i, logprob in enumerate(logprobs):
             assert logprob == (written[i][1] if i in written else 0.0), (
                 "a log-probability that nobody gave"
@@ -102,6 +102,7 @@ class Watch:
         assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), (
             "one search too many"
         )
+
         for search in trajectory.searches:
             assert len(tokenizer.encode_data(search.query)) <= config.max_query_tokens, (
                 "a query beyond its budget"
@@ -109,11 +110,11 @@ class Watch:
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
-        """A naive parser finds the same first call in every turn, complete with the turn's last
-        token."""
+        """A naive parser finds the same first call in every turn, complete with its last token."""
         pieces, ending = self._rules.tokenizer.pieces, trajectory.ending
         turns = [ids for by_policy, ids in _runs(trajectory) if by_policy]
         calls = []
+
         for ids in turns:
             text = b"".join(pieces[i] for i in ids)
             last = len(text) - len(pieces[ids[-1]])
@@ -121,10 +122,12 @@ class Watch:
                 "a turn goes on after its call"
             )
             calls.append(first_call(text, self._rules, trajectory.role))
+
         searched: list[object] = [("search", search.query) for search in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
         rest = calls[len(searched) :]
         assert (trajectory.result is not None) == (ending is Ending.ACTION)
+
         match ending:
             case Ending.ACTION:
                 action = "question" if trajectory.role is Role.PROPOSER else "answer"
@@ -144,8 +147,7 @@ class Watch:
                 assert len(rest) <= 1
 
     def _check_outside_text(self, game: Game, trajectory: Trajectory, thorough: bool) -> None:
-        """No tag and no special token in a prompt or an observation but our own, at their
-        places."""
+        """Prompts and observations hold no tags or special tokens but our own, in their places."""
         tokenizer, role = self._rules.tokenizer, trajectory.role
         runs = [ids for by_policy, ids in _runs(trajectory) if not by_policy]
         prompt = _harmless_prompt(self._rules, role, game.asked_searches)
@@ -153,6 +155,7 @@ class Watch:
         found = len(trajectory.searches)
         cut_off = trajectory.ending is Ending.BUDGET_TOKENS and len(runs) - 1 == found - 1
         assert len(runs) - 1 == found or cut_off, "observations and searches differ in number"
+
         for ids, ours in [
             (trajectory.ids[: trajectory.prompt_length], prompt),
             *((run, observed) for run in runs[1:]),
@@ -166,9 +169,11 @@ class Watch:
             assert _tags_in(text, self._rules.config) == _tags_in(ours_text, self._rules.config), (
                 "a tag from outside"
             )
+
             if thorough:
                 seen, known = (_tags_in(squashed(t), self._rules.config) for t in (text, ours_text))
                 assert seen == known, f"a look-alike of a tag from outside: {seen}"
+
         opening, closing = (tokenizer.encode(tag) for tag in ("<information>", "</information>"))
         for run in runs[1:]:
             assert run[: len(opening)] == opening, "an observation that does not begin with its tag"
@@ -176,11 +181,11 @@ class Watch:
 
 
 def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
-    """Checks what the environment shows while ``current`` is written, or at the end of its game
-    (``None``)."""
+    """Checks what the environment shows while ``current`` is written; ``None``: after the game."""
     for agent in (PROPOSER, SOLVER):
         seen = env.observe(agent)
         assert env.observation_space(agent).contains(seen), "an observation outside its space"
+
     if current is not None:
         agent = PROPOSER if current.role is Role.PROPOSER else SOLVER
         assert env.agent_selection == agent, "it is another agent's turn"
@@ -190,7 +195,9 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
         )
         assert np.all(tokens[len(current.ids) :] == env.rules.tokenizer.pad_id)
         assert not any(env.rewards.values()), "a reward before the end"
+
         return
+
     game = env.game
     void = game.outcome is Outcome.VOID
     assert all(over is not void for over in env.terminations.values()), "games terminate"
@@ -199,29 +206,30 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
     )
     assert env.rewards[PROPOSER] == (game.proposer_reward or 0.0)
     assert env.rewards[SOLVER] == (game.solver_reward or 0.0)
+
     for agent in (PROPOSER, SOLVER):
         assert env.infos[agent]["outcome"] == game.outcome.value
         assert env.infos[agent]["reason"] == (game.reason or "")
 
 
 def first_call(text: bytes, rules: Rules, role: Role) -> tuple[str, str] | str | None:
-    """The first complete call of a turn as ``(action, content)``, :data:`FORGED`, or ``None``;
-    naive and slow."""
+    """The first complete call: ``(action, content)``, :data:`FORGED` or ``None``. Naive, slow."""
     opened: tuple[bytes, int] | None = None
     for found in _tag_pattern(rules.config, role).finditer(text):
         name = found[0].strip(b"</>")
         if name == rules.config.tags.information.encode():
             return FORGED
+
         if not found[0].startswith(b"</"):
             opened = name, found.end()
         elif opened is not None and opened[0] == name:
             return name.decode(), text[opened[1] : found.start()].decode("utf-8", "replace").strip()
+
     return None
 
 
 def squashed(text: str) -> str:
-    """A text as the most forgiving reader would see it: no case, width, accents, spaces or
-    invisible characters."""
+    """A text without case, width, accents, spaces and invisible characters."""
     folded = unicodedata.normalize("NFKD", text).casefold()
     return "".join(c for c in folded if not c.isspace() and unicodedata.category(c)[0] not in "CM")
 
@@ -297,4 +305,5 @@ def _harmless_prompt(rules: Rules, role: Role, asked: int) -> list[int]:
             return rules.prompts.solver("x", rules.config.max_searches)
         case Role.VERIFIER:
             return rules.prompts.verifier("x", [], 9)
+
     return rules.prompts.closed_book("x")

@@ -1,5 +1,4 @@
-"""Players that follow no plan: well-formed turns, glued and torn tags, forgeries, noise, all by
-chance."""
+"""Players without a plan: well-formed turns, glued or torn tags, forgeries and noise, by chance."""
 
 from __future__ import annotations
 
@@ -25,20 +24,22 @@ def write(rng: np.random.Generator, trajectory: Trajectory) -> list[int]:
     if luck < 0.14 and tokenizer.eos_id is not None:
         return [tokenizer.eos_id]
     style = STYLES[int(rng.integers(len(STYLES)))] if luck < 0.6 else _plain_turn
+
     return _spell(rng, tokenizer, style(rng, trajectory)) or [0]
 
 
 def _spell(rng: np.random.Generator, tokenizer: Tokenizer, text: str) -> list[int]:
-    """As prompts are encoded, letter by letter (so that a tag takes many tokens), or with a byte
-    gone wrong."""
+    """Encoded like a prompt, letter by letter (a tag takes many tokens), or with one wrong byte."""
     luck = rng.random()
     if luck < 0.7:
         return tokenizer.encode(text)
     if luck < 0.9:
         return [i for letter in text for i in tokenizer.encode(letter)]
+
     ids = tokenizer.encode(text)
     if ids:
         ids[int(rng.integers(len(ids)))] = int(rng.integers(tokenizer.vocab_size))
+
     return ids
 
 

@@ -28,8 +28,10 @@ NAMES = ("bytes", "words", "bpe", "bpe-tags")
 
 @cache
 def tokenizer(name: str) -> Tokenizer:
-    """One of :data:`NAMES`. ``bpe-tags`` has tags as single tokens and a chat template; ``bpe`` has
-    tags glued."""
+    """One of :data:`NAMES`.
+
+    ``bpe-tags`` has one token per tag and a chat template; ``bpe`` glues tags to other text.
+    """
     match name:
         case "bytes":
             return ByteTokenizer()
@@ -48,12 +50,14 @@ def tokenizer(name: str) -> Tokenizer:
                 "Москва",
             ]
             return WordTokenizer(words, Tags().all())
+
     made = HuggingFaceTokenizer(_bpe(tags=name == "bpe-tags"))
     # The library remembers the first 10,000 words that it takes apart: all of them now, so that
     # memory can be flat.
     for number in range(REMEMBERED_WORDS):
         made.encode(f"{number:05}")
         made.encode_data(f"{number:05}")
+
     return made
 
 
@@ -64,6 +68,7 @@ def special_ids(name: str) -> frozenset[int]:
     single = {made.encode(tag)[0] for tag in Tags().all() if len(made.encode(tag)) == 1}
     decoder = made.inner.added_tokens_decoder if isinstance(made, HuggingFaceTokenizer) else {}
     added = {i for i, token in decoder.items() if token.content not in GLUED}
+
     return frozenset(
         single | added | {made.pad_id} | ({made.eos_id} if made.eos_id is not None else set())
     )
@@ -85,4 +90,5 @@ def _bpe(tags: bool) -> PreTrainedTokenizerFast:
     )
     if tags:
         inner.chat_template = CHAT
+
     return inner
