@@ -187,7 +187,7 @@ def our_measures() -> dict[str, Measure]:
 
 
 def aec_measure(wrapped: bool) -> Measure:
-    """Whole games through ``last()``/``step()``; resets and dead steps take time but do not count."""
+    """Whole games through ``last()``/``step()``; resets and dead steps take time only."""
     config = GameConfig()
     env, tokens = make_env(config, wrapped), game_tokens(script(AEC_SEARCHES), config)
     play_game(env, tokens, 0)

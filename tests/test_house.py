@@ -124,7 +124,8 @@ def _imported(module: str, file: Path, known: Iterable[str]) -> frozenset[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module, f"{file}: a relative import"
+            assert node.level == 0, f"{file}: a relative import"
+            assert node.module
 
             # "from ssp_env import net" imports the module ssp_env.net, not ssp_env alone.
             inner = {f"{node.module}.{alias.name}" for alias in node.names} & {*known}
