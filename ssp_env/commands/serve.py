@@ -22,17 +22,27 @@ Answers POST /retrieve as Search-R1's retrieval server does:
   curl -H 'Content-Type: application/json' http://127.0.0.1:8000/retrieve \\
        -d '{{"queries": ["Who wrote the opera Fidelio?"], "topk": 3, "return_scores": true}}'
 
-Also there: /healthz, /readyz, /status, /metrics (Prometheus), /openapi.json.
+Also there: /healthz, /status, /metrics (Prometheus), /openapi.json.
 
-SIGTERM or Ctrl-C stops it once everything that it accepted is answered; a second signal stops
-it at once.
+It listens once the index is loaded. SIGTERM or Ctrl-C stops it when the requests in progress are
+answered; a second Ctrl-C stops it at once.
 Beyond this machine (--host 0.0.0.0) it wants a token, in the variable {TOKEN_VARIABLE} or in a
---token-file; clients send it as "Authorization: Bearer TOKEN", to all but /healthz and
-/readyz. --no-token goes without one, for a network that is trusted. It speaks plain HTTP:
-across a network, put TLS in front.
+--token-file; clients send it as "Authorization: Bearer TOKEN", to all but /healthz.
+--no-token goes without one, for a network that is trusted. It speaks plain HTTP: across a
+network, put TLS in front.
 
 Needs the extra serve; --ray needs serve-ray: pip install '.[serve-ray]' in the checkout.
 """
+
+_LIMITS = {
+    "default_k": "documents per query when a request names no topk, or 0",
+    "max_k": "largest topk",
+    "max_queries": "most queries per request",
+    "max_documents": "most documents per request: queries times topk",
+    "max_query_length": "characters of a query, beyond which it is cut",
+    "max_body_bytes": "most bytes per request",
+    "max_waiting": "most queries that wait; a request beyond gets 503",
+}
 
 
 def _configure(parser: ArgumentParser) -> None:
@@ -64,17 +74,10 @@ def _configure(parser: ArgumentParser) -> None:
         "--token-file", metavar="FILE", help=f"file with the token (default: ${TOKEN_VARIABLE})"
     )
     token.add_argument(
-        "--no-token", action="store_true", help="let everybody ask who can reach the address"
+        "--no-token", action="store_true", help="let anyone ask who can reach the address"
     )
     limits = parser.add_argument_group("limits")
-    for name, text in (
-        ("default_k", "documents a query when a request names no topk"),
-        ("max_k", "largest topk"),
-        ("max_queries", "most queries a request"),
-        ("max_query_length", "most characters a query"),
-        ("max_body_bytes", "most bytes a request"),
-        ("max_waiting", "most queries that wait; what comes beyond gets 503"),
-    ):
+    for name, text in _LIMITS.items():
         option = "--" + name.replace("_", "-")
         limits.add_argument(
             option,
@@ -99,20 +102,12 @@ def _run(arguments: Namespace) -> int:
     if arguments.replicas is not None and not arguments.ray:
         raise UsageError("--replicas goes with --ray")
     check_index_options(arguments)
-    limits = (
-        "default_k",
-        "max_k",
-        "max_queries",
-        "max_query_length",
-        "max_body_bytes",
-        "max_waiting",
-    )
     config = ServerConfig(
         host=arguments.host,
         port=arguments.port,
         token=None if arguments.no_token else read_token(arguments.token_file),
         no_token=arguments.no_token,
-        **{name: getattr(arguments, name) for name in limits},
+        **{name: getattr(arguments, name) for name in _LIMITS},
     )
     what, opened = _what(arguments)
     if arguments.ray:

@@ -1,233 +1,198 @@
-"""The search server as an ASGI application."""
+"""The search server as a FastAPI application."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
 from time import perf_counter
+from typing import Any
 
-import orjson
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ssp_env.errors import ServiceError
 from ssp_env.search.base import Retriever
-from ssp_env.search.server import metrics
 from ssp_env.search.server.batcher import Batcher, QueueFull, Rankings
 from ssp_env.search.server.config import ServerConfig
-from ssp_env.search.server.openapi import openapi
-from ssp_env.search.server.reading import Disconnected, read_body
-from ssp_env.search.server.wire import Query, Refusal, WrongAnswer, read_query, write_result
+from ssp_env.search.server.metrics import Metrics
+from ssp_env.search.server.wire import (
+    PROBLEMS,
+    Query,
+    Result,
+    limited,
+    parse,
+    read_body,
+    write_result,
+)
 
-_JSON = (b"content-type", b"application/json")
+CUT = "X-Queries-Cut"
+"""Header of an answer that says how many of its queries were cut."""
+
+_PROBE = "/healthz"
 _RETRY = {"Retry-After": "1"}
 _NO_ANSWER = 499
 """Counted for requests whose client left before there was an answer."""
-_OPEN = ("/healthz", "/readyz")
 
 
-class SearchApp:
-    """Answers for one retriever, once :meth:`open` has named it."""
+def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
+    """An application that answers with a retriever's documents.
 
-    def __init__(self, config: ServerConfig) -> None:
-        self.config = config
-        self.stopping = False
-        """Set when the server is told to stop: not ready any more, and every answer ends its
-        connection."""
-        self.metrics = metrics.Metrics(
-            lambda: self._batcher.waiting if self._batcher else 0, lambda: self.ready
-        )
-        self._retriever: Retriever | None = None
-        self._batcher: Batcher | None = None
+    Args:
+        retriever: called by one thread, one call at a time.
+        config: the limits and the token.
+    """
+    app = FastAPI(
+        title="ssp search server",
+        version=version("ssp-env"),
+        description="Search-R1's retrieval protocol: ranked passages for queries.",
+        openapi_url=None,  # it is served below, with the token
+        redirect_slashes=False,
+    )
+    metrics = Metrics(lambda: batcher.waiting)
+    batcher = Batcher(retriever, config.max_batch, config.max_waiting, metrics.call)
+    app.add_middleware(_Gate, config=config, metrics=metrics)
+    model = limited(config)
+
+    async def retrieve(query: Query) -> Response:
+        """Ranked documents for each query."""
+        k, limit = query.topk or config.default_k, config.max_query_length
+        asked = len(query.queries) * k
+        if asked > config.max_documents:
+            what = f"{len(query.queries)} queries x topk {k} are {asked} documents"
+            raise HTTPException(422, f"{what}; the limit is {config.max_documents}")
+
+        cut = sum(len(text) > limit for text in query.queries)
+        metrics.cut.inc(cut)
+        rankings = await _search(batcher, [text[:limit] for text in query.queries], k)
+
+        headers = {CUT: str(cut)} if cut else None
+        body = write_result(rankings, bool(query.return_scores))
+        return Response(body, media_type="application/json", headers=headers)
+
+    retrieve.__annotations__["query"] = model  # for the document, which states the limits
+
+    class Direct(APIRoute):
+        """Reads its query without FastAPI's dependencies, which take as long as all the rest."""
+
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            async def handle(request: Request) -> Response:
+                raw = await read_body(request.receive, config.max_body_bytes)
+                return await retrieve(parse(model, raw))
+
+            return handle
+
+    app.router.add_api_route(
+        "/retrieve",
+        retrieve,
+        methods=["POST"],
+        response_model=Result,
+        responses=PROBLEMS,
+        route_class_override=Direct,
+    )
+
+    @app.get("/status", response_model=str)
+    async def status() -> Response:
+        """Search-R1's sign of life."""
+        return JSONResponse("ok")
+
+    @app.get(_PROBE, response_class=PlainTextResponse)
+    async def healthz() -> str:
+        """Whether the process answers; it listens once the index is loaded."""
+        return "ok"
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def show_metrics() -> Response:
+        """Prometheus' metrics."""
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/openapi.json", response_model=dict[str, Any])
+    async def document() -> Response:
+        """This document."""
+        return JSONResponse(_document(app, config))
+
+    return app
+
+
+async def _search(batcher: Batcher, queries: list[str], k: int) -> Rankings:
+    """
+    Raises:
+        HTTPException: in place of any failure; it never shows the text of an exception.
+    """
+    try:
+        return await batcher.search(queries, k)
+    except QueueFull:
+        raise HTTPException(503, "too many queries are waiting", _RETRY) from None
+    except ServiceError:
+        raise HTTPException(503, "the search is not available", _RETRY) from None
+    except Exception:  # whatever a backend raises; the batcher has logged it
+        raise HTTPException(500, "the search failed") from None
+
+
+class _Gate:
+    """ASGI middleware: counts requests, ends them by their deadline, asks for the token."""
+
+    def __init__(self, app: ASGIApp, config: ServerConfig, metrics: Metrics) -> None:
+        self._app, self._config, self._metrics = app, config, metrics
         self._bearer = None if config.token is None else f"Bearer {config.token}".encode("ascii")
-        self._openapi = orjson.dumps(openapi(config))
-        self._starlette = self._routes()
-        self._paths = {route.path for route in self._starlette.routes if isinstance(route, Route)}
-
-    @property
-    def ready(self) -> bool:
-        """Whether requests are welcome."""
-        return self._retriever is not None and not self.stopping
-
-    def open(self, retriever: Retriever) -> None:
-        """Begins to answer with a retriever's documents."""
-        self._retriever = retriever
-
-    def close(self) -> None:
-        """Ends the backend's thread."""
-        if self._batcher is not None:
-            self._batcher.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._starlette(scope, receive, send)
+            await self._app(scope, receive, send)
             return
-        begin = perf_counter()
-        status = _NO_ANSWER
+        begin, status = perf_counter(), _NO_ANSWER
 
         async def observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                if self.stopping:
-                    message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
-        path = scope["path"]
+        answer: ASGIApp = self._unauthorized(scope) or self._app
         try:
-            if self._bearer is not None and path not in _OPEN and not _carries(scope, self._bearer):
-                await _refuse(observed, _unauthorized(scope))
-            elif path == "/retrieve" and scope["method"] == "POST":
-                await self._retrieve(scope, receive, observed)
-            else:
-                await self._starlette(scope, receive, observed)
-        finally:
-            known = path if path in self._paths else "other"
-            self.metrics.request(known, status, perf_counter() - begin)
-
-    async def _retrieve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await self._answer(scope, receive)
-        except Refusal as refusal:
-            await _refuse(send, refusal)
-        except Disconnected:
-            return
-        else:
-            await _send(send, 200, body, [])
-
-    async def _answer(self, scope: Scope, receive: Receive) -> bytes:
-        """
-        Raises:
-            Refusal: what the client is told instead of documents; never the text of an exception.
-            Disconnected: the client left.
-        """
-        body = await read_body(scope, receive, self.config)
-        query = read_query(body, self.config)
-        rankings = await self._search(query)
-        try:
-            return write_result(rankings, query.scores)
-        except WrongAnswer:
-            raise Refusal(500, "search_failed", "the search failed") from None
-
-    async def _search(self, query: Query) -> Rankings:
-        if not query.queries:
-            return []
-        try:
-            async with asyncio.timeout(self.config.answer_seconds):
-                return await self._open_batcher().submit(query.queries, query.k)
-        except QueueFull:
-            raise Refusal(503, "queue_full", "too many queries are waiting", _RETRY) from None
+            async with asyncio.timeout(self._config.answer_seconds):
+                await answer(scope, receive, observed)
         except TimeoutError:
-            raise Refusal(504, "too_late", "the search took too long") from None
-        except ServiceError:
-            raise Refusal(
-                503, "search_unavailable", "the search is not available", _RETRY
-            ) from None
-        except Refusal:
-            raise
-        except Exception:  # whatever a backend raises; the batcher has logged it
-            raise Refusal(500, "search_failed", "the search failed") from None
+            late = JSONResponse({"detail": "the search took too long"}, 504)
+            await late(scope, receive, observed)
+        finally:
+            # The route's own path, so that clients cannot make up labels.
+            path = getattr(scope.get("route"), "path", "other")
+            self._metrics.requests.labels(path, status).inc()
+            if path == "/retrieve":
+                self._metrics.latency.observe(perf_counter() - begin)
 
-    def _open_batcher(self) -> Batcher:
-        if self._batcher is None:
-            if self._retriever is None:
-                raise _not_ready()
-            self._batcher = Batcher(
-                self._retriever,
-                max_batch=self.config.max_batch,
-                max_waiting=self.config.max_waiting,
-                window=self.config.batch_window,
-                observe=self.metrics.call,
-            )
-        return self._batcher
-
-    def _routes(self) -> Starlette:
-        routes = [
-            # POST is answered in __call__, before Starlette; this is for the other methods' 405.
-            Route("/retrieve", self._retrieve, methods=["POST"]),
-            Route("/status", self._status),
-            Route("/healthz", self._healthz),
-            Route("/readyz", self._readyz),
-            Route("/metrics", self._metrics),
-            Route("/openapi.json", self._document),
-        ]
-        app = Starlette(
-            routes=routes, exception_handlers={HTTPException: _http_error, Exception: _internal}
-        )
-        app.router.redirect_slashes = False
-        return app
-
-    async def _status(self, request: Request) -> Response:
-        # Search-R1's server does not listen before its index is loaded; its clients take this for
-        # readiness.
-        if self._retriever is None:
-            return _response(_not_ready())
-        return Response(b'"ok"', media_type="application/json")
-
-    async def _healthz(self, request: Request) -> Response:
-        return Response("ok", media_type="text/plain")
-
-    async def _readyz(self, request: Request) -> Response:
-        if self.stopping:
-            return _response(Refusal(503, "stopping", "the server is stopping", _RETRY))
-        if self._retriever is None:
-            return _response(_not_ready())
-        return Response("ok", media_type="text/plain")
-
-    async def _metrics(self, request: Request) -> Response:
-        return Response(self.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE})
-
-    async def _document(self, request: Request) -> Response:
-        return Response(self._openapi, media_type="application/json")
+    def _unauthorized(self, scope: Scope) -> Response | None:
+        """The refusal of a request without the token."""
+        if self._bearer is None or scope["path"] == _PROBE:
+            return None
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if len(given) == 1 and hmac.compare_digest(given[0], self._bearer):
+            return None
+        came = "what came is not it" if given else "none came"
+        what = f"this server wants its token, as Authorization: Bearer TOKEN; {came}"
+        return JSONResponse({"detail": what}, 401, {"WWW-Authenticate": "Bearer"})
 
 
-def _carries(scope: Scope, bearer: bytes) -> bool:
-    """Whether the request's only Authorization header is this one, in a time that does not tell how
-    much of it is."""
-    given = [value for name, value in scope["headers"] if name == b"authorization"]
-    return len(given) == 1 and hmac.compare_digest(given[0], bearer)
-
-
-def _unauthorized(scope: Scope) -> Refusal:
-    came = any(name == b"authorization" for name, _ in scope["headers"])
-    problem = "what came as Authorization is not it" if came else "none came"
-    message = f"this server wants its token, as Authorization: Bearer TOKEN; {problem}"
-    return Refusal(401, "unauthorized", message, {"WWW-Authenticate": "Bearer"})
-
-
-def _not_ready() -> Refusal:
-    return Refusal(503, "not_ready", "the index is not loaded yet", _RETRY)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    return _response(Refusal(error.status_code, code, error.detail, error.headers))
-
-
-async def _internal(request: Request, error: Exception) -> Response:
-    return _response(Refusal(500, "internal", "the server failed"))
-
-
-def _response(refusal: Refusal) -> Response:
-    return Response(refusal.body(), refusal.status, refusal.headers, media_type="application/json")
-
-
-async def _refuse(send: Send, refusal: Refusal) -> None:
-    headers = [
-        (name.lower().encode("ascii"), value.encode("ascii"))
-        for name, value in refusal.headers.items()
-    ]
-    await _send(send, refusal.status, refusal.body(), headers)
-
-
-async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    length = (b"content-length", str(len(body)).encode("ascii"))
-    await send(
-        {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers]}
-    )
-    await send({"type": "http.response.body", "body": body})
+def _document(app: FastAPI, config: ServerConfig) -> dict[str, Any]:
+    """FastAPI's document, with the token, which the middleware asks for."""
+    document = app.openapi()
+    if config.token is None:
+        return document
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    schema = {"$ref": "#/components/schemas/Problem"}
+    refusal = {
+        "description": "No token, or not this server's.",
+        "content": {"application/json": {"schema": schema}},
+    }
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if path != _PROBE:
+                operation["security"] = [{"token": []}]
+                operation["responses"]["401"] = refusal
+    return document

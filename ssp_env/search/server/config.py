@@ -27,77 +27,65 @@ class ServerConfig:
     """
 
     host: str = "127.0.0.1"
-    """Address to bind. Any other than the machine's own (loopback) needs a token, or
-    ``no_token``."""
+    """Address to bind. Any but the machine's own (loopback) needs a token, or ``no_token``."""
     port: int = 8000
     """Port to bind; 0 takes a free one."""
     token: str | None = field(default=None, repr=False)
-    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. Probes
-    (``/healthz``, ``/readyz``) are open all the same."""
+    """What requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The probe
+    ``/healthz`` is open all the same."""
     no_token: bool = False
-    """Whether others may ask without a token, wherever it is bound: for a network that is
-    trusted."""
+    """Whether anyone may ask without a token, wherever it is bound: for a trusted network."""
     default_k: int = 3
-    """Documents a query when a request names no ``topk``; Search-R1's own default."""
+    """Documents per query when a request names no ``topk``, or 0; Search-R1's own default."""
     max_k: int = 100
     """Largest ``topk`` of a request."""
     max_queries: int = 4096
     """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5
     rollouts)."""
+    max_documents: int = 16_384
+    """Most documents that a request may ask for: its queries times ``topk``. A document of 600
+    characters makes an answer of 10 MB."""
     max_query_length: int = 8192
-    """Most characters of a query."""
+    """Longest query, in characters. A longer one is cut: a policy wrote it, and the other queries
+    of its batch are not to blame."""
     max_body_bytes: int = 16 * 2**20
     """Most bytes of a request's body."""
     max_batch: int = 256
-    """Queries after which a backend call takes no further request; a larger request has a call of
-    its own."""
+    """Most queries of a backend call; a larger request takes several calls."""
     max_waiting: int = 16_384
-    """Most queries that wait for the backend; a request beyond is answered with 503 and
+    """Most queries that wait for their answer; a request beyond is answered with 503 and
     ``Retry-After``."""
-    batch_window: float = 0.002
-    """Most seconds that an idle backend waits for company; never more than two fifths of what its
-    last call took."""
-    read_seconds: float = 10.0
-    """Most seconds between the first byte of a request's head and its last, and again for its
-    body."""
     answer_seconds: float = 60.0
-    """Most seconds that a request waits for its answer; then 504."""
-    drain_seconds: float = 1.0
-    """Seconds between being told to stop and closing the port: balancers see ``/readyz`` fail,
-    clients are sent off."""
+    """Most seconds for a request, from its head to its answer; then 504."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ConfigError(
-                "port", self.port, "a port is a number from 0 (any free one) to 65535"
-            )
+            fix = "a port is a number from 0 (any free one) to 65535"
+            raise ConfigError("port", self.port, fix)
         for name in (
             "default_k",
             "max_k",
             "max_queries",
+            "max_documents",
             "max_query_length",
             "max_body_bytes",
             "max_batch",
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "give a whole number from 1 up")
+
         if self.default_k > self.max_k:
-            raise ConfigError(
-                "default_k", self.default_k, f"it may not exceed max_k, which is {self.max_k}"
-            )
+            fix = f"it may not exceed max_k, which is {self.max_k}"
+            raise ConfigError("default_k", self.default_k, fix)
+        if self.max_documents < self.max_k:
+            fix = f"a request for one query with the largest topk ({self.max_k}) has to fit"
+            raise ConfigError("max_documents", self.max_documents, fix)
         if self.max_waiting < self.max_queries:
             fix = f"the largest request ({self.max_queries} queries) has to fit into the queue"
             raise ConfigError("max_waiting", self.max_waiting, fix)
-        for name in ("batch_window", "drain_seconds"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ConfigError(
-                    name, getattr(self, name), "give a finite number of seconds, 0 or more"
-                )
-        for name in ("read_seconds", "answer_seconds"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(
-                    name, getattr(self, name), "give a finite number of seconds above 0"
-                )
+        if not 0 < self.answer_seconds < math.inf:
+            fix = "give a finite number of seconds above 0"
+            raise ConfigError("answer_seconds", self.answer_seconds, fix)
         self._check_token()
 
     def _check_token(self) -> None:
@@ -105,8 +93,7 @@ class ServerConfig:
             if not (self.no_token or is_loopback(self.host)):
                 fix = (
                     f"others can reach this address: put a token into {TOKEN_VARIABLE} or a "
-                    f"--token-file,"
-                    " bind 127.0.0.1, or say --no-token if you trust everybody who can"
+                    "--token-file, bind 127.0.0.1, or say --no-token if you trust everyone there"
                 )
                 raise ConfigError("host", self.host, fix)
         elif self.no_token:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ssp_env.errors import ConfigError
 from ssp_env.search.base import Retriever
-from ssp_env.search.server.app import SearchApp
+from ssp_env.search.server.app import build_app
 from ssp_env.search.server.config import ServerConfig
 
 APP = "ssp-search"
@@ -26,7 +26,7 @@ def deployment(open_retriever: Callable[[], Retriever], config: ServerConfig, re
 
     Args:
         open_retriever: loads the index, in each replica; a replica is not used before it is done.
-        config: the settings; ``host``, ``port`` and ``drain_seconds`` are Ray's own business here.
+        config: the settings; ``host`` and ``port`` are Ray's own business here.
         replicas: how many.
 
     Raises:
@@ -37,10 +37,8 @@ def deployment(open_retriever: Callable[[], Retriever], config: ServerConfig, re
     if replicas < 1:
         raise ConfigError("replicas", replicas, "at least one has to answer")
 
-    def build() -> SearchApp:
-        app = SearchApp(config)
-        app.open(open_retriever())
-        return app
+    def build() -> Any:
+        return build_app(open_retriever(), config)
 
     settings = serve.deployment(
         name="SearchServer",

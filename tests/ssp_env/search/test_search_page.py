@@ -35,8 +35,8 @@ def test_dense_hybrid_and_reranked_search_run_as_shown(tmp_path: Path) -> None:
     assert ran.stdout.split() == ["Vienna"] * 4
 
 
-def test_the_table_of_limits_tells_the_servers_defaults() -> None:
+def test_the_table_of_limits_shows_the_servers_defaults() -> None:
     shown = dict(re.findall(r"^\| `--([a-z-]+)`: [^|]+ \| ([\d,]+) \|", PAGE, re.MULTILINE))
-    assert len(shown) == 6
+    assert len(shown) == 7
     for option, value in shown.items():
         assert getattr(ServerConfig, option.replace("-", "_")) == int(value.replace(",", ""))

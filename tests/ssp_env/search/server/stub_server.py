@@ -16,17 +16,16 @@ SECRET = "the password is hunter2"
 
 
 class Obedient:
-    """Finds, for a query, ``k`` passages about it; some words in a query make it misbehave.
+    """Finds ``k`` passages about a query; some words in a query make it misbehave.
 
-    Each call is written to standard error as JSON, before and after, so that a test sees what was
-    batched."""
+    Each call is written to standard error as JSON, so that a test sees what was batched."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """Ranked passages about each query, or trouble."""
-        _log(event="call", k=k, queries=list(queries))
+        print(json.dumps({"queries": list(queries), "k": k}), file=sys.stderr, flush=True)
         time.sleep(self._seconds)
         words = {word for query in queries for word in query.split()}
         if "poison" in words:
@@ -38,7 +37,6 @@ class Obedient:
         if "slow" in words:
             time.sleep(0.5)
         rankings = [[_passage(query, rank) for rank in range(k)] for query in queries]
-        _log(event="done", queries=list(queries))
         return rankings[:-1] if "short" in words else rankings
 
 
@@ -48,18 +46,13 @@ def _passage(query: str, rank: int) -> Document:
     return Document(f"{query}/{rank}", title, f"Text {rank}\nof {query}", score)
 
 
-def _log(**event: object) -> None:
-    print(json.dumps(event), file=sys.stderr, flush=True)
-
-
 def main() -> None:
-    """``stub_server.py SETTINGS``, a JSON object: ``config``, ``seconds`` a call, ``loading``
-    seconds."""
+    """``stub_server.py SETTINGS``: JSON with ``config``, ``seconds`` per call, ``loading``."""
     settings = json.loads(sys.argv[1])
 
     def load() -> Obedient:
-        time.sleep(settings.get("loading", 0))
-        return Obedient(settings.get("seconds", 0))
+        time.sleep(settings["loading"])
+        return Obedient(settings["seconds"])
 
     config = ServerConfig(**settings["config"])
     run_server(load, config, lambda address: print(address, flush=True))

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from serverkit import Served, raw, stub
+from serverkit import Served, ssp_serve, stub
 from stub_server import SECRET
 
-JSON = {"Content-Type": "application/json"}
 LIMITS: dict[str, Any] = {
     "max_k": 5,
     "max_queries": 4,
+    "max_documents": 12,
     "max_query_length": 100,
     "max_body_bytes": 2**20,
     "max_waiting": 8,
-    "max_batch": 4,
-    "read_seconds": 1.0,
+    "max_batch": 2,
     "answer_seconds": 2.0,
 }
+TOKEN = "correct-horse-battery"
 
 
 @pytest.fixture(scope="module")
@@ -33,190 +36,122 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield served
 
 
-def refused(answer: httpx.Response, status: int, code: str) -> str:
-    """The message of a refusal, once its shape is checked."""
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), (
-        answer.text
-    )
+def refused(answer: httpx.Response, status: int) -> str:
+    """The words of a refusal, once its shape is checked."""
+    assert answer.status_code == status, answer.text
     body = answer.json()
-    assert set(body) == {"error"}
-    assert set(body["error"]) == {"code", "message"}
-    assert body["error"]["code"] == code
+    assert list(body) == ["detail"]
     assert SECRET not in answer.text
-    message: str = body["error"]["message"]
-    return message
+    assert len(answer.text) < 500
+    detail: str = body["detail"]
+    return detail
 
 
-def post(served: Served, body: bytes, headers: dict[str, str] = JSON) -> httpx.Response:
-    return httpx.post(f"{served.url}/retrieve", content=body, headers=headers, timeout=30)
+def post(served: Served, body: bytes | Iterator[bytes]) -> httpx.Response:
+    return httpx.post(f"{served.url}/retrieve", content=body, timeout=30)
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"queries",
-        b'{"queries": ["\xff"]}',
-        b'{"queries": ["\x00"]}',
-        b'{"queries": ["\\ud800"], "topk": NaN}',
-        b'{"queries": ["\\u12"]}',
-        b"[" * 100_000,
-        b'"\\ud800"' + b"[" * 100_000,
-        b"\xef\xbb\xbf{}",
-    ],
+    "body", [b"", b"{", b'{"queries": ["\xff"]}', b'{"queries": ["\\u12"]}', b"[" * 100_000]
 )
-def test_what_is_no_json_is_refused(served: Served, body: bytes) -> None:
-    refused(post(served, body), 400, "bad_json")
+def test_what_is_not_json_is_refused(served: Served, body: bytes) -> None:
+    assert "not JSON" in refused(post(served, body), 400)
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ([], "no JSON object"),
-        ({}, '"queries" is missing'),
-        ({"queries": "one string"}, '"queries" has to be a list'),
-        ({"queries": ["a", 3]}, '"queries" has to be a list of strings; queries[1] is a number'),
-        ({"queries": [0.5]}, "queries[0] is a number"),
-        ({"queries": ["a", None]}, "queries[1] is null"),
-        ({"queries": ["a", True]}, "queries[1] is true"),
-        ({"queries": [["a"]]}, "queries[0] is a list"),
-        ({"queries": [{}]}, "queries[0] is an object"),
-        ({"queries": ["a"] * 5}, "the limit is 4"),
-        ({"queries": ["a" * 101]}, "queries[0] has 101 characters; the limit is 100"),
-        ({"queries": ["a"], "topk": 0}, "from 1 to 5"),
-        ({"queries": ["a"], "topk": 6}, "from 1 to 5"),
-        ({"queries": ["a"], "topk": 10**40}, "from 1 to 5"),
-        ({"queries": ["a"], "topk": 1.5}, "from 1 to 5"),
-        ({"queries": ["a"], "topk": True}, "from 1 to 5"),
-        ({"queries": ["a"], "topk": "3"}, "from 1 to 5"),
-        ({"queries": ["a"], "return_scores": "yes"}, "true or false"),
+        ([], "the body"),
+        ({}, "queries: Field required"),
+        ({"queries": "x" * 2**19}, "queries: Input should be a valid list"),
+        ({"queries": ["a", 3]}, "queries.1: Input should be a valid string"),
+        ({"queries": ["a"] * 5}, "at most 4 items"),
+        ({"queries": ["a"], "topk": -1}, "topk: .* greater than or equal to 0"),
+        ({"queries": ["a"], "topk": 6}, "topk: .* less than or equal to 5"),
+        ({"queries": ["a"], "topk": "3"}, "topk: .* valid integer"),
+        ({"queries": ["a"], "return_scores": "yes"}, "return_scores: .* valid boolean"),
+        ({"queries": ["a"] * 3, "topk": 5}, "3 queries x topk 5 are 15 documents.* limit is 12"),
     ],
 )
 def test_a_wrong_shape_is_refused_and_named(served: Served, body: Any, says: str) -> None:
-    assert says in refused(post(served, json.dumps(body).encode()), 422, "bad_request")
+    assert re.search(says, refused(post(served, json.dumps(body).encode()), 422))
 
 
-def test_a_query_of_a_megabyte_is_refused(served: Served) -> None:
-    body = json.dumps({"queries": ["x" * (2**20 - 100)]}).encode()
-    assert "the limit is 100" in refused(post(served, body), 422, "bad_request")
-    refused(served.retrieve("x" * 2**20), 413, "body_too_large")
+def test_a_large_body_is_refused_also_in_chunks(served: Served) -> None:
+    assert "larger than 1048576 bytes" in refused(served.retrieve("x" * 2**20), 413)
+    assert refused(post(served, (b"x" * 2**16 for _ in range(24))), 413)
 
 
-def test_a_huge_body_in_chunks_is_refused(served: Served) -> None:
-    def chunks() -> Iterator[bytes]:
-        for _ in range(24):
-            yield b"x" * 2**16
+def test_a_huge_head_is_refused_before_it_fills_the_memory(served: Served) -> None:
+    def resident() -> int:
+        pages = Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]
+        return int(pages) * 4096
 
-    answer = httpx.post(f"{served.url}/retrieve", content=chunks(), headers=JSON)
-    refused(answer, 413, "body_too_large")
-
-
-@pytest.mark.parametrize(
-    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
-)
-def test_another_content_type_is_refused(served: Served, kind: str | None) -> None:
-    refused(
-        post(served, b'{"queries": []}', {"Content-Type": kind} if kind else {}), 415, "not_json"
-    )
-
-
-@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON ;x=y"])
-def test_parameters_of_the_content_type_do_not_matter(served: Served, kind: str) -> None:
-    assert post(served, b'{"queries": []}', {"Content-Type": kind}).json() == {"result": []}
+    before, sent = resident(), 0
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        with suppress(OSError):
+            while sent < 100 * 2**20:
+                connection.sendall(b"X-%d: %s\r\n" % (sent, b"a" * 60_000))
+                sent += 60_000
+    assert sent < 20 * 2**20
+    assert resident() - before < 20 * 2**20
+    assert httpx.get(f"{served.url}/healthz", headers={"X": "a" * 30_000}).text == "ok"
 
 
 def test_other_paths_and_methods_are_refused(served: Served) -> None:
-    refused(httpx.get(f"{served.url}/"), 404, "not_found")
-    refused(httpx.post(f"{served.url}/retrieve/"), 404, "not_found")
-    answer = httpx.get(f"{served.url}/retrieve")
-    refused(answer, 405, "method_not_allowed")
-    assert answer.headers["allow"] == "POST"
-
-
-def test_a_body_that_drips_in_is_given_up(served: Served) -> None:
-    head = (
-        b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Type: "
-        b"application/json\r\nContent-Length: 1000\r\n\r\n{"
-    )
-    begin = time.monotonic()
-    answer = raw(served.port, head)
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b'"body_too_slow"' in answer
-    assert 0.9 < time.monotonic() - begin < 5
-
-
-@pytest.mark.parametrize("piece", [b"", b"P", b"POST /retrieve HTTP/1.1\r\nHost: x\r\nX-A: "])
-def test_a_head_that_drips_in_is_given_up(served: Served, piece: bytes) -> None:
-    begin = time.monotonic()
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
-        connection.sendall(piece)
-        assert connection.recv(1) == b""
-    assert 0.9 < time.monotonic() - begin < 5
-
-
-def _one_answer(answers: BinaryIO) -> str:
-    """The status line of an answer, which is read to its end: two bytes."""
-    status = answers.readline().decode()
-    while answers.readline().strip():
-        pass
-    assert answers.read(2) == b"ok"
-    return status
-
-
-def test_a_second_head_on_the_same_connection_has_the_same_limit(served: Served) -> None:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
-        answers = connection.makefile("rb")
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert "200" in _one_answer(answers)
-        time.sleep(1.5)  # idle between two requests is no head
-        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /he")
-        begin = time.monotonic()
-        assert "200" in _one_answer(answers)
-        assert answers.read() == b""
-        assert 0.9 < time.monotonic() - begin < 5
-
-
-def test_what_is_no_http_is_refused(served: Served) -> None:
-    assert raw(served.port, b"\x16\x03\x01\x00\xa5\x01\x00\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert refused(httpx.get(f"{served.url}/"), 404)
+    assert refused(httpx.get(f"{served.url}/retrieve"), 405)
 
 
 def test_a_full_queue_says_when_to_come_back(served: Served) -> None:
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda number: served.retrieve("slow", str(number)), range(12)))
-    statuses = [answer.status_code for answer in answers]
-    assert set(statuses) == {200, 503}
+    assert {answer.status_code for answer in answers} == {200, 503}
     for answer in answers:
         if answer.status_code == 503:
-            refused(answer, 503, "queue_full")
+            assert "waiting" in refused(answer, 503)
             assert answer.headers["retry-after"] == "1"
     assert served.retrieve("after").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "code"),
-    [
-        ("poison", 500, "search_failed"),
-        ("short", 500, "search_failed"),
-        ("outage", 503, "search_unavailable"),
-    ],
+    ("query", "status"), [("poison", 500), ("short", 500), ("nan", 500), ("outage", 503)]
 )
-def test_a_failing_backend_is_no_empty_ranking_and_tells_nothing(
-    served: Served, query: str, status: int, code: str
+def test_a_failing_backend_is_no_empty_ranking_and_shows_nothing(
+    served: Served, query: str, status: int
 ) -> None:
-    answer = served.retrieve(query)
-    refused(answer, status, code)
+    answer = served.retrieve(query, return_scores=True)
+    refused(answer, status)
     assert ("retry-after" in answer.headers) == (status == 503)
 
 
-def test_a_score_that_is_no_number_is_a_failure(served: Served) -> None:
-    refused(served.retrieve("nan", return_scores=True), 500, "search_failed")
-
-
-def test_a_search_past_its_deadline_is_given_up(tmp_path_factory: pytest.TempPathFactory) -> None:
-    log = tmp_path_factory.mktemp("deadline") / "log"
-    with stub(log, answer_seconds=0.5) as served:
+def test_a_request_past_its_deadline_is_given_up(tmp_path: Path) -> None:
+    with stub(tmp_path / "log", answer_seconds=0.5) as served:
         begin = time.monotonic()
-        refused(served.retrieve("hang"), 504, "too_late")
+        assert "too long" in refused(served.retrieve("hang"), 504)
         assert time.monotonic() - begin < 3
         assert httpx.get(f"{served.url}/healthz").text == "ok"
+
+        head = b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+            connection.sendall(head)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 504 ")
+
+
+def test_a_token_is_asked_for_everywhere_but_by_the_probe(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    options = ["--world", "small", "--token-file", str(tmp_path / "token"), "--host", "0.0.0.0"]
+    with ssp_serve(tmp_path / "log", *options) as served:
+        assert httpx.get(f"{served.url}/healthz").text == "ok"
+        right = {"Authorization": f"Bearer {TOKEN}"}
+        wrong = ["", TOKEN, "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Basic Y29y"]
+        for path in ("/status", "/metrics", "/openapi.json", "/nowhere"):
+            for given in wrong:
+                answer = httpx.get(served.url + path, headers={"Authorization": given})
+                assert "its token" in refused(answer, 401)
+                assert answer.headers["www-authenticate"] == "Bearer"
+            assert httpx.get(served.url + path, headers=right).status_code in (200, 404)
+        assert "none came" in refused(served.retrieve("q"), 401)
+        assert served.retrieve("q", headers=right).status_code == 200
+        assert TOKEN not in served.log.read_text()
