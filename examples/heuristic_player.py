@@ -15,8 +15,7 @@ import argparse
 from collections import Counter
 
 import ssp_env
-from ssp_env.players import TextPlayer, scripted_player
-from ssp_env.types import World
+from ssp_env import TextPlayer, World, scripted_player
 
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

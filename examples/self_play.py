@@ -23,10 +23,7 @@ from torch import Tensor
 from agents.engines.base import Request, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
-from ssp_env import MINI_GAME, Rules, open_world
-from ssp_env.game.game import Game
-from ssp_env.game.round import Round
-from ssp_env.game.trajectory import Trajectory
+from ssp_env import MINI_GAME, Game, Round, Rules, Trajectory, open_world
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 # The paper's names for them, with values that suit a policy of under a million parameters.

@@ -1,5 +1,11 @@
-"""Search self-play: one LLM proposes search questions and solves them; neither torch nor ray is
-needed to play."""
+"""Search self-play: one LLM proposes search questions and solves them. Needs neither torch nor ray.
+
+Everything that users and implementers need is here: the interfaces to the game (environments,
+batches, text), its settings and rules, the protocols of its exchangeable parts, and what these
+return. Beside it stand :mod:`ssp_env.search` (retrievers, indexes, servers), :mod:`ssp_env.judge`,
+:mod:`ssp_env.tokenizers`, :mod:`ssp_env.replay` (saved games), :mod:`ssp_env.errors` and
+:mod:`ssp_env.testing` (tests for parts of your own).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +19,22 @@ from ssp_env.doors.registration import register_all
 from ssp_env.doors.replay import ReplayEnv, replay_env
 from ssp_env.doors.text import TextGame, TextRole
 from ssp_env.doors.vector import ProposerVectorEnv, SolverVectorEnv
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
+from ssp_env.game.filters import Filter, Proposal
+from ssp_env.game.game import Attempt, Game
+from ssp_env.game.noise import NoiseDocument, NoiseSource
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.rewards import ProposerReward, SolverReward
+from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import BatchStrategy, PooledQuestion
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
+from ssp_env.players import Player, TextPlayer, scripted_player
+from ssp_env.search.base import Retriever
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import Action, Analysis, Document, GroundTruth, Question, Role, World
 from ssp_env.version import __version__
 from ssp_env.worlds import open_world
 
@@ -22,30 +42,64 @@ __all__ = [
     "MINI_GAME",
     "SMALL_GAME",
     "SMALL_VIEW",
+    "Action",
+    "Analysis",
+    "Attempt",
+    "BatchStrategy",
+    "ConfigError",
+    "Document",
+    "Filter",
+    "Game",
     "GameBatch",
     "GameConfig",
+    "GroundTruth",
+    "Judge",
+    "JudgeTask",
+    "NoiseDocument",
+    "NoiseSource",
+    "Outcome",
+    "Player",
+    "PooledQuestion",
+    "Proposal",
     "ProposerEnv",
+    "ProposerReward",
     "ProposerVectorEnv",
+    "Question",
     "ReplayEnv",
+    "Retriever",
+    "Role",
+    "Round",
     "Rules",
     "SearchSelfPlayEnv",
+    "ServiceError",
     "SolverEnv",
+    "SolverReward",
     "SolverVectorEnv",
     "TextGame",
+    "TextPlayer",
     "TextRole",
+    "Tokenizer",
+    "Trajectory",
+    "UsageError",
+    "Verdict",
+    "Verifier",
+    "VerifyTask",
     "ViewConfig",
+    "World",
     "__version__",
     "env",
     "open_world",
     "raw_env",
     "replay_env",
+    "scripted_player",
 ]
 
 register_all()
 
 
 def __getattr__(name: str) -> Any:
-    # Ray is loaded by whoever asks for ssp_env.doors.rllib, not by import ssp_env.
+    # Imported on first use, since it brings Ray along.
     if name == "rllib":
         return import_module("ssp_env.doors.rllib")
+
     raise AttributeError(f"module 'ssp_env' has no attribute {name!r}")
