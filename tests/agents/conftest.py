@@ -67,6 +67,9 @@ def cluster() -> Iterator[None]:
         # Workers import what lies beside the tests, and compute with one thread.
         patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
         patch.setenv("OMP_NUM_THREADS", "1")
+
+        # The one that tests/experiments started, if they ran before on this worker.
+        ray.shutdown()
         ray.init(num_cpus=3, object_store_memory=128 * 1024**2, **quiet)
         yield
         ray.shutdown()
