@@ -24,7 +24,8 @@ import numpy as np
 from benchmarks.env_speed import stay_on_one_core
 from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Index, BM25Retriever, tokenize, words_of
+from ssp_env.search.bm25.index import BM25Index, tokenize, words_of
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.index.directory import build_index, open_index
 from ssp_env.worlds.wiki import WikiMini, packaged
 

@@ -33,7 +33,8 @@ from benchmarks.clustered import ClusteredEncoder
 from benchmarks.recall import recall
 from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import STARTS, BM25Index, BM25Retriever, tokenize
+from ssp_env.search.bm25.index import COLUMNS, BM25Index, tokenize
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import passage_text
 from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import FLAT
@@ -238,7 +239,7 @@ def build(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
         lambda progress: build_index(corpus, directory, kind, encoder=encoder, progress=progress)
     )
     if kind == "bm25":
-        starts = np.load(directory / kind / STARTS, mmap_mode="r", allow_pickle=False)
+        starts = np.load(directory / kind / COLUMNS, mmap_mode="r", allow_pickle=False)
         figures |= {"distinct_words": len(starts) - 1, "postings": int(starts[-1])}
         figures["longest_list"] = int(np.diff(starts).max())
     return figures

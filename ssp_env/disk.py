@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -61,19 +61,28 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         RunError: another process holds it.
     """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive(path))
+        except BlockingIOError as error:
+            why = "it is in use by a run that is still going on"
+            raise RunError(f"{path}: {why}") from error
+        except OSError as error:
+            raise RunError(f"{path}: it cannot be locked: {error}") from error
+        yield
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """The lock of :func:`locked`, for callers with errors of their own.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: the directory cannot be locked.
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        busy = isinstance(error, BlockingIOError)
-        why = (
-            "it is in use by a run that is still going on"
-            if busy
-            else f"it cannot be locked: {error}"
-        )
-        raise RunError(f"{path}: {why}") from error
-    try:
         yield
     finally:
         os.close(handle)
@@ -91,21 +100,45 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def finished_in_full(path: Path) -> Iterator[TextIO]:
-    """A file to write to, under another name until all of it is there. A lone surrogate becomes its
-    JSON escape.
+    """A file to write to, under another name until all of it is there.
+
+    A lone surrogate becomes its JSON escape.
 
     Raises:
         RunError: it cannot be written.
+    """
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {error}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[TextIO]:
+    """The file of :func:`finished_in_full`, for callers with errors of their own.
+
+    Raises:
+        OSError: it cannot be written.
     """
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
             yield file
+
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error}") from error
+        sync_folder(path.parent)
     finally:
         if unfinished.is_file():
             unfinished.unlink()
+
+
+def sync_folder(path: Path) -> None:
+    """Returns once the names of a directory's files are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -33,10 +33,10 @@ CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" a
 either "contents" (a title in double quotes, a newline, the text) or "title" and "text".
 
 DIR holds the passages once, and beside them an index of each kind that you build.
-A build that was stopped, killed or ran out of disk goes on where it was when the same
-command runs again. What is whole already is not built again: to repair a folder that
-is damaged, delete it (rm -r DIR/bm25; the passages: rm -r DIR/passages) and run the
-same command.
+A build that was stopped, killed or ran out of disk is finished when the same command
+runs again; encoding goes on where it was. What is whole is not built again: to repair
+a damaged folder, delete it (rm -r DIR/bm25; the passages: rm -r DIR/passages) and run
+the same command.
 
 examples:
   ssp index wiki.jsonl.gz --out wiki

@@ -10,10 +10,9 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, cast, overload
+from typing import Any, overload
 
 from ssp_env.errors import DataError
 from ssp_env.types import Document, Passages
@@ -66,22 +65,21 @@ class Corpus(Passages):
         """SHA-256 over ids, titles and texts in order: what an index belongs to."""
         sha = hashlib.sha256()
         for document in self._documents:
-            sha.update(b"".join(encode(document)))
+            sha.update(b"".join(part + b"\0" for part in encode(document)))
         return sha.hexdigest()
 
 
 def encode(document: Document) -> tuple[bytes, bytes, bytes]:
-    """Id, title and text as bytes, each closed by a zero byte. Lone surrogates, which JSON can
-    spell, are kept."""
+    """Id, title and text as UTF-8. Lone surrogates, which JSON can spell, are kept."""
     id_, title, text = (
         part.encode("utf-8", "surrogatepass")
         for part in (document.id, document.title, document.text)
     )
-    return id_ + b"\0", title + b"\0", text + b"\0"
+    return id_, title, text
 
 
 def read_corpus(path: str | Path) -> Corpus:
-    """Reads Search-R1's corpus format: one JSON object a line, plain or gzip.
+    """Reads Search-R1's corpus format: one JSON object per line, plain or gzip.
 
     A line holds ``id`` and either ``contents`` (a title in double quotes, a newline, the text) or
     ``title`` and ``text``.
@@ -107,129 +105,73 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields ``(line number, object)`` of a JSONL file, plain or gzip; blank lines are passed over.
 
     Raises:
-        DataError: no such file, not readable, or a line that is no JSON object.
+        DataError: no such file, not readable, or a line that is not a JSON object.
     """
-    with JsonLines(path) as lines:
-        yield from lines
+    return iter(JsonLines(path))
 
 
 class JsonLines:
-    """A JSONL file, plain or gzip, read line by line; reading can be taken up again where it
-    stopped.
+    """A JSONL file, plain or gzip: iterating over it yields ``(line number, object)``.
 
-    Use it as a context manager and iterate over it: ``(line number, object)``. Blank lines are
-    passed over."""
+    Blank lines are passed over."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.lines = 0
-        """Lines read so far."""
-        self.bytes = 0
-        """Bytes of text read so far, after unzipping."""
-        self._sha = hashlib.sha256()
-
-    def __enter__(self) -> JsonLines:
-        """
-        Raises:
-            DataError: no such file, not readable, or a pipe.
-        """
-        try:
-            self._raw = open(self.path, "rb")
-            if not self._raw.seekable():
-                self._raw.close()
-                raise DataError(
-                    self.path, "cannot be read: it is a pipe or the like; a regular file is wanted"
-                )
-            zipped = self._raw.read(2) == b"\x1f\x8b"
-            self._raw.seek(0)
-            self.size = os.fstat(self._raw.fileno()).st_size
-        except OSError as error:
-            raise DataError(self.path, f"cannot be read: {error}") from error
-        self._file = cast(IO[bytes], gzip.open(self._raw)) if zipped else self._raw
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._file.close()
-        self._raw.close()
+        self.position = 0
+        """Bytes of the file read so far; ahead of the lines by what is buffered."""
+        self.size = 0
+        """Bytes of the file."""
+        self.digest = ""
+        """SHA-256 of the text, after unzipping; there when all of it was read."""
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """
         Raises:
-            DataError: not readable, or a line that is no JSON object.
+            DataError: no such file, a pipe, not readable, or a line that is not a JSON object.
         """
-        while line := self._read(lambda: self._file.readline()):
-            self.lines += 1
+        sha = hashlib.sha256()
+        for number, line in enumerate(self._lines(), start=1):
+            sha.update(line)
             try:
-                # A byte order mark, which some editors put before the first line, is no part of it.
-                text = line.decode("utf-8-sig" if self.lines == 1 else "utf-8")
+                # A byte order mark, which some editors put before the first line, is not part of it
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(self.path, f"cannot be read: {error}", self.lines) from error
-            if not text.strip():
-                continue
-            try:
-                row = json.loads(text)
-            except json.JSONDecodeError as error:
-                if text.lstrip().startswith("["):
-                    raise self._no_object("list") from None
-                raise DataError(
-                    self.path, f"not JSON ({error.msg} at column {error.colno})", self.lines
-                ) from None
-            except RecursionError:
-                raise DataError(self.path, "not a passage: nested too deeply", self.lines) from None
-            if not isinstance(row, dict):
-                raise self._no_object(type(row).__name__)
-            yield self.lines, row
+                raise DataError(self.path, f"cannot be read: {error}", number) from error
+            if text.strip():
+                yield number, self._parsed(text, number)
+        self.digest = sha.hexdigest()
 
-    @property
-    def position(self) -> int:
-        """Bytes of the file consumed so far, of :attr:`size`; ahead of the lines by what is
-        buffered."""
-        return self._raw.tell()
-
-    def digest(self) -> str:
-        """SHA-256 of the text read so far."""
-        return self._sha.hexdigest()
-
-    def skip(self, length: int, lines: int, digest: str) -> bool:
-        """Goes to where an earlier reading stopped, and tells whether the file still begins as it
-        did then.
-
-        Args:
-            length: :attr:`bytes` at that point.
-            lines: :attr:`lines` at that point.
-            digest: :meth:`digest` at that point.
-
-        Raises:
-            DataError: not readable.
-        """
-        while self.bytes < length and self._read(
-            lambda: self._file.read(min(1 << 20, length - self.bytes))
-        ):
-            pass
-        self.lines = lines
-        return self.bytes == length and self.digest() == digest
-
-    def at_end(self) -> bool:
-        """Whether nothing is left to read (reads on to tell)."""
-        return not self._read(lambda: self._file.read(1))
-
-    def _no_object(self, what: str) -> DataError:
-        fix = "JSON Lines is wanted, one object a line"
-        return DataError(self.path, f"a JSON object was expected, not {what}: {fix}", self.lines)
-
-    def _read(self, read: Callable[[], bytes]) -> bytes:
+    def _lines(self) -> Iterator[bytes]:
         try:
-            data = read()
+            with open(self.path, "rb") as raw:
+                if not raw.seekable():
+                    what = "cannot be read: it is a pipe or the like; a regular file is wanted"
+                    raise DataError(self.path, what)
+                zipped = raw.read(2) == b"\x1f\x8b"
+                raw.seek(0)
+                self.size = os.fstat(raw.fileno()).st_size
+
+                for line in gzip.GzipFile(fileobj=raw) if zipped else raw:
+                    self.position = raw.tell()
+                    yield line
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(self.path, f"cannot be read: {error}") from error
-        self.bytes += len(data)
-        self._sha.update(data)
-        return data
+
+    def _parsed(self, text: str, number: int) -> dict[str, Any]:
+        try:
+            row = json.loads(text)
+        except json.JSONDecodeError as error:
+            if not text.lstrip().startswith("["):
+                what = f"not JSON ({error.msg} at column {error.colno})"
+                raise DataError(self.path, what, number) from None
+            row = []  # a list over several lines
+        except RecursionError:
+            raise DataError(self.path, "not a passage: nested too deeply", number) from None
+        if isinstance(row, dict):
+            return row
+
+        what = f"a JSON object was expected, not {type(row).__name__}"
+        raise DataError(self.path, f"{what}: JSON Lines is wanted, one object per line", number)
 
 
 def require(
@@ -239,7 +181,7 @@ def require(
     field: str,
     kind: type[Any] | tuple[type[Any], ...],
 ) -> Any:
-    """The value of a required field. ``true`` and ``false`` are no ``int``.
+    """The value of a required field. ``true`` and ``false`` are not an ``int``.
 
     Raises:
         DataError: the field is missing or of another type.
@@ -287,6 +229,5 @@ def split_contents(contents: str) -> tuple[str, str]:
 
 
 def passage_text(document: Document) -> str:
-    """What is encoded of a passage: its title, if it has one, on a line of its own before the
-    text."""
+    """What is encoded of a passage: its title, if any, on a line of its own before the text."""
     return f"{document.title}\n{document.text}" if document.title else document.text

@@ -61,12 +61,13 @@ class WikiMini:
         # Imported here: reading questions needs no search.
         from ssp_env.search.bm25.retriever import BM25Retriever
         from ssp_env.search.index.directory import build_index, open_index
+        from ssp_env.search.index.manifest import FORMAT
 
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
         try:
             folder = (
                 Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env")
-                / f"wiki-mini-{digest[:16]}"
+                / f"wiki-mini-{digest[:16]}-{FORMAT}"
             )
             if not (folder / "bm25").exists():
                 with packaged("passages.jsonl.gz") as path:

@@ -1,30 +1,17 @@
-"""Builds a BM25 index on disk in bounded memory: sorted runs of postings, then one merge over them.
+"""Builds a BM25 index on disk in bounded memory.
 
-The index is a folder of five arrays and a manifest:
-
-================ =================================================================================
-``words.npy``    uint64 (w), rising: 8-byte BLAKE2b of each word; its row is the word's index
-``starts.npy``   int64 (w + 1): where the list of each word begins
-``passages.npy`` int32 (postings): the passages of each list, rising
-``scores.npy``   float32 (postings): the word's BM25 score in that passage
-``peaks.npy``    float32 (w): the highest score of each list
-================ =================================================================================
-
-Words are known by their hash alone. Among ten million words, two share one with a probability of
-three in a million.
-
-Pass one counts the words of each passage and spills a run, sorted by word, every :data:`RUN_WORDS`
-words. Pass two takes one range of words after the other, gathers its lists from all runs and
-appends them with their scores. The scores are those of bm25s, bit for bit. Memory, whichever is
-more: a run (about 50 bytes a word of it), or a range of :data:`RANGE_POSTINGS` postings (or the
-longest list), about 30 bytes a distinct word and 4 bytes a passage."""
+bm25s itself needs all words of all passages at once, as lists. So the words are counted in blocks
+of passages, each of which is spilled, and the blocks are then sorted into bm25s's arrays. The
+scores are those of bm25s, bit for bit. Memory: a block (about 60 bytes per word of it), 16 bytes
+per distinct word of each block, and 4 bytes per passage."""
 
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,65 +19,77 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
-from ssp_env.search.bm25.retriever import (
+from ssp_env.search.bm25.index import (
+    COLUMNS,
     K1,
     KIND,
     PARAMETERS,
     PASSAGES,
-    PEAKS,
     SCORES,
-    STARTS,
     WORDS,
     B,
     BM25Index,
-    BM25Retriever,
     words_of,
 )
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.index.arrays import hash_text, save_array
 from ssp_env.search.index.directory import Encoder
-from ssp_env.search.index.store import PassageStore, hash_id
-from ssp_env.search.index.workplace import SCRATCH, ArrayWriter, Progress, Workplace
+from ssp_env.search.index.manifest import EncoderInfo, Manifest
+from ssp_env.search.index.store import PassageStore
+from ssp_env.search.index.workplace import Progress, Workplace
 
-RUN_WORDS = 2_000_000
-"""Running words that are held in memory before they are spilled."""
-RANGE_POSTINGS = 2_000_000
-"""Postings that are merged at once."""
+BLOCK_WORDS = 4_000_000
+"""Running words of a block."""
 _EVERY = 2048
 """Passages between two reports of progress."""
 
-_RUN_FILES = {
-    "words": np.uint64,
-    "ends": np.int64,
-    "passages": np.int32,
-    "counts": np.int32,
-    "lengths": np.int32,
-}
+Block = dict[str, NDArray[Any]]
+"""The words of some passages: ``words`` uint64 (w), rising hashes; ``sizes`` int64 (w), how many
+passages have each; ``passages`` and ``counts`` int32, the passages of one word after the other and
+how often each has it; ``lengths`` int32, the running words of each passage of the block."""
 
 
 class BM25Kind:
     """The ``"bm25"`` kind; see :class:`ssp_env.search.index.directory.IndexKind`."""
 
-    packages = ("numpy",)
+    packages = ("numpy", "bm25s")
     needs_encoder = False
 
     def __init__(self, name: str = KIND) -> None:
         self.name = name
 
+    def load_encoder(self, directory: str | Path, recorded: EncoderInfo | None) -> Encoder:
+        """Not called: this kind needs none."""
+        raise NotImplementedError
+
     def build(
         self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
     ) -> dict[str, Any]:
-        """
+        """Starts over where a killed build left something.
+
         Raises:
             DataError: more passages than 32-bit positions can name.
         """
         if len(store) >= 2**31:
-            raise DataError(
-                store.folder, f"holds {len(store):,} passages; an index takes up to {2**31 - 1:,}"
-            )
-        _count(place, store, progress)
-        _merge(place, len(store), progress)
+            what = f"holds {len(store):,} passages; an index takes up to {2**31 - 1:,}"
+            raise DataError(store.folder, what)
+        place.clear()
+
+        scratch = place.path / "scratch"
+        scratch.mkdir()
+        paths = []
+        for number, block in enumerate(_blocks(store, progress)):
+            paths.append(scratch / f"{number}.npz")
+            with open(paths[-1], "wb") as file:
+                np.savez(file, allow_pickle=False, **block)
+
+        _merge(place.path, paths, len(store), progress)
+        shutil.rmtree(scratch)
         return PARAMETERS
 
-    def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> BM25Retriever:
+    def open(
+        self, folder: Path, store: PassageStore, encoder: Encoder | None, manifest: Manifest
+    ) -> BM25Retriever:
         """
         Raises:
             DataError: the files are not what they should be.
@@ -98,256 +97,115 @@ class BM25Kind:
         return BM25Retriever(store, BM25Index.open(folder, store.digest()))
 
 
-def _count(place: Workplace, store: PassageStore, progress: Progress) -> None:
-    """Pass one. ``scratch/`` holds five arrays, run after run; the journal says where each run
-    ends.
-
-    ``words`` (hashes, rising within a run), ``ends`` (where the word's postings end), ``passages``
-    and ``counts`` (postings), ``lengths`` (words a passage)."""
-    state = place.state() or {"runs": [], "passages": 0}
-    if state["passages"] == len(store):
-        return
-    scratch = place.path / SCRATCH
-    scratch.mkdir(exist_ok=True)
-    words, postings = state["runs"][-1] if state["runs"] else (0, 0)
-    rows = {
-        "words": words,
-        "ends": words,
-        "passages": postings,
-        "counts": postings,
-        "lengths": state["passages"],
-    }
-    files = {
-        name: ArrayWriter(scratch / f"{name}.npy", dtype, rows=rows[name])
-        for name, dtype in _RUN_FILES.items()
-    }
-    try:
-        for run in _runs(store, state["passages"], progress):
-            for name, array in run.items():
-                files[name].append(array + files["passages"].rows if name == "ends" else array)
-            for file in files.values():
-                file.sync()
-            state["runs"].append((files["words"].rows, files["passages"].rows))
-            state["passages"] = files["lengths"].rows
-            if state["passages"] == len(store):
-                for file in files.values():
-                    file.finish()
-            place.checkpoint(state)
-    finally:
-        for file in files.values():
-            file.close()
-
-
-def _runs(store: PassageStore, start: int, progress: Progress) -> Iterator[dict[str, NDArray[Any]]]:
+def _blocks(store: PassageStore, progress: Progress) -> Iterator[Block]:
     vocabulary: defaultdict[str, int] = defaultdict()
     vocabulary.default_factory = vocabulary.__len__
     text: list[int] = []
     lengths: list[int] = []
-    for position, document in enumerate(store.read_from(start), start + 1):
+    for position, document in enumerate(store, start=1):
         words = words_of(document)
         text += [vocabulary[word] for word in words]
         lengths.append(len(words))
-        if position % _EVERY == 0 or position == len(store):
+
+        last = position == len(store)
+        if last or position % _EVERY == 0:
             progress("counting words", position, len(store))
-        if len(text) >= RUN_WORDS or position == len(store):
-            first = position - len(lengths)
-            yield _run(vocabulary, np.array(text, np.int64), np.array(lengths, np.int32), first)
+        if last or len(text) >= BLOCK_WORDS:
+            yield _block(vocabulary, text, lengths, position - len(lengths))
             vocabulary.clear()
             text, lengths = [], []
 
 
-def _run(
-    vocabulary: dict[str, int], text: NDArray[np.int64], lengths: NDArray[np.int32], first: int
-) -> dict[str, NDArray[Any]]:
-    """Sorts a run by word, then passage, and counts.
+def _block(vocabulary: dict[str, int], text: list[int], lengths: list[int], first: int) -> Block:
+    """Sorts a block by word, then passage, and counts.
 
     Args:
-        vocabulary: the run's words.
+        vocabulary: the block's words.
         text: its running words, as indices into the vocabulary.
         lengths: how many each passage has.
         first: position of the first passage.
     """
-    hashes = [hash_id(word.encode("utf-8", "surrogatepass")) for word in vocabulary]
-    words, ranks = np.unique(np.array(hashes, np.uint64), return_inverse=True)
-    text = ranks[text] << 32
-    text |= np.repeat(np.arange(first, first + len(lengths)), lengths)
-    text.sort()
-    firsts = np.flatnonzero(np.diff(text, prepend=-1))
-    counts = np.diff(firsts, append=len(text)).astype(np.int32)
-    text = text[firsts]
-    ends = np.searchsorted(text >> 32, np.arange(len(words)), side="right")
-    passages = (text & 0xFFFFFFFF).astype(np.int32)
+    hashes = np.array([hash_text(word) for word in vocabulary], np.uint64)
+    words, ranks = np.unique(hashes, return_inverse=True)
+    passages = np.repeat(np.arange(first, first + len(lengths)), lengths)
+
+    # Word and passage as one number each, so that one sort does for both.
+    occurrences = ranks[np.array(text, np.int64)] << 32 | passages
+    pairs, counts = np.unique(occurrences, return_counts=True)
     return {
         "words": words,
-        "ends": ends,
-        "passages": passages,
-        "counts": counts,
-        "lengths": lengths,
+        "sizes": np.bincount(pairs >> 32, minlength=len(words)),
+        "passages": (pairs & 0xFFFFFFFF).astype(np.int32),
+        "counts": counts.astype(np.int32),
+        "lengths": np.array(lengths, np.int32),
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Spilled:
-    """The runs, memory-mapped, and where each ends."""
+def _merge(folder: Path, paths: list[Path], passages: int, progress: Progress) -> None:
+    """Writes the index. A block's postings go behind those of the blocks before it, by word."""
+    words, sizes, lengths = _totals(paths)
+    columns = np.zeros(len(words) + 1, np.int64)
+    np.cumsum(sizes, out=columns[1:])
+    save_array(folder / WORDS, words)
+    save_array(folder / COLUMNS, columns)
 
-    words: NDArray[np.uint64]
-    ends: NDArray[np.int64]
-    bounds: list[tuple[int, int, int]]
-    """A run: its first word, the one after its last, its first posting."""
+    idf = np.array([_idf(size, passages) for size in sizes.tolist()], np.float32)
+    mean = lengths.mean(dtype=np.float64)
+    total, done = int(columns[-1]), 0
+    all_passages = _reserved(folder / PASSAGES, np.int32, total)
+    all_scores = _reserved(folder / SCORES, np.float32, total)
+    ends = columns[:-1].copy()
+    for path in paths:
+        with np.load(path, allow_pickle=False) as block:
+            rows = np.searchsorted(words, block["words"])
+            places = _consecutive(ends[rows], block["sizes"])
+            ends[rows] += block["sizes"]
 
-
-def _merge(place: Workplace, passages: int, progress: Progress) -> None:
-    """Pass two."""
-    state, scratch = place.state(), place.path / SCRATCH
-    spilled = _spilled(place)
-    words, frequencies = _vocabulary(spilled)
-    starts = np.zeros(len(words) + 1, np.int64)
-    np.cumsum(frequencies, out=starts[1:])
-    _write(place, WORDS, words)
-    _write(place, STARTS, starts)
-    score = _Scores(np.load(scratch / "lengths.npy", allow_pickle=False), frequencies, passages)
-    done = state.get("merged", 0)
-    rows = {PASSAGES: int(starts[done]), SCORES: int(starts[done]), PEAKS: done}
-    types = {PASSAGES: np.int32, SCORES: np.float32, PEAKS: np.float32}
-    files = {name: ArrayWriter(place.path / name, types[name], rows=rows[name]) for name in rows}
-    try:
-        with (
-            open(scratch / "passages.npy", "rb") as who,
-            open(scratch / "counts.npy", "rb") as many,
-        ):
-            for begin, end in _ranges(starts, done):
-                lists, counts = _gather(spilled, (who, many), words, starts, begin, end)
-                scores = score(lists, counts, begin, end)
-                files[PASSAGES].append(lists)
-                files[SCORES].append(scores)
-                files[PEAKS].append(np.maximum.reduceat(scores, starts[begin:end] - starts[begin]))
-                for file in files.values():
-                    file.sync()
-                place.checkpoint({**state, "merged": end})
-                progress("merging postings", int(starts[end]), int(starts[-1]))
-        for file in files.values():
-            file.finish()
-    finally:
-        for file in files.values():
-            file.close()
+            # As bm25s does it: idf in float32, the rest in float64.
+            counts = block["counts"].astype(np.float64)
+            share = counts / (K1 * (1 - B + B * lengths[block["passages"]] / mean) + counts)
+            all_scores[places] = share * np.repeat(idf[rows], block["sizes"])
+            all_passages[places] = block["passages"]
+            done += len(places)
+            progress("merging postings", done, total)
+    for array in (all_passages, all_scores):
+        array.flush()
 
 
-def _spilled(place: Workplace) -> _Spilled:
-    scratch = place.path / SCRATCH
-    words = np.asarray(np.load(scratch / "words.npy", mmap_mode="r", allow_pickle=False))
-    ends = np.asarray(np.load(scratch / "ends.npy", mmap_mode="r", allow_pickle=False))
-    bounds, first_word, first_posting = [], 0, 0
-    for after_words, after_postings in place.state()["runs"]:
-        bounds.append((first_word, after_words, first_posting))
-        first_word, first_posting = after_words, after_postings
-    return _Spilled(words, ends, bounds)
+def _totals(
+    paths: list[Path],
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int32]]:
+    """All words, in how many passages each is, and the length of each passage."""
+    words, sizes, lengths = [], [], []
+    for path in paths:
+        with np.load(path, allow_pickle=False) as block:
+            words.append(block["words"])
+            sizes.append(block["sizes"])
+            lengths.append(block["lengths"])
+
+    distinct = np.unique(np.concatenate(words))
+    totals = np.zeros(len(distinct), np.int64)
+    for some, their_sizes in zip(words, sizes, strict=True):
+        totals[np.searchsorted(distinct, some)] += their_sizes
+    return distinct, totals, np.concatenate(lengths)
 
 
-def _vocabulary(spilled: _Spilled) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """All words, rising, and how many passages have each."""
-    words = np.zeros(0, np.uint64)
-    waiting: list[NDArray[np.uint64]] = []
-    for index, (first, after, _) in enumerate(spilled.bounds):
-        waiting.append(spilled.words[first:after])
-        # Joining many runs at once sorts the words so far less often.
-        if (
-            sum(map(len, waiting)) > max(RANGE_POSTINGS, len(words))
-            or index == len(spilled.bounds) - 1
-        ):
-            words = np.unique(np.concatenate([words, *waiting]))
-            waiting = []
-    frequencies = np.zeros(len(words), np.int64)
-    for first, after, posting in spilled.bounds:
-        frequencies[np.searchsorted(words, spilled.words[first:after])] += np.diff(
-            spilled.ends[first:after], prepend=posting
-        )
-    return words, frequencies
+def _consecutive(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``starts[0], starts[0] + 1, ...``: so many numbers from each start on."""
+    ends = np.cumsum(sizes)
+    numbers: NDArray[np.int64] = np.repeat(starts - (ends - sizes), sizes)
+    return numbers + np.arange(len(numbers))
 
 
-def _ranges(starts: NDArray[np.int64], done: int) -> Iterator[tuple[int, int]]:
-    """Ranges of words with at most :data:`RANGE_POSTINGS` postings, or of a single word that has
-    more."""
-    while done < len(starts) - 1:
-        end = int(np.searchsorted(starts, starts[done] + RANGE_POSTINGS, side="right")) - 1
-        end = max(end, done + 1)
-        yield done, end
-        done = end
+def _idf(size: int, passages: int) -> float:
+    return math.log(1 + (passages - size + 0.5) / (size + 0.5))
 
 
-def _gather(
-    spilled: _Spilled,
-    files: tuple[Any, Any],
-    words: NDArray[np.uint64],
-    starts: NDArray[np.int64],
-    begin: int,
-    end: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The lists of the words from ``begin`` to ``end``, one behind the other: passages and
-    counts."""
-    free = starts[begin:end] - starts[begin]
-    total = int(starts[end] - starts[begin])
-    lists, counts = np.empty(total, np.int32), np.empty(total, np.int32)
-    for first, after, posting in spilled.bounds:
-        run = spilled.words[first:after]
-        low = first + int(np.searchsorted(run, words[begin]))
-        high = first + int(np.searchsorted(run, words[end - 1], side="right"))
-        if low == high:
-            continue
-        opening = int(spilled.ends[low - 1]) if low > first else posting
-        ends = spilled.ends[low:high] - opening
-        sizes = np.diff(ends, prepend=0)
-        rows = np.searchsorted(words[begin:end], spilled.words[low:high])
-        # Runs come in the order of passages, so each goes behind what earlier ones put into the
-        # list.
-        to = np.repeat(free[rows] - (ends - sizes), sizes) + np.arange(ends[-1])
-        lists[to] = _read(files[0], opening, int(ends[-1]))
-        counts[to] = _read(files[1], opening, int(ends[-1]))
-        free[rows] += sizes
-    return lists, counts
+def _reserved(path: Path, dtype: Any, rows: int) -> Any:
+    """An array on disk to write to, memory-mapped.
 
-
-def _read(file: Any, first: int, count: int) -> NDArray[np.int32]:
-    # Read, not mapped: pages of a file this large would count as this process's memory.
-    file.seek(_HEADER + 4 * first)
-    return np.frombuffer(file.read(4 * count), np.int32)
-
-
-class _Scores:
-    """BM25 as bm25s computes it: idf rounded to float32, the rest in float64, the product rounded
-    to float32."""
-
-    def __init__(
-        self, lengths: NDArray[np.int32], frequencies: NDArray[np.int64], passages: int
-    ) -> None:
-        self._lengths = lengths
-        self._mean = lengths.mean(dtype=np.float64)
-        self._frequencies = frequencies
-        self._passages = passages
-
-    def __call__(
-        self, lists: NDArray[np.int32], counts: NDArray[np.int32], begin: int, end: int
-    ) -> NDArray[np.float32]:
-        frequencies = self._frequencies[begin:end]
-        values, rows = np.unique(frequencies, return_inverse=True)
-        n = self._passages
-        idf = np.array(
-            [math.log(1 + (n - df + 0.5) / (df + 0.5)) for df in values.tolist()], np.float32
-        )
-        tf = counts.astype(np.float64)
-        share = K1 * ((1 - B) + B * self._lengths[lists] / self._mean)
-        share += tf
-        np.divide(tf, share, out=share)
-        share *= np.repeat(idf[rows], frequencies)
-        scores: NDArray[np.float32] = share.astype(np.float32)
-        return scores
-
-
-def _write(place: Workplace, name: str, array: NDArray[Any]) -> None:
-    writer = ArrayWriter(place.path / name, array.dtype)
-    writer.append(array)
-    writer.finish()
-
-
-_HEADER = 128
-"""Bytes before the first element in a vector that
-:class:`~ssp_env.search.index.workplace.ArrayWriter` wrote."""
+    Its room is reserved first: where the disk is full, writing to a mapping kills the process."""
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(rows,))
+    with open(path, "r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array

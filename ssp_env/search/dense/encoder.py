@@ -115,8 +115,9 @@ class SentenceTransformerEncoder:
         self.prefixes = prefixes
         self._batch_size = batch_size
         self._lock = Lock()
+        dimension = int(self._model.get_embedding_dimension())
         self._info = EncoderInfo(
-            self.name, self._digest(), int(self._model.get_embedding_dimension())
+            self.name, self._digest(), dimension, prefixes.query, prefixes.passage
         )
 
     @property

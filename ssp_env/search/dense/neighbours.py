@@ -1,214 +1,260 @@
-"""Nearest neighbours among unit vectors, over the library FAISS: exact, by graph (HNSW), or in
-lists (IVF-SQ8).
+"""Nearest neighbours among unit vectors, by the library FAISS.
 
-=================== =============================== ==================
-============================================== kind                exact?
-bytes a vector     files =================== =============================== ==================
-============================================== ``dense-flat``      yes                             4
-d                ``vectors.npy``: float32 (n, d) ``dense-hnsw``      nearly
-4 d + 280          ``index.faiss`` ``dense-ivf-sq8``   nearly; scores to about .01     d + 8
-``index.faiss`` (what was learnt),
-                                                                       ``list_sizes.npy``: uint64
-                                                                       (lists), ``lists.bin``: a
-                                                                       list's codes, uint8 (size,
-                                                                       d), then its positions, int64
-                                                                       (size)
-=================== =============================== ==================
-==============================================
+================= ============ ======================== ===============================
+kind              FAISS        exact?                   bytes per vector of d numbers
+================= ============ ======================== ===============================
+``dense-flat``    Flat         yes                      4 d
+``dense-hnsw``    HNSW32       nearly                   4 d + 280
+``dense-ivf-sq8`` IVF..., SQ8  nearly; scores to .01    d + 8
+================= ============ ======================== ===============================
 
-All three are memory-mapped when they are opened from files. Reading them runs no code.
-"""
+Files are memory-mapped when they are opened, and reading them runs no code. Where FAISS sees a GPU
+(``faiss-gpu``), indexes are searched there, but for graphs, which FAISS searches on CPUs alone.
+
+How far an approximate index has to look depends on the vectors: where they form clear clusters a
+few lists hold the neighbours, where they do not it takes half of all. So each one is measured when
+it is built, with queries that resemble those to come, and its manifest says how far it looks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from math import ceil, log2, sqrt
 from pathlib import Path
-from typing import Any, Protocol
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
-from ssp_env.search.dense.effort import TOP, effort_of, parameters, set_effort, tune
-from ssp_env.search.dense.exact import FlatNeighbours, Ranking, search_file
-from ssp_env.search.dense.inverted_lists import empty_lists, map_lists, sampled, write_lists
-from ssp_env.search.dense.vectors import VectorFile, Vectors, faiss, write_faiss
-from ssp_env.search.index.workplace import Progress, again, load_array, no_progress
+from ssp_env.search.dense.vectors import SHARD, Vectors, faiss, read_faiss
+from ssp_env.search.index.workplace import Progress, again
 
 FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
 KINDS = (FLAT, HNSW, IVF)
-VECTORS, INDEX = "vectors.npy", "index.faiss"
+INDEX = "index.faiss"
 
-_SPARE = 16
-"""Candidates beyond ``k`` that are looked at, so that equal scores at the cut can be told by
-position."""
-_LINKS = 32
-"""Links of a node of the graph, on each level but the lowest, which has twice as many."""
-_LINKED = 4096
-"""Vectors that are added to the graph at a time. The graph depends on it."""
+TOP = 3
+"""Neighbours that are counted; what the game shows of a search by default."""
+SHARE = 0.98
+"""Share of the greatest effort's recall that the effort which is chosen has to reach."""
+_SAMPLE = 48
+"""Vectors per list from which the centres of the lists are learnt."""
+_LEAST = 16
+_MOST_IN_VIEW = 2048
+_EFFORT = {HNSW: "nodes_in_view", IVF: "lists_probed"}
+"""What a manifest calls the effort: nodes that a search keeps in view, lists that it looks into."""
+
+Ranking: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""Scores, falling, and the positions that they belong to; equal scores by position."""
 
 
-class Neighbours(Protocol):
+class Neighbours:
     """Vectors, by position, that can be searched by inner product. Threads may share one."""
 
-    def search(self, queries: Vectors, k: int) -> list[Ranking]:
-        """The ``k`` nearest of each query, fewer only where there are fewer."""
-        ...
+    def __init__(self, index: Any, *, gpu: bool = True) -> None:
+        """
+        Args:
+            index: a FAISS index of one of :data:`KINDS`.
+            gpu: whether to move it to a GPU, if FAISS sees one and searches such indexes there.
 
-
-class FaissNeighbours:
-    """Approximate search in a FAISS index, as far as the index says
-    (:mod:`ssp_env.search.dense.effort`)."""
-
-    def __init__(self, index: Any) -> None:
+        Raises:
+            DataError: it cannot be moved there.
+        """
         self._index = index
+        self._gpu: Any = None
+        if gpu:
+            self._index, self._gpu = _on_gpu(index)
+        # An index on a GPU may not be searched by two threads at once.
+        self._turn: AbstractContextManager[Any] = nullcontext() if self._gpu is None else Lock()
 
     def search(self, queries: Vectors, k: int) -> list[Ranking]:
-        """See :meth:`Neighbours.search`."""
-        count: int = self._index.ntotal
-        k = min(k, count)
-        taken = min(count, k + _SPARE)
-        effort = count if taken == count else _enough(self._index, taken)
-        scores, positions = self._index.search(
-            queries, taken, params=parameters(self._index, effort)
-        )
-        short = np.flatnonzero((positions[:, :k] < 0).any(axis=1))
-        if len(short):
-            everything = parameters(self._index, count)
-            scores[short], positions[short] = self._index.search(
-                queries[short], taken, params=everything
-            )
-        return [_sorted(*row, k) for row in zip(scores, positions, strict=True)]
+        """The ``k`` nearest of each query, fewer only where there are fewer.
+
+        Args:
+            queries: shape ``(n, dimension)``.
+            k: at least 1.
+        """
+        k = min(k, self._index.ntotal)
+        with self._turn:
+            scores, positions = self._index.search(queries, k)
+
+            # The lists that were probed, or the nodes in view, may hold fewer.
+            short = np.flatnonzero((positions < 0).any(axis=1))
+            if len(short):
+                far = _parameters(self._index, self._index.ntotal)
+                found = self._index.search(queries[short], k, params=far)
+                scores[short], positions[short] = found
+        return [_sorted(*row) for row in zip(scores, positions, strict=True)]
 
 
-def _enough(index: Any, taken: int) -> int:
-    # A graph finds no more nodes than it keeps in view.
-    return (
-        max(effort_of(index), 2 * taken)
-        if isinstance(index, faiss().IndexHNSW)
-        else effort_of(index)
-    )
+def in_factory(kind: str, count: int) -> str:
+    """How FAISS's ``index_factory`` calls an index of a kind, for so many vectors."""
+    return {FLAT: "Flat", HNSW: "HNSW32", IVF: f"IVF{list_count(count)},SQ8"}[kind]
 
 
-def _sorted(scores: NDArray[np.float32], positions: NDArray[np.int64], k: int) -> Ranking:
-    scores, positions = scores[positions >= 0], positions[positions >= 0]
-    order = np.lexsort((positions, -scores))[:k]
-    return scores[order].astype(np.float64), positions[order]
+def list_count(vectors: int) -> int:
+    """Lists for so many vectors: about twice the root, a power of two, at most 1 in 48 vectors."""
+    return min(1 << round(log2(2 * sqrt(vectors))), max(1, vectors // _SAMPLE))
 
 
-def in_memory(kind: str, vectors: Vectors, queries: Callable[[], Vectors]) -> Neighbours:
-    """Neighbours over vectors at hand; the same vectors and queries, the same neighbours.
-
-    Args:
-        kind: one of :data:`KINDS`.
-        vectors: shape ``(n, dimension)``, of unit length.
-        queries: gives queries such as will be asked, for an approximate index to be measured with.
-    """
-    if kind == FLAT:
-        faiss()
-        return FlatNeighbours(vectors)
-    if kind == HNSW:
-        parts = (vectors[first : first + _LINKED] for first in range(0, len(vectors), _LINKED))
-        index = _graph(parts, len(vectors), vectors.shape[1], no_progress)
-    else:
-        index = empty_lists(vectors[sampled(len(vectors))], len(vectors))
-        index.add(vectors)
-    asked = queries()
-    neighbours = FaissNeighbours(index)
-    tune(index, neighbours.search, asked, FlatNeighbours(vectors).search(asked, TOP), no_progress)
-    return neighbours
+def flat(vectors: Vectors) -> Any:
+    """The exact index of vectors in memory, shape ``(n, dimension)``."""
+    index = faiss().IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index
 
 
-def write(
-    kind: str,
-    vectors: VectorFile,
-    queries: Vectors,
-    folder: Path,
-    scratch: Path,
-    progress: Progress,
-) -> dict[str, Any]:
-    """Writes the files of an approximate index; what an earlier call left in ``scratch`` is used.
+def approximate(kind: str, exact: Any, progress: Progress) -> Any:
+    """An approximate index of the vectors of an exact one.
 
-    Memory: for HNSW the whole index; for IVF-SQ8 the sample (48 vectors a list), twice, or 65,536
-        vectors.
+    Memory: the index, and for lists the sample that they are learnt from, twice.
 
     Args:
         kind: :data:`HNSW` or :data:`IVF`.
-        vectors: of unit length.
-        queries: such as will be asked, for the index to be measured with: shape ``(n, dimension)``.
-        folder: for the files.
-        scratch: for what only the build needs.
+        exact: an ``IndexFlatIP``.
         progress: told how many vectors are in.
+    """
+    count = exact.ntotal
+    module = faiss()
+    index = module.index_factory(exact.d, in_factory(kind, count), module.METRIC_INNER_PRODUCT)
+    if kind == IVF:
+        index.cp.spherical, index.cp.min_points_per_centroid = True, 1
+        rng = np.random.default_rng(0)
+        sample = np.sort(rng.permutation(count)[: _SAMPLE * index.nlist])
+        index.train(exact.reconstruct_batch(sample))
+
+    stage = "linking vectors" if kind == HNSW else "filling lists"
+    step = SHARD if kind == IVF else 4096
+    for first in range(0, count, step):
+        index.add(exact.reconstruct_n(first, min(step, count - first)))
+        progress(stage, index.ntotal, count)
+    return index
+
+
+def tune(
+    kind: str, index: Any, exact: Any | None, queries: Vectors, progress: Progress
+) -> dict[str, Any]:
+    """Sets the least effort that is enough: :data:`SHARE` of the recall at the greatest effort.
+
+    Args:
+        kind: :data:`HNSW` or :data:`IVF`.
+        index: the approximate index.
+        exact: an exact one over the same vectors; ``None`` counts what the greatest effort finds.
+        queries: such as users will ask, shape ``(n, dimension)``.
+        progress: told how many efforts of those possible were tried.
 
     Returns:
-        How far the index looks, and its recall; see :func:`ssp_env.search.dense.effort.tune`.
+        For the manifest: what was chosen, and its recall.
     """
-    exact = search_file(vectors, queries, TOP, progress)
-    if kind == HNSW:
-        parts = (vectors.part(first, _LINKED) for first in range(0, vectors.count, _LINKED))
-        index = bare = _graph(parts, vectors.count, vectors.dimension, progress)
-    else:
-        trained = write_lists(vectors, folder, scratch, progress)
-        index, bare = (faiss().read_index(str(trained)) for _ in range(2))
-        map_lists(index, folder, vectors.count)
-    chosen = tune(index, FaissNeighbours(index).search, queries, exact, progress)
-    set_effort(bare, effort_of(index))
-    write_faiss(bare, folder / INDEX)
-    return chosen
+    stage, most = "choosing how far to look", _most(index)
+    steps = ceil(2 * max(0.0, log2(most / _LEAST)))
+    ladder = [*(round(_LEAST * 2 ** (step / 2)) for step in range(steps)), most]
+    neighbours = Neighbours(index, gpu=False)
+
+    def found(effort: int) -> list[Ranking]:
+        _set_effort(index, effort)
+        return neighbours.search(queries, TOP)
+
+    furthest = found(most)
+    truth = furthest if exact is None else Neighbours(exact, gpu=False).search(queries, TOP)
+    greatest = _recall(truth, furthest)
+    effort, recall = most, greatest
+    for step, tried in enumerate(ladder[:-1]):
+        reached = _recall(truth, found(tried))
+        progress(stage, step + 1, len(ladder))
+        if reached >= SHARE * greatest:
+            effort, recall = tried, reached
+            break
+
+    progress(stage, len(ladder), len(ladder))
+    _set_effort(index, effort)
+    chosen = {_EFFORT[kind]: effort, **({"lists": most} if kind == IVF else {})}
+    measured = {"recall_at_3": round(recall, 4), "recall_queries": len(queries)}
+    against = "exact search" if exact is not None else "its own greatest effort"
+    return {**chosen, **measured, "recall_against": against}
 
 
-def load(kind: str, folder: Path, count: int, dimension: int) -> Neighbours:
-    """Opens what was written, memory-mapped and read-only.
+def load(
+    kind: str, path: Path, count: int, dimension: int, parameters: Mapping[str, Any]
+) -> Neighbours:
+    """Opens an index, memory-mapped and read-only.
 
     Args:
         kind: one of :data:`KINDS`.
-        folder: of the files.
+        path: of the file.
         count: how many vectors there must be.
         dimension: of each.
+        parameters: of the manifest; say how far to look.
 
     Raises:
-        DataError: not such files.
+        DataError: not such a file; or it cannot be moved to the GPU that FAISS sees.
     """
-    module = faiss()
-    if kind == FLAT:
-        return FlatNeighbours(
-            load_array(folder / VECTORS, np.float32, rows=count, columns=dimension)
-        )
-    try:
-        index = module.read_index(
-            str(folder / INDEX), module.IO_FLAG_READ_ONLY | module.IO_FLAG_MMAP_IFC
-        )
-    except (RuntimeError, MemoryError) as error:
-        raise DataError(
-            folder / INDEX, f"is no index that FAISS can read ({error}); {again(folder)}"
-        ) from error
-    wanted = module.IndexHNSWFlat if kind == HNSW else module.IndexIVFScalarQuantizer
-    if not isinstance(index, wanted) or index.d != dimension:
-        raise DataError(
-            folder / INDEX, f"holds no {kind} index of dimension {dimension}; {again(folder)}"
-        )
-    if kind == IVF:
-        map_lists(index, folder, count)
+    index = read_faiss(path)
+    if kind_of(index) != kind or index.d != dimension:
+        what = f"does not hold a {kind} index of dimension {dimension}"
+        raise DataError(path, f"{what}; {again(path.parent)}")
     if index.ntotal != count:
-        raise DataError(
-            folder / INDEX, f"holds {index.ntotal} vectors, not {count}; {again(folder)}"
-        )
-    if effort_of(index) < 1:
-        raise DataError(
-            folder / INDEX, f"says to look at {effort_of(index)} lists or nodes; {again(folder)}"
-        )
-    return FaissNeighbours(index)
+        raise DataError(path, f"holds {index.ntotal} vectors, not {count}; {again(path.parent)}")
+
+    if kind != FLAT:
+        effort = parameters.get(_EFFORT[kind])
+        if not isinstance(effort, int) or effort < 1:
+            what = f"is to look at {effort} lists or nodes, by its manifest"
+            raise DataError(path, f"{what}; {again(path.parent)}")
+        _set_effort(index, effort)
+    return Neighbours(index)
 
 
-def _graph(parts: Iterable[Vectors], count: int, dimension: int, progress: Progress) -> Any:
-    index = faiss().IndexHNSWFlat(dimension, _LINKS, faiss().METRIC_INNER_PRODUCT)
-    # Several threads would link the nodes in another order each time.
-    threads = faiss().omp_get_max_threads()
-    faiss().omp_set_num_threads(1)
+def kind_of(index: Any) -> str | None:
+    """Which of :data:`KINDS` a FAISS index is; ``None`` where it is none, or not by inner
+    product."""
+    module = faiss()
+    kinds = {module.IndexFlat: FLAT, module.IndexHNSW: HNSW, module.IndexIVF: IVF}
+    if index.metric_type != module.METRIC_INNER_PRODUCT:
+        return None
+    return next((kind for base, kind in kinds.items() if isinstance(index, base)), None)
+
+
+def _on_gpu(index: Any) -> tuple[Any, Any]:
+    """The index, on a GPU if FAISS sees one and searches such indexes there; and what holds it."""
+    module = faiss()
+    if isinstance(index, module.IndexHNSW) or not module.get_num_gpus():
+        return index, None
     try:
-        for part in parts:
-            index.add(part)
-            progress("linking vectors", index.ntotal, count)
-    finally:
-        faiss().omp_set_num_threads(threads)
-    return index
+        resources = module.StandardGpuResources()
+        return module.index_cpu_to_gpu(resources, 0, index), resources
+    except RuntimeError as error:
+        fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
+        raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
+
+
+def _sorted(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> Ranking:
+    there = positions >= 0
+    order = np.lexsort((positions[there], -scores[there]))
+    return scores[there][order], positions[there][order]
+
+
+def _recall(truth: list[Ranking], found: list[Ranking]) -> float:
+    hits = sum(len(np.intersect1d(a[1], b[1])) for a, b in zip(truth, found, strict=True))
+    return hits / sum(len(positions) for _, positions in truth)
+
+
+def _most(index: Any) -> int:
+    most = min(_MOST_IN_VIEW, index.ntotal) if hasattr(index, "hnsw") else index.nlist
+    return int(most)
+
+
+def _set_effort(index: Any, effort: int) -> None:
+    if hasattr(index, "hnsw"):
+        index.hnsw.efSearch = effort
+    else:
+        index.nprobe = effort
+
+
+def _parameters(index: Any, effort: int) -> Any:
+    """FAISS's parameters for a search with another effort than the index's own."""
+    if hasattr(index, "hnsw"):
+        return faiss().SearchParametersHNSW(efSearch=effort)
+    return faiss().SearchParametersIVF(nprobe=min(effort, index.nlist))

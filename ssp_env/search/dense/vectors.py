@@ -1,48 +1,21 @@
-"""Vectors on disk and in FAISS, for building indexes over them."""
+"""Vectors and FAISS indexes in files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import MissingExtra
+from ssp_env.errors import DataError, MissingExtra
 from ssp_env.search.dense.encoder import INSTALL
-from ssp_env.search.index.workplace import load_array
+from ssp_env.search.index.workplace import again
 
 Vectors: TypeAlias = NDArray[np.float32]
-
 SHARD = 1 << 16
-"""Vectors that are in memory at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class VectorFile:
-    """Vectors on disk, as a build leaves and reads them: a ``.npy`` file. What was read does not
-    stay in memory."""
-
-    path: Path
-    count: int
-    dimension: int
-
-    def part(self, first: int, length: int) -> Vectors:
-        """The vectors from a position on, memory-mapped.
-
-        Raises:
-            DataError: the file holds something else.
-        """
-        vectors = load_array(self.path, np.float32, rows=self.count, columns=self.dimension)
-        return vectors[first : first + length]
-
-    def shards(self) -> Iterator[tuple[int, Vectors]]:
-        """All vectors, :data:`SHARD` at a time, each time with the first one's position."""
-        for first in range(0, self.count, SHARD):
-            yield first, self.part(first, SHARD)
+"""Vectors that a build has in memory at a time."""
 
 
 def faiss() -> Any:
@@ -58,8 +31,24 @@ def faiss() -> Any:
     return module
 
 
+def read_faiss(path: Path) -> Any:
+    """A FAISS index, memory-mapped and read-only.
+
+    Raises:
+        DataError: not such a file.
+    """
+    module = faiss()
+    try:
+        return module.read_index(str(path), module.IO_FLAG_READ_ONLY | module.IO_FLAG_MMAP_IFC)
+    except (RuntimeError, MemoryError) as error:
+        what = f"is not an index that FAISS can read ({error})"
+        raise DataError(path, f"{what}; {again(path.parent)}") from error
+
+
 def write_faiss(index: Any, path: Path) -> None:
-    """Writes through a file of Python's: FAISS's own writer overlooks a disk that fills up at the
+    """Writes an index and waits until it is on disk.
+
+    It goes through a file of Python's: FAISS's own writer overlooks a disk that fills up at the
     last bytes."""
     with open(path, "wb") as file:
         faiss().write_index(index, faiss().PyCallbackIOWriter(file.write))
@@ -67,10 +56,65 @@ def write_faiss(index: Any, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def make(path: Path, write_to: Callable[[Path], None]) -> None:
-    """Lets a file be written unless it is there; a kill leaves it whole or not at all."""
-    if path.exists():
-        return
-    aside = path.with_name(path.name + ".new")
-    write_to(aside)
-    aside.replace(path)
+class FlatWriter:
+    """Appends vectors to a file that FAISS reads as an ``IndexFlatIP``.
+
+    FAISS itself would have to hold all of them in memory, and could not go on with a file that a
+    killed build left."""
+
+    def __init__(self, path: Path, dimension: int, rows: int = 0) -> None:
+        """
+        Args:
+            path: the file, created if need be.
+            dimension: of each vector.
+            rows: vectors to keep of what is there; the rest is cut off.
+
+        Raises:
+            DataError: the file holds fewer.
+        """
+        self._header = bytearray(faiss().serialize_index(faiss().IndexFlatIP(dimension)).tobytes())
+        self._dimension = dimension
+        self.rows = rows
+        """Vectors so far."""
+        self._file: BinaryIO = open(path, "r+b" if rows else "w+b")  # noqa: SIM115
+        if not rows:
+            self._file.write(self._header)
+
+        wanted = len(self._header) + 4 * dimension * rows
+        there = self._file.seek(0, os.SEEK_END)
+        if there < wanted:
+            self._file.close()
+            what = f"holds {there} bytes of the {wanted} that its journal names"
+            raise DataError(path, f"{what}; delete {path.parent}")
+        self._file.truncate(wanted)
+        self._file.seek(wanted)
+
+    def append(self, vectors: Vectors) -> None:
+        """Adds vectors, shape ``(n, dimension)``, and waits until they are on disk.
+
+        Raises:
+            ValueError: vectors of another dimension.
+        """
+        if vectors.shape[1:] != (self._dimension,):
+            raise ValueError(f"vectors of shape {vectors.shape}, not (n, {self._dimension})")
+        self._file.write(np.ascontiguousarray(vectors, "<f4").data.cast("B"))
+        self._sync()
+        self.rows += len(vectors)
+
+    def finish(self) -> None:
+        """Writes how many vectors there are: from here on FAISS reads the file."""
+        # FAISS's format: the count behind the magic word and the dimension; at the end of the
+        # header, of how many numbers the vectors consist.
+        self._header[8:16] = self.rows.to_bytes(8, "little")
+        self._header[-8:] = (self.rows * self._dimension).to_bytes(8, "little")
+        self._file.seek(0)
+        self._file.write(self._header)
+        self._sync()
+
+    def close(self) -> None:
+        """Leaves the file as it is; a later writer takes it up again."""
+        self._file.close()
+
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())

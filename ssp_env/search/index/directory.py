@@ -3,7 +3,7 @@
 ::
 
     DIR/passages/     the passages (:mod:`ssp_env.search.index.store`)
-    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25.build`)
+    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25.index`)
     DIR/dense-flat/   a dense index...
 
 Each folder has its own ``manifest.json`` (:mod:`ssp_env.search.index.manifest`); an index whose
@@ -12,9 +12,7 @@ manifest names other passages is refused. A folder appears when it is whole; unt
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,29 +23,21 @@ from numpy.typing import NDArray
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Retriever
 from ssp_env.search.index.manifest import (
-    MANIFEST,
     EncoderInfo,
     Manifest,
     read_manifest,
     write_manifest,
 )
 from ssp_env.search.index.store import PassageStore, build_store
-from ssp_env.search.index.workplace import (
-    SCRATCH,
-    Progress,
-    Workplace,
-    is_half_built,
-    no_progress,
-    write_atomically,
-)
+from ssp_env.search.index.workplace import Progress, Workplace, is_half_built, no_progress
 
 PASSAGES = "passages"
 
 KINDS: dict[str, str] = {
     "bm25": "ssp_env.search.bm25.build:BM25Kind",
-    "dense-flat": "ssp_env.search.dense.retriever:DenseKind",
-    "dense-hnsw": "ssp_env.search.dense.retriever:DenseKind",
-    "dense-ivf-sq8": "ssp_env.search.dense.retriever:DenseKind",
+    "dense-flat": "ssp_env.search.dense.kind:DenseKind",
+    "dense-hnsw": "ssp_env.search.dense.kind:DenseKind",
+    "dense-ivf-sq8": "ssp_env.search.dense.kind:DenseKind",
 }
 """Kinds of index by name: where the class is that builds and opens one, as ``module:class``. It is
 an :class:`IndexKind`; its constructor takes the kind's name."""
@@ -78,23 +68,35 @@ class IndexKind(Protocol):
     needs_encoder: bool
     """Whether it is built and opened with an encoder."""
 
-    def build(
-        self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
-    ) -> dict[str, Any]:
-        """Writes the index's files into ``place.path`` and returns its parameters, which go into
-        the manifest.
+    def load_encoder(self, directory: str | Path, recorded: EncoderInfo | None) -> Encoder:
+        """Loads the encoder of a model directory.
 
-        The workplace is open. ``place.state()`` is what ``place.checkpoint`` last recorded, ``{}``
-        at first: a build that was killed goes on from there, to the same bytes. Scratch goes into
-        ``place.path / SCRATCH``. The caller writes the manifest and publishes. ``OSError`` may be
-        let through.
+        Args:
+            directory: of the model.
+            recorded: the encoder that the index was made with, for what the directory does not say.
+                ``None`` where a new index is built.
 
         Raises:
-            DataError: passages that this kind cannot take.
+            ModelError: the directory holds no model that can be loaded.
         """
         ...
 
-    def open(self, folder: Path, store: PassageStore, encoder: Encoder | None) -> Retriever:
+    def build(
+        self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
+    ) -> dict[str, Any]:
+        """Writes the index's files into ``place.path`` and returns its parameters.
+
+        The workplace is open; what a killed build left is in it. The parameters go into the
+        manifest, which the caller writes before it publishes. ``OSError`` may be let through.
+
+        Raises:
+            DataError: passages that this kind cannot take, or what was left is of another build.
+        """
+        ...
+
+    def open(
+        self, folder: Path, store: PassageStore, encoder: Encoder | None, manifest: Manifest
+    ) -> Retriever:
         """The retriever over a folder whose manifest was found to fit ``store`` and ``encoder``.
 
         Raises:
@@ -111,8 +113,9 @@ def build_index(
     encoder: Encoder | str | Path | None = None,
     progress: Progress = no_progress,
 ) -> Path:
-    """Builds an index over a corpus file; goes on where an earlier build stopped, and does nothing
-    where one is whole.
+    """Builds an index over a corpus file; does nothing where one is whole.
+
+    A build that was killed starts over, but does not encode again what it has encoded.
 
     Args:
         source: Search-R1's JSONL, plain or gzip.
@@ -130,28 +133,34 @@ def build_index(
         DataError: a corpus that cannot be read, a directory that is a file, of other passages or
             made with another encoder, a disk that is full.
     """
-    directory = Path(directory)
-    if directory.exists() and not directory.is_dir():
-        raise DataError(directory, "is a file; an index is a directory: give another --out")
-    builder = load_kind(kind)
+    directory, builder = Path(directory), load_kind(kind)
     encoder = _loaded(builder, kind, encoder)
-    beside = {} if (directory / PASSAGES).exists() else _corpora_in(directory)
-    store = build_store(source, directory / PASSAGES, progress, beside=beside)
-    place = Workplace(directory / kind)
+    store = open_or_build_store(source, directory, progress)
     info = None if encoder is None else encoder.info
+    place = Workplace(directory / kind)
     if place.target.exists():
         read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
         return place.target
+
     with place.open():
-        if (place.path / MANIFEST).exists():
-            read_manifest(place.path, kind, corpus=store.digest(), encoder=info)
-        else:
-            _refuse_other_build(place, store.digest(), info)
-            parameters = builder.build(place, store, encoder, progress)
-            manifest = Manifest(kind, store.digest(), len(store), info, parameters)
-            write_manifest(place.path, manifest, builder.packages)
+        parameters = builder.build(place, store, encoder, progress)
+        manifest = Manifest(kind, store.digest(), len(store), info, parameters)
+        write_manifest(place.path, manifest, builder.packages)
         place.publish()
     return place.target
+
+
+def open_or_build_store(source: str | Path, directory: Path, progress: Progress) -> PassageStore:
+    """The passages of an index directory, built from a corpus file if they are not there.
+
+    Raises:
+        DataError: as for :func:`build_index`.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise DataError(directory, "is a file; an index is a directory: give another --out")
+    folder = directory / PASSAGES
+    beside = {} if folder.exists() else _corpora_in(directory)
+    return build_store(source, folder, progress, beside=beside)
 
 
 def open_index(
@@ -181,13 +190,14 @@ def open_index(
     directory = Path(directory)
     store = open_passages(directory, check=check)
     kind = one_kind(directory, kind)
-    opener = load_kind(kind)
+    opener, recorded = load_kind(kind), read_manifest(directory / kind).encoder
     if encoder is None and opener.needs_encoder:
-        encoder = _recorded(directory / kind)
-    encoder = _loaded(opener, kind, encoder)
+        encoder = _directory_of_model(recorded)
+    encoder = _loaded(opener, kind, encoder, recorded)
     info = None if encoder is None else encoder.info
-    read_manifest(directory / kind, kind, corpus=store.digest(), encoder=info, check=check)
-    return opener.open(directory / kind, store, encoder)
+    folder, digest = directory / kind, store.digest()
+    manifest = read_manifest(folder, kind, corpus=digest, encoder=info, check=check)
+    return opener.open(folder, store, encoder, manifest)
 
 
 def open_passages(directory: str | Path, *, check: bool = False) -> PassageStore:
@@ -259,7 +269,12 @@ def _corpora_in(directory: Path) -> dict[str, str]:
     }
 
 
-def _loaded(kind: IndexKind, name: str, encoder: Encoder | str | Path | None) -> Encoder | None:
+def _loaded(
+    kind: IndexKind,
+    name: str,
+    encoder: Encoder | str | Path | None,
+    recorded: EncoderInfo | None = None,
+) -> Encoder | None:
     if kind.needs_encoder and encoder is None:
         raise ConfigError(
             "encoder", None, f"{name!r} needs the encoder that turns texts into vectors"
@@ -267,32 +282,12 @@ def _loaded(kind: IndexKind, name: str, encoder: Encoder | str | Path | None) ->
     if encoder is not None and not kind.needs_encoder:
         given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
         raise ConfigError("encoder", given, f"{name!r} needs none; leave it away")
-    from ssp_env.search.dense.encoder import SentenceTransformerEncoder
-
-    return SentenceTransformerEncoder(encoder) if isinstance(encoder, str | Path) else encoder
+    return kind.load_encoder(encoder, recorded) if isinstance(encoder, str | Path) else encoder
 
 
-def _recorded(folder: Path) -> str | None:
+def _directory_of_model(recorded: EncoderInfo | None) -> str | None:
     """Where the encoder was when the index was built."""
-    info = read_manifest(folder).encoder
-    if info is not None and not Path(info.name).is_dir():
+    if recorded is not None and not Path(recorded.name).is_dir():
         fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
-        raise ConfigError("encoder", info.name, fix)
-    return None if info is None else info.name
-
-
-def _refuse_other_build(place: Workplace, corpus: str, encoder: EncoderInfo | None) -> None:
-    """Makes sure that a half-built index is continued with the passages and the encoder that it was
-    begun with."""
-    path = place.path / SCRATCH / "begun.json"
-    given = json.dumps(
-        {"corpus": corpus, "encoder": None if encoder is None else asdict(encoder)}, sort_keys=True
-    )
-    if not path.exists():
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, given)
-    elif path.read_text(encoding="utf-8") != given:
-        raise DataError(
-            place.path,
-            "was begun with other passages or another encoder; delete it to start afresh",
-        )
+        raise ConfigError("encoder", recorded.name, fix)
+    return None if recorded is None else recorded.name

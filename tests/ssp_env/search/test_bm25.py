@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever, tokenize
+from ssp_env.search.bm25.index import tokenize
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.types import Document
 
@@ -152,7 +153,7 @@ def count_rankings(retriever: BM25Retriever, monkeypatch: pytest.MonkeyPatch) ->
     seen: list[str] = []
     rank = retriever._rank
 
-    def counted(query: str, k: int) -> tuple[Document, ...]:
+    def counted(query: str, k: int) -> tuple[list[int], list[float]]:
         seen.append(query)
         return rank(query, k)
 
@@ -187,11 +188,19 @@ def test_within_a_call_queries_are_ranked_once_even_without_a_cache(
 
 
 def test_the_least_recently_used_ranking_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    retriever = BM25Retriever(CORPUS, cache_size=2)
+    # A result counts one, and a ranking one more: "danube" 3, "vienna" and "river" 2.
+    retriever = BM25Retriever(CORPUS, cache_size=5)
     seen = count_rankings(retriever, monkeypatch)
     for query in ("danube", "vienna", "danube", "river", "danube", "vienna"):
         retriever.search([query], 3)
     assert seen == ["danube", "vienna", "river", "vienna"]
+
+
+def test_a_ranking_larger_than_the_cache_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    retriever = BM25Retriever(CORPUS, cache_size=2)
+    seen = count_rankings(retriever, monkeypatch)
+    assert retriever.search(["danube"], 3) == retriever.search(["danube"], 3)
+    assert seen == ["danube", "danube"]
 
 
 def test_a_caller_cannot_spoil_the_cache() -> None:
