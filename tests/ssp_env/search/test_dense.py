@@ -351,9 +351,9 @@ def test_a_damaged_journal_is_named(source: Path, tmp_path: Path) -> None:
 def test_a_flat_index_spares_the_others_the_encoding(source: Path, tmp_path: Path) -> None:
     build_index(source, tmp_path / "i", FLAT, encoder=SMALL)
     build_index(source, tmp_path / "i", IVF, encoder=Counting(0))
+    other = Counting(0)
+    other.info = EncoderInfo("another", "0", 24)
     with pytest.raises(Killed):
-        other = Counting(0)
-        other.info = EncoderInfo("another", "0", 24)
         build_index(source, tmp_path / "i", HNSW, encoder=other)
 
 
@@ -455,6 +455,6 @@ def test_an_index_of_minilm_is_opened_by_its_directory(minilm: Encoder, tmp_path
     build_index(source, tmp_path / "index", FLAT, encoder=minilm)
     [ranking] = open_index(tmp_path / "index").search(["Title 7\nPassage about 7."], 3)
     assert (ranking[0].id, ranking[0].score) == ("7", pytest.approx(1, abs=1e-5))
+    e5 = SentenceTransformerEncoder(minilm.info.name, prefixes=E5_PREFIXES)
     with pytest.raises(DataError, match="was made with"):
-        e5 = SentenceTransformerEncoder(minilm.info.name, prefixes=E5_PREFIXES)
         open_index(tmp_path / "index", encoder=e5)

@@ -128,8 +128,8 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(
         pytest.skip("only root may mount a small disk")
     try:
         filler = disk / "filler"
-        for room in (100_000, 300_000, 500_000):
-            filler.write_bytes(bytes(1_200_000 - room))
+        for room in (60_000, 160_000, 280_000):
+            filler.write_bytes(bytes(1200 * 1024 - room))
             with pytest.raises(DataError, match="make room and run the same command") as refused:
                 build_index(corpus, disk / "i", "bm25")
             assert os.strerror(errno.ENOSPC) in str(refused.value)
