@@ -1,8 +1,4 @@
-"""Parts of the user's own that give something wrong: errors name the part, what came and what is
-wanted.
-
-What is wrong with a part before any play, and with calls of the doors, is in test_bad_input_env.py
-as well."""
+"""Parts of the user's own that return something wrong: an error per kind names part and value."""
 
 from __future__ import annotations
 
@@ -96,21 +92,18 @@ def test_good_parts_play() -> None:
 
 @pytest.mark.parametrize("who", ["judge", "verifier"])
 @pytest.mark.parametrize(
-    ("twist", "came"),
+    ("twist", "said"),
     [
         (lambda tasks: [True for _ in tasks], "gave bool True for a task"),
-        (lambda tasks: [None for _ in tasks], "gave None for a task"),
         (lambda tasks: None, "gave None for 2 tasks"),
-        (lambda tasks: "yes", "gave str 'yes' for 2 tasks"),
-        (lambda tasks: (Verdict(True) for _ in tasks), "gave generator .* for 2 tasks"),
         (lambda tasks: [Verdict(True)], "gave 1 results for 2 tasks"),
     ],
 )
 def test_results_that_are_no_verdicts(
-    who: str, twist: Callable[[Sequence[Any]], Any], came: str
+    who: str, twist: Callable[[Sequence[Any]], Any], said: str
 ) -> None:
     refused(
-        f"the {who} {came}: a list is wanted, with one Verdict or ServiceError per task",
+        f"the {who} {said}: a list is wanted, with one Verdict or ServiceError per task",
         **{who: Part(twist)},
     )
 
@@ -120,13 +113,9 @@ def test_a_service_error_is_a_result() -> None:
     assert {game.outcome for game in play(judge=down).games} == {Outcome.VOID}
 
 
-@pytest.mark.parametrize("correct", ["yes", 1, None, np.True_])
-def test_a_verdict_is_true_or_false(correct: Any) -> None:
+def test_a_verdict_is_true_or_false() -> None:
     with pytest.raises(UsageError, match=r"Verdict\.correct is True or False, not .*: use bool"):
-        Verdict(correct)
-
-
-def test_a_verdicts_detail_is_text() -> None:
+        Verdict(np.True_)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"Verdict\.detail is a string, not float 0\.5"):
         Verdict(True, 0.5)  # type: ignore[arg-type]
 
@@ -143,16 +132,8 @@ def test_a_verdicts_detail_is_text() -> None:
             r"a ranking with str '.*: a list of Documents is wanted",
         ),
         (
-            lambda ranking: [vars_of(d) for d in ranking],
-            r"a ranking with dict \{.*: a list of Documents is wanted",
-        ),
-        (
             lambda ranking: None,
             r"the retriever gave None for str '.*: a list of Documents is wanted",
-        ),
-        (
-            lambda ranking: "page",
-            r"the retriever gave str 'page' for str '.*: a list of Documents is wanted",
         ),
         (
             lambda ranking: ranking * 3,
@@ -166,10 +147,6 @@ def test_rankings_that_are_none(
     refused(said, retriever=kind(one))
 
 
-def vars_of(document: Document) -> dict[str, str]:
-    return {"id": document.id, "text": document.text}
-
-
 @pytest.mark.parametrize("kind", [Retriever, Each])
 @pytest.mark.parametrize(
     ("whole", "said"),
@@ -179,7 +156,6 @@ def vars_of(document: Document) -> dict[str, str]:
             "the retriever gave None for 2 queries: a list is wanted, with one list of Documents "
             "a query",
         ),
-        ({"result": []}, "the retriever gave dict .* for 2 queries: a list is wanted"),
         ([[]], "the retriever gave 1 rankings for 2 queries"),
     ],
 )
@@ -206,11 +182,10 @@ def test_errors_do_not_show_all_of_a_large_value() -> None:
 # -- filters, noise, rewards -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", [None, "no", 0, np.False_])
-def test_a_filter_gives_true_or_false(word: Any) -> None:
+def test_a_filter_gives_true_or_false() -> None:
     refused(
         r"the filter 'mine' gave .*: True .* or False is wanted; use bool",
-        filters={"mine": lambda p: word},
+        filters={"mine": lambda proposal: 0},
     )
 
 
@@ -226,11 +201,6 @@ def own_noise(*arguments: Any) -> Any:
             "gave Document .*: a NoiseDocument is wanted",
         ),
         (
-            lambda *a: (NoiseDocument("text", "corpus"),),
-            "gave NoiseDocument .*: a NoiseDocument is wanted",
-        ),  # type: ignore[arg-type]
-        (lambda *a: None, "gave None: a tuple of NoiseDocuments is wanted"),
-        (
             own_noise,
             "gave document '.*', which the game's own proposer retrieved: leave out what is in own",
         ),
@@ -244,7 +214,7 @@ def test_noise_that_is_none(noise: Any, said: str) -> None:
     refused(f"the noise source {said}", noise=noise)
 
 
-@pytest.mark.parametrize("reward", [None, "1", [1.0], 1j, float("nan"), float("inf")])
+@pytest.mark.parametrize("reward", [None, "1", float("nan")])
 def test_a_reward_is_a_finite_number(reward: Any) -> None:
     said = "reward function gave .*: a finite number is wanted"
     refused(f"the solver's {said}", solver_reward=lambda game, attempt: reward)
@@ -255,9 +225,6 @@ def test_a_reward_is_a_finite_number(reward: Any) -> None:
     ("parts", "field", "called"),
     [
         ({"solver_reward": lambda game: 1.0}, "solver_reward", "(game, attempt)"),
-        ({"proposer_reward": lambda game, attempt: 1.0}, "proposer_reward", "(game)"),
-        ({"noise": lambda rng, count: ()}, "noise", "(rng, count, own, others, corpus)"),
-        ({"filters": {"mine": lambda: False}}, "filters['mine']", "(proposal)"),
         ({"filters": {"mine": lambda *, proposal: False}}, "filters['mine']", "(proposal)"),
     ],
 )
@@ -290,80 +257,6 @@ def test_a_player_that_writes_nothing() -> None:
         Mute().play(turns)
     with pytest.raises(UsageError, match=r"Mute\.write\(\) gave None for a proposer's turn"):
         ssp_env.SolverEnv(Mute(), world=SMALL).reset(seed=0)
-
-
-# -- doors -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", ["4", 2.0, None, True])
-def test_a_number_of_games_is_a_whole_one(count: Any) -> None:
-    for field, make in (("num_games", ssp_env.GameBatch), ("num_envs", ssp_env.SolverVectorEnv)):
-        with pytest.raises(
-            ConfigError,
-            match=f"{field} = {count!r}: give a whole number, not {type(count).__name__}",
-        ):
-            make(count, world=SMALL)
-
-
-def test_numpys_numbers_are_whole_ones() -> None:
-    assert len(ssp_env.GameBatch(np.int64(2), world=SMALL).reset(seed=0)) == 2  # type: ignore[arg-type]
-
-
-def test_a_batch_takes_token_ids_not_text() -> None:
-    batch = ssp_env.GameBatch(2, world=SMALL)
-    batch.reset(seed=0)
-    for written in (["<search> what </search>"] * 2, [[5], ""]):
-        with pytest.raises(
-            UsageError,
-            match=r"turn \d is text: token ids are wanted; encode it with rules\.tokenizer",
-        ):
-            batch.step(written)  # type: ignore[arg-type]
-    for token in (-1, 10**6, 2.5, "5"):
-        with pytest.raises(
-            UsageError, match=rf"turn 1 has a token outside the action space: \[5, {token!r}\]"
-        ):
-            batch.step([[5], [5, token]])  # type: ignore[list-item]
-    assert all(len(turn.ids) == turn.trajectory.prompt_length for turn in batch.turns), (
-        "nothing was taken"
-    )
-
-
-@pytest.mark.parametrize(
-    ("actions", "said"),
-    [
-        ([5, 10**6], r"actions = \[5, 1000000\]: a token is outside the action space 0 \.\. \d+"),
-        ([5, -1], r"a token is outside the action space"),
-        ([5.0, 5.0], r"actions = \[5\.0, 5\.0\]: a token is a whole number, not float64"),
-        (["5", "5"], "a token is a whole number, not str"),
-        ([5], "give one token for each of 2 envs"),
-        ([[5], [5]], "give one token for each of 2 envs"),
-    ],
-)
-def test_a_vector_says_what_is_wrong_with_its_actions(actions: Any, said: str) -> None:
-    env = ssp_env.SolverVectorEnv(2, world=SMALL)
-    env.reset(seed=0)
-    with pytest.raises(UsageError, match=said):
-        env.step(actions)
-    env.step(np.array([5, 5], dtype=np.int32))  # type: ignore[arg-type]
-
-
-def test_looking_before_reset() -> None:
-    env = ssp_env.raw_env(world=SMALL)
-    for look in (env.last, lambda: env.observe("solver"), lambda: env.game):
-        with pytest.raises(UsageError, match=r"call reset\(\) first"):
-            look()
-    env.reset(seed=0)
-    assert env.last(observe=False)[0] is None
-
-
-def test_an_unknown_agent() -> None:
-    env = ssp_env.raw_env(world=SMALL)
-    env.reset(seed=0)
-    for ask in (env.observe, env.observation_space, env.action_space):
-        with pytest.raises(
-            UsageError, match="there is no agent 'judge'; the agents are proposer and solver"
-        ):
-            ask("judge")
 
 
 def test_a_budget_that_no_proposers_prompt_fits() -> None:

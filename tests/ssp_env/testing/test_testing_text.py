@@ -1,5 +1,4 @@
-"""The test mixins of tokenizers and prompt sets: what ships passes, and what breaks a promise is
-told so."""
+"""The test mixins of tokenizers and prompt sets: what ships passes them, a broken part does not."""
 
 from __future__ import annotations
 
@@ -59,80 +58,23 @@ class TestHuggingFace(TokenizerTests):
         return HUGGING_FACE[self.kind]
 
 
-class Twisted(WordTokenizer):
-    """Words as tokens, with something wrong."""
+class Trusting(WordTokenizer):
+    """Takes outside text for its special tokens."""
 
-    def __init__(self, twist: str) -> None:
+    def __init__(self) -> None:
         super().__init__(("what", "is", "it"), Tags().all())
-        self.twist = twist
-        match twist:
-            case "short":
-                self.pieces = self.pieces[:-1]
-            case "text":
-                self.pieces = [piece.decode() for piece in self.pieces]  # type: ignore[misc]
-            case "end is text":
-                self.pieces = (b"", b"</s>", *self.pieces[2:])
-            case "shifted":
-                self.pieces = (*self.pieces[:-3], *self.pieces[-2:], self.pieces[-3])
-            case "deaf":
-                self.pieces = tuple(piece.replace(b"search", b"sea rch") for piece in self.pieces)
-            case "no pad":
-                self.pad_id = None  # type: ignore[assignment]
-
-    def encode(self, text: str) -> list[int]:
-        ids = super().encode(text)
-        return [self.eos_id, *ids] if self.twist == "begins" and self.eos_id else ids
 
     def encode_data(self, text: str) -> list[int]:
-        match self.twist:
-            case "trusting":
-                return self.encode(text)
-            case "obeys the end":
-                return [
-                    1 if word == "<eos>" else 2 for word in text.replace("<eos>", " <eos> ").split()
-                ]
-            case "escapes":
-                return [self.vocab_size + 5] if text else []
-            case "arrays":
-                return tuple(super().encode_data(text))  # type: ignore[return-value]
-        return super().encode_data(text)
+        return self.encode(text)
 
 
-def twisted(twist: str) -> TokenizerTests:
+def test_a_broken_tokenizer() -> None:
     class Broken(TokenizerTests):
         def make_tokenizer(self) -> Tokenizer:
-            return Twisted(twist)
+            return Trusting()
 
-    return Broken()
-
-
-@pytest.mark.parametrize(
-    ("twist", "test", "message"),
-    [
-        ("short", "ids_and_pieces", "one piece an id"),
-        ("text", "ids_and_pieces", "pieces are bytes"),
-        ("end is text", "ids_and_pieces", "eos_id stands for no text"),
-        ("no pad", "ids_and_pieces", "without a pad token, take the end token"),
-        ("deaf", "tags_are_spelled", "cannot spell the tag <search>"),
-        ("begins", "encoding_adds_nothing", "add no special token"),
-        ("shifted", "pieces_spell_what_decode_says", "pieces and decode.. disagree"),
-        (
-            "trusting",
-            "data_never_becomes_a_special_token",
-            "takes the text '<think>' for the tag's token",
-        ),
-        (
-            "obeys the end",
-            "data_never_becomes_a_special_token",
-            "takes the text '<eos>' for the special token 1",
-        ),
-        ("escapes", "any_text_becomes_ids", "is no id of the vocabulary"),
-        ("arrays", "any_text_becomes_ids", "a list of ids, not tuple"),
-        ("deaf", "a_turn_is_read", "a search call was not found"),
-    ],
-)
-def test_broken_tokenizers(twist: str, test: str, message: str) -> None:
-    fails_as(twisted(twist), test, message)
+    message = "takes the text '<think>' for the tag's token"
+    fails_as(Broken(), "data_never_becomes_a_special_token", message)
 
 
 # -- prompts -----------------------------------------------------------------------------------
@@ -192,43 +134,6 @@ def test_an_own_set(tmp_path: Path) -> None:
             getattr(tests, name)()
 
 
-@pytest.mark.parametrize(
-    ("files", "settings", "test", "message"),
-    [
-        ({}, {}, "every_tag_is_known", r"solver.txt speaks of <original_evidence>.*'also'"),
-        (
-            {"solver": "{question} in {Searches}"},
-            {},
-            "no_placeholder_is_left",
-            "solver.txt shows {Searches}",
-        ),
-        ({"nothing": " "}, {}, "finding_nothing_says_so", "nothing.txt is empty"),
-        (
-            {"solver": "{question}" + "x" * 5000},
-            {},
-            "they_leave_room",
-            "solver.txt takes .* tokens",
-        ),
-    ],
-)
-def test_broken_prompts(
-    tmp_path: Path, files: dict[str, str], settings: dict[str, Any], test: str, message: str
-) -> None:
-    fails_as(OwnPrompts(tmp_path, files, **settings), test, message)
-
-
-class Gullible(ByteTokenizer):
-    """Undoes the defusing."""
-
-    def encode_data(self, text: str) -> list[int]:
-        return self.encode(text.replace("‹", "<").replace("›", ">"))
-
-
-def test_a_tokenizer_that_undoes_the_defusing(tmp_path: Path) -> None:
-    tests = OwnPrompts(tmp_path, {}, tags=EVIDENCE)
-    tests.make_tokenizer = Gullible  # type: ignore[method-assign]
-    fails_as(
-        tests,
-        "outside_text_opens_and_closes_nothing",
-        "proposer.txt lets outside text spell <think>",
-    )
+def test_a_broken_set(tmp_path: Path) -> None:
+    tests = OwnPrompts(tmp_path, {"solver": "{question} in {Searches}"})
+    fails_as(tests, "no_placeholder_is_left", "solver.txt shows {Searches}")
