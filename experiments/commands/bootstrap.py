@@ -1,4 +1,4 @@
-"""``ssp bootstrap``."""
+"""``ssp bootstrap``: trains the tiny base policy from scratch."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ from ssp_env.game.config import MINI_GAME
 
 
 def run(arguments: Namespace) -> int:
-    """Trains the tiny policy on demonstrations and writes it as a model directory, in full or not
-    at all."""
+    """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
     given = {"steps": arguments.steps} if arguments.steps is not None else {}
     config = BootstrapConfig(seed=arguments.seed, **given)
     out = Path(arguments.out)
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
+
     quiet_libraries()
     unfinished = out.with_name(f".{out.name}.unfinished")
     if unfinished.exists():
         shutil.rmtree(unfinished)
     made: list[Path] = []
+
     try:
         with interruptible(lambda: None) as interrupted:
             made = make_directories(unfinished)
             model = _train(config, interrupted)
+
         save_policy(model, unfinished)
         digest = hashlib.sha256((unfinished / "model.safetensors").read_bytes()).hexdigest()
         text = json.dumps(_origin(config, digest), indent=2) + "\n"
@@ -51,7 +53,7 @@ def run(arguments: Namespace) -> int:
         raise RunError(f"{out} cannot be written: {error}") from error
     except KeyboardInterrupt:
         print(
-            "nothing was written; ssp bootstrap cannot be gone on with, only begun anew",
+            "nothing was written; ssp bootstrap cannot be resumed, only started again",
             file=sys.stderr,
         )
         raise
@@ -61,6 +63,7 @@ def run(arguments: Namespace) -> int:
             for folder in made[1:]:
                 if not any(folder.iterdir()):
                     folder.rmdir()
+
     Console(stderr=True).print(
         f"wrote {out} (model.safetensors sha256 {digest})", highlight=False, soft_wrap=True
     )
@@ -76,6 +79,7 @@ def _train(config: BootstrapConfig, interrupted: Callable[[], bool]) -> Any:
         TextColumn("loss {task.fields[loss]:.3f}"),
         TimeRemainingColumn(),
     )
+
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=config.steps, loss=float("nan"))
 
@@ -88,7 +92,7 @@ def _train(config: BootstrapConfig, interrupted: Callable[[], bool]) -> Any:
 
 
 def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:
-    """Where the weights come from, to be kept beside them."""
+    """Where the weights come from; kept beside them."""
     return {
         "command": f"ssp bootstrap --seed {config.seed} --steps {config.steps} --out DIR",
         "config": asdict(config),

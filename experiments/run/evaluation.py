@@ -21,16 +21,18 @@ class Accuracy:
 
     @property
     def value(self) -> float:
-        """The share; not a number when nothing was asked."""
+        """The share; not a number if nothing was asked."""
         return self.right / self.asked if self.asked else math.nan
 
     def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """Wilson's 95% interval; everything is possible when nothing was asked."""
+        """Wilson's interval, of 95% by default; everything is possible if nothing was asked."""
         if not self.asked:
             return 0.0, 1.0
+
         n, p = self.asked, self.value
         centre = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+
         return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -39,15 +41,18 @@ def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> 
 
     Args:
         questions: what was asked.
-        records: one game a question, in the same order.
+        records: one game per question, in the same order.
     """
     tallies: dict[str, list[int]] = {}
+
     for question, record in zip(questions, records, strict=True):
         tally = tallies.setdefault(question.group, [0, 0, 0])
         if record.outcome == "void":
             tally[2] += 1
             continue
+
         solver = [trajectory for trajectory in record.trajectories if trajectory.role == "solver"]
         tally[0] += bool(solver and solver[0].reward)
         tally[1] += 1
+
     return {group: Accuracy(*tally) for group, tally in sorted(tallies.items())}

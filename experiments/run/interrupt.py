@@ -1,4 +1,4 @@
-"""Ctrl-C in the midst of long work."""
+"""Ctrl-C during long work."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 
 @contextmanager
 def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C is only noted, a second one interrupts at once; yields whether one was
-    noted.
+    """Only notes the first Ctrl-C; a second one interrupts at once. Yields whether one was noted.
 
-    Python's own KeyboardInterrupt comes anywhere, so also in a library that swallows it, as
-    happened in the first second of ``ssp bootstrap``.
+    KeyboardInterrupt can strike anywhere, even in a library that swallows it: that happened in the
+    first second of ``ssp bootstrap``.
 
     Args:
-        tell: called at the first Ctrl-C, in a thread of its own: the signal may have come in the
+        tell: called at the first Ctrl-C, in its own thread, because the signal may arrive in the
             middle of a print.
     """
     noted = False
@@ -32,6 +31,7 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
         threading.Thread(target=tell, daemon=True).start()
 
     before = signal.signal(signal.SIGINT, note)
+
     try:
         yield lambda: noted
     finally:
@@ -40,9 +40,9 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C is ignored: for what ends in a second or two, and leaves a mess if it is stopped in
-    its midst."""
+    """Ignores Ctrl-C, for work of a second or two that would leave a mess if stopped halfway."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     try:
         yield
     finally:
@@ -50,10 +50,9 @@ def uninterrupted() -> Iterator[None]:
 
 
 def ignore_at_exit() -> None:
-    """Ctrl-C is ignored by what other libraries do when the process ends, if they were imported
-    before.
+    """Ignores Ctrl-C while libraries that are imported already clean up at the end of the process.
 
-    Else it takes the place of the exit status.
+    Otherwise a Ctrl-C there would replace the exit status.
     """
     atexit.unregister(_ignore)
     atexit.register(_ignore)

@@ -11,12 +11,12 @@ RESULTS = "benchmarks/results"
 
 
 def git_commit() -> str | None:
-    """The checkout's commit, with ``+changes`` if files differ from it; ``None`` outside a
-    checkout.
+    """The checkout's commit, with ``+changes`` if files differ; ``None`` outside a checkout.
 
-    Results of benchmarks do not count: one benchmark does not read what another wrote.
+    Results of benchmarks are ignored, because no benchmark reads what another wrote.
     """
     root = Path(__file__).resolve().parents[2]
+
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(
@@ -24,6 +24,7 @@ def git_commit() -> str | None:
         )
     except (OSError, subprocess.CalledProcessError):
         return None
+
     return commit + ("+changes" if changed else "")
 
 
@@ -33,6 +34,7 @@ def machine() -> str:
 
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
+
     if cpuinfo.is_file():
         models = [
             line.split(":", 1)[1].strip()
@@ -40,6 +42,7 @@ def machine() -> str:
             if line.startswith("model name")
         ]
         name = models[0] if models else name
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{name}, {cores} cores, Python {platform.python_version()}, torch {torch.__version__}"
 

@@ -1,5 +1,4 @@
-"""Silences what libraries say that is no news to whoever trains: each message by name, and nothing
-besides."""
+"""Silences known, harmless library messages; everything else passes."""
 
 from __future__ import annotations
 
@@ -17,13 +16,16 @@ LOGGED = {
     "implementation",
 }
 """Loggers, and a part of the one message of each that is dropped."""
+
 NATIVE = (b"has constructor arguments in the object store and max_restarts > 0",)
-"""Parts of lines that Ray's C++ writes past Python: RLlib makes its env runners so, and they can be
-restarted."""
+"""Parts of lines that Ray's C++ code writes past Python.
+
+RLlib creates its env runners this way, and they can be restarted.
+"""
 
 
 class _Drop(logging.Filter):
-    """Lets every record pass but those with a text in them."""
+    """Drops the records that contain a text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -34,16 +36,19 @@ class _Drop(logging.Filter):
 
 
 def quiet_libraries() -> None:
-    """To be called before PyTorch, transformers and Ray go to work; again does no harm."""
+    """Call before importing Ray; safe to call again."""
     for name, text in LOGGED.items():
         logger = logging.getLogger(name)
         if not any(isinstance(known, _Drop) for known in logger.filters):
             logger.addFilter(_Drop(text))
-    # RLlib ships weights as read-only arrays, and they are only read.
+
+    # RLlib ships weights as read-only arrays, and nobody writes to them.
     warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-    # Else Ray advises on this setting, and sends figures of its use home.
+
+    # Otherwise Ray comments on the first setting, and reports usage statistics without the second.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -51,10 +56,10 @@ def quiet_libraries() -> None:
 
 @contextmanager
 def filtered_stderr() -> Iterator[None]:
-    """Holds back what is written to file descriptor 2, and writes all but the known lines at the
-    end."""
+    """Holds back what is written to file descriptor 2, then writes all but the known lines."""
     sys.stderr.flush()
     kept = os.dup(2)
+
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
@@ -63,6 +68,7 @@ def filtered_stderr() -> Iterator[None]:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
+
             held.seek(0)
             for line in held:
                 if not any(text in line for text in NATIVE):

@@ -1,11 +1,12 @@
 """Builds the packaged data of the world wiki-mini from a folder of collected open-domain QA data.
 
-    python -m experiments.wiki_mini.build --source FOLDER            # build and write python -m
-    experiments.wiki_mini.build --source FOLDER --check    # rebuild and compare, write nothing
+    python -m experiments.wiki_mini.build --source FOLDER            # builds and writes
+    python -m experiments.wiki_mini.build --source FOLDER --check    # rebuilds and compares only
 
 The source folder holds ``wiki_passages.jsonl.gz``, ``passage_origins.tsv.gz``,
 ``answer_set.jsonl``, ``eval/<benchmark>.jsonl`` and a ``manifest.json`` with sources and digests.
-The build has no choice to make and no clock to read: the same folder gives the same bytes."""
+The build makes no choices and reads no clock: the same folder gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ TEMPLATE = Path(__file__).with_name("notice.md")
 
 @dataclass(frozen=True)
 class DataSet:
-    """Whom a benchmark's questions are owed to."""
+    """Where a benchmark's questions come from."""
 
     title: str
     licence: str
@@ -110,6 +111,7 @@ def build(source: Path, target: Path) -> None:
     answers = unshared_answers(source)
     add("answers.jsonl", answers)
     evidence = {}
+
     for benchmark in DATA_SETS:
         path = source / "eval" / f"{benchmark}.jsonl"
         add(
@@ -163,6 +165,7 @@ def read_manifest(source: Path) -> dict[str, Any]:
                 ("answer_set.jsonl", "answers/answer_set.jsonl"),
             )
         }
+
         for name, digest in expected.items():
             found = hashlib.sha256((source / name).read_bytes()).hexdigest()
             if found != digest:
@@ -174,6 +177,7 @@ def read_manifest(source: Path) -> dict[str, Any]:
         raise DataError(path, f"cannot be read or checked: {error}") from error
     except KeyError as error:
         raise DataError(path, f"has no entry {error}") from error
+
     return manifest
 
 
@@ -188,11 +192,12 @@ def pick(path: Path, fields: Mapping[str, type]) -> list[dict[str, Any]]:
         rows.append(
             {field: require(path, line, row, field, kind) for field, kind in fields.items()}
         )
+
     return rows
 
 
 def unshared_answers(source: Path) -> list[dict[str, Any]]:
-    """The answer set, less the answers that an evaluation question accepts in another spelling."""
+    """The answer set without answers that an evaluation question accepts in another spelling."""
     path = source / "answer_set.jsonl"
     questions = [
         q for name in DATA_SETS for q in read_questions(source / "eval" / f"{name}.jsonl", name)
@@ -200,6 +205,7 @@ def unshared_answers(source: Path) -> list[dict[str, Any]]:
     shared = {
         truth.id: question for truth, question in shared_answers(read_answers(path), questions)
     }
+
     rows = []
     for row in pick(path, {"id": str, "answer": str, "aliases": list, "source": str}):
         if row["id"] in shared:
@@ -208,6 +214,7 @@ def unshared_answers(source: Path) -> list[dict[str, Any]]:
             rows.append(
                 {field: value for field, value in row.items() if field != "aliases" or value}
             )
+
     return rows
 
 
@@ -217,6 +224,7 @@ def origins(path: Path) -> dict[str, int]:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"cannot be read: {error}") from error
+
     return count(origin for line in lines for origin in line.split("\t")[1].split(","))
 
 
@@ -259,6 +267,7 @@ def validate(folder: Path) -> None:
         for name in DATA_SETS
         for q in read_questions(folder / "questions" / f"{name}.jsonl", name)
     ]
+
     for truth, question in shared_answers(answers, questions):
         raise DataError(
             folder / "answers.jsonl",
@@ -280,12 +289,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def contents(target: Path) -> dict[str, bytes]:
-    """Uncompressed content of each of wiki-mini's files: another zlib may pack the same text
-    differently."""
+    """The uncompressed content of each file: another zlib may pack the same text differently."""
     paths = [
         target / NOTICE,
         *sorted(path for path in (target / "wiki_mini").rglob("*") if path.is_file()),
     ]
+
     found = {}
     for path in paths:
         if path.is_file():
@@ -293,6 +302,7 @@ def contents(target: Path) -> dict[str, bytes]:
             found[path.relative_to(target).as_posix()] = (
                 gzip.decompress(raw) if path.suffix == ".gz" else raw
             )
+
     return found
 
 
@@ -316,18 +326,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="compare with the target folder instead of writing to it",
     )
     arguments = parser.parse_args(argv)
+
     try:
         with tempfile.TemporaryDirectory() as folder:
             built = Path(folder)
             build(arguments.source, built)
             if arguments.check:
                 return report(differences(built, arguments.target))
+
             for path in sorted(path for path in built.rglob("*") if path.is_file()):
                 write(arguments.target / path.relative_to(built), path.read_bytes())
                 print(f"{path.stat().st_size:>9,}  {path.relative_to(built)}")
     except SSPError as error:
         print(error, file=sys.stderr)
         return 2
+
     return 0
 
 

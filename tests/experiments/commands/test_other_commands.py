@@ -216,7 +216,7 @@ def test_interrupted_bootstrap_leaves_nothing(tmp_path: Path) -> None:
             it.kill()
     assert it.returncode == 130, errors
     assert errors.splitlines()[-2:] == [
-        "nothing was written; ssp bootstrap cannot be gone on with, only begun anew",
+        "nothing was written; ssp bootstrap cannot be resumed, only started again",
         "ssp: interrupted",
     ]
     assert "Traceback" not in errors
