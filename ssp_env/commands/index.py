@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -28,6 +29,16 @@ from ssp_env.search.index.manifest import Manifest, read_manifest
 from ssp_env.search.index.workplace import Progress
 
 _DEFAULT_KIND = "bm25"
+_OPTIONS = (
+    "corpus",
+    "out",
+    "kind",
+    "encoder",
+    "query_prefix",
+    "passage_prefix",
+    "adopt",
+    "adopt_by",
+)
 _EPILOG = """\
 CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and
 either "contents" (a title in double quotes, a newline, the text) or "title" and "text".
@@ -43,6 +54,7 @@ examples:
   ssp search --index wiki "who made the first telephone call?"
   ssp serve --index wiki
   ssp index --check wiki
+  ssp index wiki-18.jsonl --adopt e5_Flat.index --encoder path/to/e5-base-v2 --out wiki-18
 """
 
 
@@ -61,6 +73,23 @@ def _configure(parser: ArgumentParser) -> None:
         help="for a dense kind: directory of a sentence-transformers model",
     )
     parser.add_argument(
+        "--query-prefix", metavar="TEXT", help="what the model wants before a query ('query: ')"
+    )
+    parser.add_argument(
+        "--passage-prefix", metavar="TEXT", help="what it wants before a passage ('passage: ')"
+    )
+    parser.add_argument(
+        "--adopt",
+        metavar="FILE",
+        help="a FAISS file with the vectors of CORPUS, in its order: nothing is encoded again",
+    )
+    parser.add_argument(
+        "--adopt-by",
+        choices=("link", "copy", "move"),
+        help="how FILE gets into DIR: as a second name of the same bytes (link, the default), "
+        "as a copy, or moved there",
+    )
+    parser.add_argument(
         "--check", metavar="DIR", help="builds nothing: reads every byte of an index and compares"
     )
 
@@ -68,32 +97,62 @@ def _configure(parser: ArgumentParser) -> None:
 def _run(arguments: Namespace) -> int:
     console = Console()
     if arguments.check is not None:
-        if any(
-            value is not None
-            for value in (arguments.corpus, arguments.out, arguments.kind, arguments.encoder)
-        ):
-            raise UsageError(
-                "ssp index --check takes a directory alone: no CORPUS, --out, --kind or --encoder"
-            )
+        options = {key: value for key, value in vars(arguments).items() if key in _OPTIONS}
+        if any(value is not None for value in options.values()):
+            raise UsageError("ssp index --check takes a directory alone, and no other option")
         return _check(console, Path(arguments.check))
+
     if arguments.corpus is None or arguments.out is None:
-        raise UsageError("ssp index needs CORPUS and --out DIR; see ssp index --help")
-    kind = _DEFAULT_KIND if arguments.kind is None else arguments.kind
-    if load_kind(kind).needs_encoder and arguments.encoder is None:
+        raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help says more)")
+    if arguments.adopt_by is not None and arguments.adopt is None:
+        raise UsageError("--adopt-by goes with --adopt FILE")
+    if arguments.adopt is not None and arguments.kind is not None:
+        raise UsageError("--adopt takes the kind from the file: leave --kind away")
+    kind = "dense-flat" if arguments.adopt else arguments.kind or _DEFAULT_KIND
+    needs_encoder = load_kind(kind).needs_encoder
+    prefixes = (arguments.query_prefix, arguments.passage_prefix)
+    if prefixes != (None, None) and not needs_encoder:
+        raise UsageError(f"--query-prefix and --passage-prefix go with an encoder; {kind} has none")
+    if needs_encoder and arguments.encoder is None:
         raise ConfigError("encoder", None, f"give --encoder MODEL: {kind} needs one")
-    whole = (Path(arguments.out) / kind).exists()
-    _tell_loading(kind)
-    with _bars() as progress:
-        folder = build_index(
-            arguments.corpus, arguments.out, kind, encoder=arguments.encoder, progress=progress
-        )
+
+    whole = not arguments.adopt and (Path(arguments.out) / kind).exists()
+    folder = _built(arguments, kind, _encoder(arguments) if needs_encoder else arguments.encoder)
     manifest = read_manifest(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     what = f"{manifest.passages:,} passages, {decimal(size)}{_recall(manifest)}"
+    if arguments.adopt:
+        what += _adopted(manifest, Path(arguments.adopt), arguments.adopt_by or "link")
     console.print(
         f"{folder}: {'already complete, ' if whole else ''}{what}", highlight=False, soft_wrap=True
     )
     return 0
+
+
+def _built(arguments: Namespace, kind: str, encoder: Any) -> Path:
+    source, out = arguments.corpus, arguments.out
+    with _bars() as progress:
+        if arguments.adopt is None:
+            return build_index(source, out, kind, encoder=encoder, progress=progress)
+        from ssp_env.search.dense.adopt import adopt_index
+
+        by = arguments.adopt_by or "link"
+        return adopt_index(source, out, arguments.adopt, encoder, bring=by, progress=progress)
+
+
+def _encoder(arguments: Namespace) -> Any:
+    from ssp_env.search.dense.encoder import Prefixes, SentenceTransformerEncoder
+
+    Console(stderr=True).print("loading the encoder ...")
+    given = (arguments.query_prefix, arguments.passage_prefix)
+    prefixes = None if given == (None, None) else Prefixes(given[0] or "", given[1] or "")
+    return SentenceTransformerEncoder(arguments.encoder, prefixes=prefixes)
+
+
+def _adopted(manifest: Manifest, file: Path, by: str) -> str:
+    how = {"link": "linked (a hard link: change or cut neither)", "copy": "copied", "move": "moved"}
+    cosine = manifest.parameters["lowest_cosine_checked"]
+    return f"; {file} is {how[by]}; vectors checked have a cosine of {cosine} or more"
 
 
 def _recall(manifest: Manifest) -> str:
@@ -105,7 +164,10 @@ def _recall(manifest: Manifest) -> str:
     else:
         where = f"keeping {found['nodes_in_view']} nodes in view"
     asked = f"asked {found['recall_queries']} of its sentences"
-    return f"; {asked}, it finds {found['recall_at_3']:.1%} of the 3 nearest passages, {where}"
+    what = "the 3 nearest passages"
+    if found.get("recall_against", "exact search") != "exact search":
+        what = "what its greatest effort finds"
+    return f"; {asked}, it finds {found['recall_at_3']:.1%} of {what}, {where}"
 
 
 def add_index_options(parser: ArgumentParser) -> None:
