@@ -136,7 +136,7 @@ def _built(arguments: Namespace, kind: str, encoder: Any) -> Path:
             return build_index(source, out, kind, encoder=encoder, progress=progress)
         from ssp_env.search.dense.adopt import adopt_index
 
-        by = arguments.adopt_by or "link"
+        by: Any = arguments.adopt_by or "link"
         return adopt_index(source, out, arguments.adopt, encoder, bring=by, progress=progress)
 
 
