@@ -103,6 +103,8 @@ class Caller:
             if event == "http11.send_request_headers.started":
                 stage = "ReadTimeout: no reply"
 
+        # httpx's own time-outs are for single reads; a server that sends a byte now and then
+        # outlasts any of them.
         try:
             async with (
                 asyncio.timeout(timeout),
@@ -137,6 +139,7 @@ class Caller:
         status = reply.status
         if status == 200:
             return None
+
         what = f"{self.url} answered with HTTP {status}"
         if 300 <= status < 400 and "Location" in reply.headers:
             what += (
@@ -144,6 +147,7 @@ class Caller:
                 f"give the final address)"
             )
         what += f": {self.excerpt(reply.body)}"
+
         if status in _WORTH_ANOTHER_TRY or status >= 500:
             return TransientServiceError(
                 service, what, retry_after(reply.headers.get("Retry-After"))
@@ -161,6 +165,7 @@ class Caller:
         """The connections, which belong to the running loop: a forked process has another one."""
         if self._closed:
             raise UsageError(f"the client for {self.url} is closed; make a new one")
+
         loop = asyncio.get_running_loop()
         if not self._sessions or self._sessions[0].loop is not loop:
             headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -235,15 +240,12 @@ def check_url(name: str, url: str, example: str) -> None:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise ConfigError(
-            name, shown, f"give a well-formed address such as {example} ({error})"
-        ) from error
+        fix = f"give a well-formed address such as {example} ({error})"
+        raise ConfigError(name, shown, fix) from error
+
     if parsed.userinfo:
-        raise ConfigError(
-            name,
-            shown,
-            "leave user and password out; name an environment variable with a token instead",
-        )
+        fix = "leave user and password out; name an environment variable with a token instead"
+        raise ConfigError(name, shown, fix)
     if parsed.port is not None and not 1 <= parsed.port <= 65535:
         raise ConfigError(name, shown, f"a port is a number from 1 to 65535, not {parsed.port}")
 
@@ -255,9 +257,8 @@ def check_key_name(field_name: str, name: str | None) -> None:
     """
     if name is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         # The value is not repeated: it may be the key itself.
-        raise ConfigError(
-            field_name, "...", "give the name of an environment variable, not the key"
-        )
+        fix = "give the name of an environment variable, not the key"
+        raise ConfigError(field_name, "...", fix)
 
 
 def read_key(field_name: str, name: str | None, what: str = "the API key") -> str | None:

@@ -43,6 +43,7 @@ class LoopThread:
             raise UsageError(
                 "a blocking call on the event loop that is to serve it; await the async form there"
             )
+
         future = self._submit(work)
         try:
             return future.result()
@@ -55,15 +56,8 @@ class LoopThread:
         passed on."""
         return await asyncio.wrap_future(self._submit(work))
 
-    def close(self) -> None:
-        """Ends the thread. What still runs is cancelled; a later call starts a new thread."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-            if loop is not None:
-                loop.call_soon_threadsafe(loop.stop)
-
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        with self._lock:  # else the loop could be stopped in between, and nobody would ever answer
+        with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(
@@ -79,18 +73,7 @@ def shared() -> LoopThread:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        loop.run_until_complete(_cancel_the_rest())
-    finally:
-        loop.close()
-
-
-async def _cancel_the_rest() -> None:
-    rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    loop.run_forever()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

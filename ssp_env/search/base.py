@@ -44,16 +44,6 @@ class PartialRetriever(Retriever, Protocol):
         ...
 
 
-@runtime_checkable
-class AsyncRetriever(Protocol):
-    """A :class:`Retriever` that is awaited; :mod:`ssp_env.search.aio` turns one kind into the
-    other."""
-
-    async def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """As :meth:`Retriever.search`."""
-        ...
-
-
 def search_each(
     retriever: Retriever, queries: Sequence[str], k: int
 ) -> list[list[Document] | ServiceError]:

@@ -2,72 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
 
 from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search import base
 from ssp_env.search.base import Retriever, check_count, check_request, whole
-from ssp_env.search.cache.disk import DiskCache, Key
-from ssp_env.search.cache.lru import LRU
 from ssp_env.types import Document
 
+if TYPE_CHECKING:
+    from ssp_env.search.cache.disk import DiskCache
+
 Results = list[list[Document] | ServiceError]
+
+_PER_ENTRY = 300
+"""About what an entry takes in memory besides its text, in bytes."""
 
 
 class CachedRetriever:
     """Puts a cache before a retriever: rankings by query and ``k``. Failures are never kept.
 
     The misses of a call go onward as one batch, each different query once. May be shared between
-    threads. Pickled or copied, it takes nothing from memory along; the file stays shared."""
+    threads. Pickled or copied, it takes nothing from memory along; the directory stays shared."""
 
     def __init__(
         self,
         retriever: Retriever,
         *,
-        size: int = 100_000,
+        memory_bytes: int = 2**28,
         path: str | Path | None = None,
         identity: str | None = None,
-        max_bytes: int = 2**30,
+        disk_bytes: int = 2**30,
     ) -> None:
         """
         Args:
             retriever: what answers the misses.
-            size: most rankings in memory.
-            path: a file for rankings that outlast the process (SQLite). Processes of one machine
-                may share it.
+            memory_bytes: about how many bytes of rankings are kept in memory.
+            path: a directory for rankings that outlast the process; processes of one machine may
+                share it. Needs the extra ``cache``.
             identity: with ``path``: what the retriever searches and how, such as ``"wiki-18, E5
-                Flat, 2024-06"``. Nothing in a query or an address tells an old index from a new
-                one, so it has to be said.
-            max_bytes: about how large the file may grow; then what was written first goes.
+                Flat, 2024-06"``. Nothing in a query or an address distinguishes an old index from
+                a new one, so it has to be said.
+            disk_bytes: about how large the directory may grow; then what was written first goes.
 
         Raises:
-            ConfigError: no retriever, a setting that cannot work, or a ``path`` without
+            ConfigError: not a retriever, a setting that cannot work, or ``path`` without
                 ``identity``.
-            DataError: the file cannot be opened, or is not such a cache.
+            DataError: the directory cannot be opened.
+            MissingExtra: ``path`` without the extra.
         """
         if not isinstance(retriever, Retriever):
             fix = "give an object with search(queries, k); for a server, HTTPRetriever(its address)"
             raise ConfigError("cache.retriever", retriever, fix)
-        self.retriever, self.size, self.path, self.identity, self.max_bytes = (
-            retriever,
-            size,
-            path,
-            identity,
-            max_bytes,
-        )
-        at_least(self, "cache", 0, "size")
-        self._memory: LRU[Key, tuple[Document, ...]] = LRU(size)
+        self.retriever, self.memory_bytes, self.disk_bytes = retriever, memory_bytes, disk_bytes
+        self.path, self.identity = path, identity
+        at_least(self, "cache", 0, "memory_bytes")
+
+        # Texts, as on disk: their size is known, and no caller can spoil them.
+        self._memory: LRUCache[str, str] = LRUCache(memory_bytes, _size)
+        self._lock = Lock()
         self._disk: DiskCache | None = None
         if path is not None:
             if not identity:
-                fix = (
-                    "name what the retriever searches, so that another index's rankings are "
-                    "never taken for its own"
-                )
+                fix = "name what the retriever searches, so that no other index's rankings are used"
                 raise ConfigError("cache.identity", identity, fix)
-            self._disk = DiskCache(path, identity, max_bytes)
+            from ssp_env.search.cache.disk import DiskCache
+
+            self._disk = DiskCache(path, disk_bytes)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As the retriever's own, which is asked for the misses only.
@@ -75,59 +83,116 @@ class CachedRetriever:
         Raises:
             ServiceError: the retriever could not answer all of them.
             ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string, or the retriever does not give one ranking a
+            UsageError: ``queries`` is one string, or the retriever does not give one ranking per
                 query.
         """
         return whole(self._look_up(queries, k, lambda misses: [*self.retriever.search(misses, k)]))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error a query; see :func:`ssp_env.search.base.search_each`."""
+        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
         return self._look_up(queries, k, lambda misses: base.search_each(self.retriever, misses, k))
 
     def close(self) -> None:
-        """Closes the file; the retriever is left alone."""
+        """Closes the directory; the retriever is left alone."""
         if self._disk is not None:
             self._disk.close()
 
     def __reduce__(self) -> tuple[Callable[..., CachedRetriever], tuple[object, ...]]:
-        return _again, (self.retriever, self.size, self.path, self.identity, self.max_bytes)
+        return _again, (
+            self.retriever,
+            self.memory_bytes,
+            self.path,
+            self.identity,
+            self.disk_bytes,
+        )
 
     def _look_up(
         self, queries: Sequence[str], k: int, ask: Callable[[list[str]], Results]
     ) -> Results:
         check_request(queries, k)
-        known = self._known([(query, k) for query in dict.fromkeys(queries)])
-        misses = [query for query in dict.fromkeys(queries) if (query, k) not in known]
-        failed: dict[str, ServiceError] = {}
+        keys = {query: self._key(query, k) for query in queries}
+        known: dict[str, list[Document] | ServiceError] = {**self._known(keys.values())}
+
+        misses = [query for query, key in keys.items() if key not in known]
         if misses:
-            fresh: dict[Key, tuple[Document, ...]] = {}
             results = ask(misses)
             check_count(results, misses)
+            fresh: dict[str, str] = {}
             for query, result in zip(misses, results, strict=True):
-                if isinstance(result, ServiceError):
-                    failed[query] = result
-                else:
-                    fresh[query, k] = tuple(result)
-            self._keep(fresh)
-            known |= fresh
-        return [failed[query] if query in failed else list(known[query, k]) for query in queries]
+                known[keys[query]] = result
+                if not isinstance(result, ServiceError):
+                    fresh[keys[query]] = _write(result)
+            self._remember(fresh)
+            if self._disk is not None and fresh:
+                self._disk.put(fresh)
 
-    def _known(self, keys: Sequence[Key]) -> dict[Key, tuple[Document, ...]]:
-        known = {key: ranking for key in keys if (ranking := self._memory.get(key)) is not None}
-        if self._disk is not None and len(known) < len(keys):
-            for key, ranking in self._disk.get([key for key in keys if key not in known]).items():
-                self._memory.put(key, ranking)
-                known[key] = ranking
-        return known
+        # Each a list of its own, so that no caller changes another's.
+        found = [known[keys[query]] for query in queries]
+        return [result if isinstance(result, ServiceError) else [*result] for result in found]
 
-    def _keep(self, fresh: dict[Key, tuple[Document, ...]]) -> None:
-        for key, ranking in fresh.items():
-            self._memory.put(key, ranking)
-        if self._disk is not None and fresh:
-            self._disk.put(fresh)
+    def _known(self, keys: Collection[str]) -> dict[str, list[Document]]:
+        """The rankings that are kept."""
+        with self._lock:
+            texts = {key: text for key in keys if (text := self._memory.get(key)) is not None}
+        rankings = {key: _read(text) for key, text in texts.items()}
+        if self._disk is None:
+            return rankings
+
+        stored = self._disk.get(key for key in keys if key not in texts)
+        try:
+            rankings |= {key: _read(text) for key, text in stored.items()}
+        except (ValueError, TypeError) as error:
+            self._disk.give_up("read", error)
+        else:
+            self._remember(stored)
+        return rankings
+
+    def _remember(self, texts: Mapping[str, str]) -> None:
+        with self._lock:
+            for key, text in texts.items():
+                if _size(text) <= self.memory_bytes:
+                    self._memory[key] = text
+
+    def _key(self, query: str, k: int) -> str:
+        # Of a fixed length, whatever a policy searches for.
+        return hashlib.sha256(json.dumps([self.identity, int(k), query]).encode()).hexdigest()
 
 
 def _again(
-    retriever: Retriever, size: int, path: str | Path | None, identity: str | None, max_bytes: int
+    retriever: Retriever,
+    memory_bytes: int,
+    path: str | Path | None,
+    identity: str | None,
+    disk_bytes: int,
 ) -> CachedRetriever:
-    return CachedRetriever(retriever, size=size, path=path, identity=identity, max_bytes=max_bytes)
+    return CachedRetriever(
+        retriever,
+        memory_bytes=memory_bytes,
+        path=path,
+        identity=identity,
+        disk_bytes=disk_bytes,
+    )
+
+
+def _size(text: str) -> int:
+    return len(text) + _PER_ENTRY
+
+
+def _write(ranking: Sequence[Document]) -> str:
+    # ASCII, because JSON can spell the lone surrogates that UTF-8 and therefore SQLite cannot.
+    return json.dumps([[found.id, found.title, found.text, found.score] for found in ranking])
+
+
+def _read(text: str) -> list[Document]:
+    """
+    Raises:
+        ValueError, TypeError: not what :func:`_write` wrote.
+    """
+    rows = json.loads(text)
+    for row in rows:
+        match row:
+            case [str(), str(), str(), int() | float() | None]:
+                pass
+            case _:
+                raise ValueError(f"not a document: {str(row)[:100]}")
+    return [Document(*row) for row in rows]

@@ -51,22 +51,15 @@ class HTTPConfig:
     def __post_init__(self) -> None:
         check_url("http.url", self.url, "http://127.0.0.1:8000")
         check_key_name("http.token_env", self.token_env)
+
         for name in ("timeout", "deadline", "breaker_seconds"):
             seconds = getattr(self, name)
             if not (seconds > 0 and math.isfinite(seconds)):
-                raise ConfigError(
-                    f"http.{name}", seconds, "give a finite number of seconds above zero"
-                )
-        at_least(
-            self,
-            "http",
-            1,
-            "connections",
-            "max_batch",
-            "max_query_chars",
-            "max_reply_bytes",
-            "breaker_failures",
-        )
+                fix = "give a finite number of seconds above zero"
+                raise ConfigError(f"http.{name}", seconds, fix)
+
+        counts = ("connections", "max_batch", "max_query_chars", "max_reply_bytes")
+        at_least(self, "http", 1, *counts, "breaker_failures")
 
     @property
     def endpoint(self) -> str:

@@ -11,8 +11,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.net.http import Caller, read_key
 from ssp_env.net.loop import shared
 from ssp_env.search.base import check_request, whole
-from ssp_env.search.client.asking import Asking, Results
-from ssp_env.search.client.breaker import CircuitBreaker
+from ssp_env.search.client.asking import Asking, Breaker, Results
 from ssp_env.search.client.config import HTTPConfig
 from ssp_env.search.client.wire import well_formed
 from ssp_env.types import Document
@@ -22,12 +21,10 @@ class _Client:
     """What both faces share. Pickled or copied, it opens connections of its own and takes no
     failures along."""
 
-    def __init__(self, config: HTTPConfig | str, *, breaker: CircuitBreaker | None = None) -> None:
+    def __init__(self, config: HTTPConfig | str) -> None:
         """
         Args:
             config: the server, or just its address.
-            breaker: in place of the one that the config describes; for retrievers that share a
-                server.
 
         Raises:
             ConfigError: a setting that cannot work, or the variable for the token is not set.
@@ -36,29 +33,23 @@ class _Client:
         config, url = self.config, self.config.endpoint
         key = read_key("http.token_env", config.token_env, "the server's token")
         self._caller = Caller(url, key, config.connections, config.max_reply_bytes)
-        self._breaker = breaker or CircuitBreaker(
-            url, config.breaker_failures, config.breaker_seconds
-        )
+        self._breaker = Breaker(url, config.breaker_failures, config.breaker_seconds)
 
     def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
         return type(self), (self.config,)
 
     async def _each(self, queries: Sequence[str], k: int, divide: bool) -> Results:
-        """One result a query. The same query is sent once.
-
-        Args:
-            queries: any strings.
-            k: documents a query.
-            divide: whether to find out which queries of a failing request are to blame.
-        """
-        asking = Asking(self.config, self._caller, self._breaker, k, divide)
+        """One result per query. The same query is sent once; ``divide`` as for ``Asking``."""
         # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and
         # cutting may halve a pair.
         sent = [well_formed(query[: self.config.max_query_chars]) for query in queries]
         different = list(dict.fromkeys(sent))
+
+        asking = Asking(self.config, self._caller, self._breaker, k, divide)
         size = self.config.max_batch
         chunks = [different[start : start + size] for start in range(0, len(different), size)]
         answers = await asyncio.gather(*(asking.chunk(chunk) for chunk in chunks))
+
         found = dict(zip(different, itertools.chain.from_iterable(answers), strict=True))
         return [
             result if isinstance(result, ServiceError) else list(result)
@@ -70,10 +61,9 @@ class HTTPRetriever(_Client):
     """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads.
 
     A failing request is tried again with back-off, as long as the deadline allows. ``search`` is
-    all or nothing. ``search_each``, which the game uses, goes on where a server answers, but not
-    usably: it divides the request until the queries that are to blame stand alone. A server that
-    cannot be reached or is overloaded, and a search whose time is up, are not asked for every query
-    anew: all queries of the request fail together."""
+    all or nothing. ``search_each``, which the game uses, divides a request that the server cannot
+    answer until the queries that are to blame stand alone. Where the server cannot be reached, is
+    overloaded, or the time is up, all queries of a request fail together."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +83,7 @@ class HTTPRetriever(_Client):
         return whole(shared().run(self._each(queries, k, divide=False)))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error a query; see :class:`~ssp_env.search.base.PartialRetriever`.
+        """One ranking or error per query; see :class:`~ssp_env.search.base.PartialRetriever`.
 
         Raises:
             ConfigError: ``k`` below 1.

@@ -17,7 +17,7 @@ from ssp_env.types import Document
 
 
 class WrongReply(Exception):
-    """A reply that is no answer to the request; says what came."""
+    """A reply that does not answer the request; says what came."""
 
 
 def well_formed(text: str) -> str:
@@ -40,16 +40,17 @@ def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
     Args:
         raw: the body.
         count: how many queries were asked.
-        k: how many documents a query were asked for.
+        k: how many documents per query were asked for.
 
     Raises:
-        WrongReply: not JSON, or not one ranking a query of at most ``k`` documents, each once and
+        WrongReply: not JSON, or not one ranking per query of at most ``k`` documents, each once and
             with a finite score.
     """
     try:
         reply = json.loads(raw, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise WrongReply(f"not JSON ({error})") from error
+
     result = reply.get("result") if isinstance(reply, dict) else None
     if not isinstance(result, list):
         raise WrongReply("no JSON object with a list 'result'")
@@ -64,11 +65,11 @@ def _ranking(ranking: Any, position: int, k: int) -> list[Document]:
         raise WrongReply(f"{where} is {_kind(ranking)}, not a list")
     if len(ranking) > k:
         raise WrongReply(f"{where} holds {len(ranking)} documents where {k} were asked for")
+
     documents = [_document(hit, f"{where}[{rank}]") for rank, hit in enumerate(ranking)]
     if len({document.id for document in documents}) != len(documents):
-        raise WrongReply(
-            f"{where} holds a document twice: {[document.id for document in documents]}"
-        )
+        ids = [document.id for document in documents]
+        raise WrongReply(f"{where} holds a document twice: {ids}")
     return documents
 
 
@@ -76,16 +77,16 @@ def _document(hit: Any, where: str) -> Document:
     fields = hit.get("document") if isinstance(hit, dict) else None
     if not isinstance(fields, dict):
         raise WrongReply(f"{where} is no object with a 'document'")
+
     score = hit.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not _finite(score):
         raise WrongReply(f"{where}.score is {_kind(score)}, not a finite number")
+
     if "contents" in fields:
         title, text = split_contents(_text(fields, "contents", where))
     else:
-        title, text = (
-            _text(fields, "title", where) if "title" in fields else "",
-            _text(fields, "text", where),
-        )
+        title = _text(fields, "title", where) if "title" in fields else ""
+        text = _text(fields, "text", where)
     return Document(_id(fields, where, title, text), title, text, float(score))
 
 
@@ -103,10 +104,8 @@ def _id(fields: dict[str, Any], where: str, title: str, text: str) -> str:
 def _text(fields: dict[str, Any], name: str, where: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise WrongReply(
-            f"{where}.document.{name} is {_kind(value) if name in fields else 'missing'}, not a "
-            f"string"
-        )
+        came = _kind(value) if name in fields else "missing"
+        raise WrongReply(f"{where}.document.{name} is {came}, not a string")
     return well_formed(value)
 
 

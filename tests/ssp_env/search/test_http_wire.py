@@ -1,93 +1,83 @@
-"""What goes over the wire: requests, replies that may be anything, Retry-After."""
+"""What a reply of a search server has to hold."""
 
 from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.net.http import retry_after
-from ssp_env.search.client.wire import WrongReply, read_reply, write_request
+from ssp_env.search.client.wire import WrongReply, read_reply
+from ssp_env.types import Document
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["document", "score", "id", "contents", "text", "x"]), inner, max_size=4
-        )
-    ),
-    max_leaves=12,
-)
-DOCUMENTS = st.fixed_dictionaries(
-    {"contents": st.text(max_size=5)}, optional={"id": JSON, "extra": JSON}
-)
-HITS = st.fixed_dictionaries({"document": DOCUMENTS | JSON, "score": st.floats() | JSON})
+DOCUMENT = {"id": "1", "contents": '"Title"\nText'}
+HIT = {"document": DOCUMENT, "score": 0.5}
 
 
-def test_a_k_of_numpy_is_sent_as_a_number() -> None:
-    assert json.loads(write_request(["a"], np.int64(2)))["topk"] == 2  # type: ignore[arg-type]
-
-
-@given(
-    st.lists(st.lists(HITS, max_size=3) | JSON, max_size=3) | JSON,
-    st.integers(0, 3),
-    st.integers(1, 3),
-)
-def test_a_reply_is_rankings_or_wrong(result: Any, count: int, k: int) -> None:
-    try:
-        rankings = read_reply(json.dumps({"result": result}).encode(), count, k)
-    except WrongReply:
-        return
-    assert len(rankings) == count == len(result)
-    for ranking, hits in zip(rankings, result, strict=True):
-        assert len(ranking) == len(hits) <= k
-        assert len({document.id for document in ranking}) == len(ranking)
-        for document, hit in zip(ranking, hits, strict=True):
-            assert document.score == hit["score"]
-            assert math.isfinite(document.score)
-            (document.id + document.title + document.text).encode()
-
-
-@given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
-def test_any_bytes_are_wrong(raw: bytes) -> None:
-    with pytest.raises(WrongReply):
-        read_reply(raw, 1, 1)
+def reply(result: Any) -> bytes:
+    return json.dumps({"result": result}).encode()
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high"),
+    ("document", "read"),
     [
-        (None, None, None),
-        ("12", 12, 12),
-        (" 0 ", 0, 0),
-        ("-3", None, None),
-        ("soon", None, None),
-        ("1e9", None, None),
-        ("9" * 400, None, None),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
-        ("Wed, 21 Oct 2015 07:28:00", None, None),
+        (DOCUMENT, ("1", "Title", "Text")),
+        (DOCUMENT | {"id": 7, "url": "x"}, ("7", "Title", "Text")),
+        ({"id": "1", "title": "T", "text": "x"}, ("1", "T", "x")),
+        ({"id": "1", "text": "x"}, ("1", "", "x")),
+        ({"id": "1", "contents": "a\ud800b"}, ("1", "", "a\ufffdb")),
     ],
 )
-def test_what_retry_after_asks_for(
-    value: str | None, low: float | None, high: float | None
-) -> None:
-    seconds = retry_after(value)
-    if low is None or high is None:
-        assert seconds is None
-    else:
-        assert seconds is not None
-        assert low <= seconds <= high
+def test_what_servers_send_is_understood(document: Any, read: tuple[str, str, str]) -> None:
+    [[found]] = read_reply(reply([[{"document": document, "score": 1, "rank": 1}]]), 1, 1)
+    assert found == Document(*read, 1.0)
 
 
-def test_retry_after_may_be_a_date_to_come() -> None:
-    seconds = retry_after(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True))
-    assert seconds is not None
-    assert 3500 <= seconds <= 3601
+def test_documents_without_an_id_are_told_apart_by_what_they_say() -> None:
+    hits = [{"document": {"contents": text}, "score": 1.0} for text in ("a", "b")]
+    [[first, second]] = read_reply(reply([hits]), 1, 2)
+    [[again, _]] = read_reply(reply([hits]), 1, 2)
+    assert first.id == again.id != second.id
+
+
+@pytest.mark.parametrize(
+    ("raw", "what"),
+    [
+        (b'{"result": [["\xe9"]]}', "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"result": [[{"document": {"text": "x"}, "score": NaN}]]}', "not JSON"),
+        (b"[]", "no JSON object with a list 'result'"),
+        (reply(None), "no JSON object with a list 'result'"),
+        (reply([]), "0 rankings for 1 queries"),
+        (reply([None]), r"result\[0\] is null, not a list"),
+        (reply([[HIT] * 3]), r"result\[0\] holds 3 documents where 2 were asked for"),
+        (reply([[HIT] * 2]), r"result\[0\] holds a document twice"),
+        (reply([[DOCUMENT]]), r"result\[0\]\[0\] is no object with a 'document'"),
+        (reply([[{"document": DOCUMENT}]]), "score is null, not a finite number"),
+        (reply([[HIT | {"score": True}]]), "score is bool"),
+        (reply([[HIT | {"score": 10**400}]]), "score is int, not a finite number"),
+        (reply([[HIT | {"document": {"id": "1"}}]]), "document.text is missing"),
+        (reply([[HIT | {"document": DOCUMENT | {"id": 1.5}}]]), "document.id is float"),
+    ],
+)
+def test_anything_else_is_wrong_and_named(raw: bytes, what: str) -> None:
+    with pytest.raises(WrongReply, match=what):
+        read_reply(raw, 1, 2)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+DOCUMENTS = st.fixed_dictionaries({"contents": st.text(max_size=5)}, optional={"id": VALUES})
+HITS = st.fixed_dictionaries({"document": DOCUMENTS | VALUES, "score": st.floats() | VALUES})
+
+
+@given(st.lists(st.lists(HITS, max_size=3) | VALUES, max_size=2) | VALUES, st.integers(1, 3))
+def test_a_reply_is_rankings_or_wrong(result: Any, k: int) -> None:
+    try:
+        rankings = read_reply(reply(result), 1, k)
+    except WrongReply:
+        return
+    assert len(rankings[0]) <= k
+    assert all(math.isfinite(document.score or 0.0) for document in rankings[0])
