@@ -81,10 +81,12 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         super().__init__()
         check_render_mode(render_mode, self.metadata)
         resolved = set_up(setup, "render_mode")
+
         self.rules: Rules = resolved.rules
         self.render_mode = render_mode
         self._live = LiveView(self.rules)
         self._observer, self._dealer = Observer(resolved), Dealer(resolved.rules)
+
         self.possible_agents = [PROPOSER, SOLVER]
         self.observation_spaces = {
             agent: self._observer.observation_space() for agent in self.possible_agents
@@ -92,6 +94,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self.action_spaces = {
             agent: self._observer.action_space() for agent in self.possible_agents
         }
+
         self._started: Round | None = None
 
     # -- PettingZoo ----------------------------------------------------------------------------
@@ -127,6 +130,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         """
         self._dealer.seed(seed)
         self._started = self._dealer.deal(options)
+
         self.agents = list(self.possible_agents)
         self.agent_selection = PROPOSER
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -134,6 +138,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
+
         self._watchers: dict[str, Watcher] = {}
         self._go_on()
         self._accumulate_rewards()
@@ -148,12 +153,15 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         round_ = self._round
         if not self.agents:
             raise UsageError("the game is over: call reset()")
+
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
+
         turn_ended = self._current.feed((as_token(agent, action),))
         self._cumulative_rewards[agent] = 0.0
+
         if turn_ended:  # nothing is paid in the middle of a turn
             self._clear_rewards()
             round_.advance()
@@ -170,6 +178,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             UsageError: before the first reset, or no such agent.
         """
         _ = self._round
+
         watcher = self._watchers.get(agent)
         if watcher is not None:
             return watcher.look()

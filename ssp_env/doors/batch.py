@@ -1,5 +1,4 @@
-"""Both roles in many games at once, a whole turn a step: for players that are asked in batches,
-such as LLM engines."""
+"""Both roles in many games at once, one turn per step: for LLM engines, which work in batches."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from ssp_env.types import Role
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn that somebody has to write."""
+    """An open turn, which waits to be written."""
 
     game: int
     """Index of the game in the batch."""
@@ -41,8 +40,7 @@ class Turn:
 
 
 class GameBatch:
-    """Independent games side by side. Searches of all games that became due go to the retriever as
-    one batch.
+    """Independent games side by side; their searches go to the retriever as one batch.
 
     The ``n`` attempts of a game are played at the same time, so a game may have several turns open.
     Game ``i`` after ``reset(seed)`` is the AEC env's game after ``reset(seed + i)``.
@@ -58,6 +56,7 @@ class GameBatch:
             ConfigError: a setting that cannot work.
         """
         check_number_of_games("num_games", num_games)
+
         self.rules = set_up(setup, "num_games").rules
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]
         self._started: list[Round] = []
@@ -71,6 +70,7 @@ class GameBatch:
         check_seed(seed)
         for i, dealer in enumerate(self._dealers):
             dealer.seed(None if seed is None else seed + i)
+
         self._started = [dealer.deal() for dealer in self._dealers]
         return self.turns
 
@@ -82,7 +82,7 @@ class GameBatch:
     def step(
         self, written: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]] | None = None
     ) -> list[Turn]:
-        """Takes a whole turn for each open one, and returns those that are open then.
+        """Takes one whole turn for each open one, and returns the turns that are open afterwards.
 
         Args:
             written: token ids, in the order of :attr:`turns`; what follows a first complete action
@@ -90,8 +90,9 @@ class GameBatch:
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Raises:
-            UsageError: before the first reset, not one turn for each, not one log-probability a
-                token, text, or an id outside the vocabulary (nothing is taken then).
+            UsageError: before the first reset, not one turn for each open one, not one
+                log-probability per token, text, or an id outside the vocabulary (nothing is taken
+                then).
         """
         turns = self.turns
         if len(written) != len(turns):
@@ -100,6 +101,7 @@ class GameBatch:
             raise UsageError(
                 f"{len(turns)} turns are open, but {len(logprobs)} came with log-probabilities"
             )
+
         for i, ids in enumerate(written):  # all are checked before any is taken
             if isinstance(ids, str):
                 fix = "token ids are wanted; encode it with rules.tokenizer, or play a TextGame"
@@ -116,8 +118,10 @@ class GameBatch:
                 raise UsageError(
                     f"turn {i} has {len(ids)} tokens, but {len(logprobs[i])} log-probabilities"
                 )
+
         for i, turn in enumerate(turns):
             turn.trajectory.feed_turn(written[i], None if logprobs is None else logprobs[i])
+
         advance_all(self._rounds)
         return self.turns
 
@@ -134,6 +138,7 @@ class GameBatch:
         if not isinstance(error, ServiceError):
             what = f"a game is void for a ServiceError, not for {describe(error)}"
             raise UsageError(f'{what}; wrap it: ServiceError("engine", str(error))')
+
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
         advance_all(self._rounds)
@@ -151,8 +156,7 @@ class GameBatch:
 
     @property
     def infos(self) -> list[Info]:
-        """What the AEC env's ``infos`` hold; of a game with several open turns, those of the first
-        one."""
+        """What the AEC env's ``infos`` hold; with several open turns, those of the first one."""
         return [info_of(round_) for round_ in self._rounds]
 
     @property

@@ -17,12 +17,11 @@ from ssp_env.types import GroundTruth, Question
 
 OPTIONS = ("answer", "question", "start")
 _PROBE = ("options", 1)
-"""What PettingZoo's ``api_test`` and ``parallel_api_test`` reset with, to see whether there are
-options at all."""
+"""What PettingZoo's API tests pass to ``reset``, to see whether it takes options at all."""
 
 
 class Dealer:
-    """Begins one game after the other, each a round of its own.
+    """Begins one game after another, each as a round of its own.
 
     After ``seed(s)``, the k-th game is the same whichever door it is played through.
     """
@@ -30,26 +29,26 @@ class Dealer:
     def __init__(self, rules: Rules, questions: Sequence[Question] | None = None) -> None:
         """
         Args:
-            rules: what is played by.
+            rules: what the games are played by.
             questions: play these, drawn at random, in place of proposals about the world's answers.
 
         Raises:
-            ConfigError: there is nothing to play about, or questions that are no Questions.
+            ConfigError: there is nothing to play about, or ``questions`` holds something else.
         """
         if questions is not None:
             _check_questions(questions)
         if questions is None and not rules.world.answers:
             fix = "this world has no answers to play from; give it some, or play questions"
             raise ConfigError("world.answers", [], fix)
+
         self.rules, self._questions = rules, questions
         self._rng: np.random.Generator | None = None
 
     def seed(self, seed: int | None) -> None:
-        """Starts anew from a seed; ``None`` goes on, or draws a seed from the system the first
-        time.
+        """Starts again from a seed; ``None`` continues, or draws a seed from the system at first.
 
         Raises:
-            UsageError: no whole number, or a negative one.
+            UsageError: not a whole number, or a negative one.
         """
         check_seed(seed)
         if seed is not None or self._rng is None:
@@ -71,14 +70,18 @@ class Dealer:
             raise UsageError("seed() comes first")
         if options is not None:
             _check_names(options)
+
+        # Drawn whatever is played, so that options do not shift the games that follow.
         seed = [int(self._rng.integers(1 << 62))]
         given = {
             name: options[name] for name in OPTIONS if options and options.get(name) is not None
         }
+
         if len(given) > 1:
             raise UsageError(
                 f"a game is about one of {', '.join(OPTIONS)}, not about {' and '.join(given)}"
             )
+
         match given:
             case {"start": Start() as start}:
                 return Round.of_start(self.rules, start)
@@ -88,6 +91,7 @@ class Dealer:
                 return self._about(GroundTruth("given", answer), seed)
             case {"answer": GroundTruth() as truth}:
                 return self._about(truth, seed)
+
         for name, value in given.items():
             kind = {
                 "answer": "a string or a GroundTruth",
@@ -95,9 +99,11 @@ class Dealer:
                 "start": "a Start",
             }[name]
             raise UsageError(f"options[{name!r}] is {kind}, not {type(value).__name__}")
+
         if self._questions is not None:
             drawn = self._questions[int(self._rng.integers(len(self._questions)))]
             return Round.of_questions(self.rules, [drawn], seed)
+
         return Round(self.rules, partial(_draw, self.rules.world.answers), 1, seed)
 
     def _about(self, truth: GroundTruth, seed: Sequence[int]) -> Round:
@@ -106,17 +112,20 @@ class Dealer:
                 f"options['answer'] = {truth.answer!r}: there is nothing to ask about; give some "
                 f"words"
             )
+
         if not self.rules.prompts.can_spell(truth.answer):
             fix = (
                 "the tokenizer has no tokens for some of it; choose words that it knows, such "
                 "as an answer of the world"
             )
             raise UsageError(f"options['answer'] = {truth.answer!r}: {fix}")
+
         return Round(self.rules, partial(_given, truth), 1, seed)
 
 
 def check_seed(seed: object) -> None:
-    """
+    """Checks a seed.
+
     Raises:
         UsageError: neither ``None`` nor a whole number from 0 up.
     """
@@ -124,7 +133,7 @@ def check_seed(seed: object) -> None:
         raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
 
 
-# Functions of the module, since a game that has begun is to be pickled with them.
+# Module-level functions, since they are pickled with a game that has begun.
 def _draw(
     answers: Sequence[GroundTruth], rng: np.random.Generator, count: int
 ) -> list[GroundTruth]:
@@ -138,6 +147,7 @@ def _given(truth: GroundTruth, rng: np.random.Generator, count: int) -> list[Gro
 def _check_names(options: Mapping[str, Any]) -> None:
     if not isinstance(options, Mapping):
         raise UsageError(f"options are a mapping, not {type(options).__name__}")
+
     for name, value in options.items():
         if name not in OPTIONS and (name, value) != _PROBE:
             raise UsageError(
@@ -149,6 +159,7 @@ def _check_questions(questions: Sequence[Question]) -> None:
     fix = "give a list of Questions: id, text, answers and group"
     if isinstance(questions, str) or not isinstance(questions, Sequence):
         raise ConfigError("questions", questions, fix)
+
     if not questions:
         raise ConfigError("questions", [], "give at least one question")
     for question in questions:
@@ -157,5 +168,5 @@ def _check_questions(questions: Sequence[Question]) -> None:
 
 
 def single_attempt(rules: Rules) -> Rules:
-    """The same rules with one solver attempt a question."""
+    """The same rules with one solver attempt per question."""
     return replace(rules, config=replace(rules.config, attempts=1))

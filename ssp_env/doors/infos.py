@@ -15,8 +15,7 @@ Info = dict[str, Any]
 
 
 def turn_info(round_: Round, current: Trajectory) -> Info:
-    """While a game goes on, as of the beginning of a turn: phase, whose turn it is, and what
-    budgets are left."""
+    """At the beginning of a turn: phase, whose turn it is, and what is left of the budgets."""
     return {
         "phase": round_.phase.value,
         "role": current.role.value,
@@ -31,16 +30,16 @@ def turn_info(round_: Round, current: Trajectory) -> Info:
 
 
 def info_of(round_: Round) -> Info:
-    """Of a round of one game that waits for tokens, or is over."""
+    """Infos of a round of one game, which waits for tokens or is over."""
     pending = round_.pending()
     return turn_info(round_, pending[0]) if pending else final_info(round_.games[0])
 
 
 def final_info(game: Game) -> Info:
-    """At the end of a game: its outcome (``valid``, ``invalid``, ``void``), why, and what it was
-    about.
+    """At the end of a game: its outcome, the reason, and what it was about.
 
-    ``solve_rate`` means something in valid games alone; ``reason`` and ``question`` may be empty.
+    ``outcome`` is ``valid``, ``invalid`` or ``void``. ``solve_rate`` is only meaningful in valid
+    games; ``reason`` and ``question`` may be empty.
     """
     return {
         "phase": "done",

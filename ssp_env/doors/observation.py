@@ -34,21 +34,25 @@ class Observer:
             resolved: rules and view.
 
         Raises:
-            ConfigError: legal moves with a tokenizer that has no tokens for the tags.
+            ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
         """
         tokenizer, config, self._view = (
             resolved.rules.tokenizer,
             resolved.rules.config,
             resolved.view,
         )
+
         self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
         self._silence = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
+
         self.whole = self._view.window is None
         self.length = self._view.window or config.max_prompt_tokens + config.max_response_tokens
         self.padding = _padding(self.length, self.pad_id)
+
         self._mask = np.ones(self._size, dtype=np.int8)
         if tokenizer.pad_id != tokenizer.eos_id:
             self._mask[tokenizer.pad_id] = 0
+
         self._legal = _legal_moves(resolved.rules) if self._view.legal_moves else None
 
     def observation_space(self) -> gym.spaces.Dict:
@@ -57,6 +61,7 @@ class Observer:
             observation = _box(1, self.length * self._size, np.float32)
         else:
             observation = _box(self._size - 1, self.length, np.int32)
+
         mask = _box(1, self._size, np.int8)
         return gym.spaces.Dict({"observation": observation, "action_mask": mask})
 
@@ -69,7 +74,7 @@ class Observer:
         return Watcher(self, trajectory)
 
     def nothing(self) -> Observation:
-        """What an agent sees that has not played yet: a single end (or padding) token."""
+        """What an agent sees before its first turn: a single end (or padding) token."""
         return {"observation": self.encode([self._silence]), "action_mask": self._mask.copy()}
 
     def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
@@ -82,18 +87,20 @@ class Observer:
         if self.whole:
             row[: len(ids)] = ids
             return row
+
         tail = ids[-self.length :]
         row[self.length - len(tail) :] = tail
+
         if not self._view.one_hot:
             return row
+
         flat = np.zeros((self.length, self._size), dtype=np.float32)
         flat[np.arange(self.length), row] = 1
         return flat.reshape(-1)
 
 
 class Watcher:
-    """Observes one trajectory. Only new tokens are written down, so that long transcripts cost no
-    more."""
+    """Observes one trajectory; copies only new tokens, so that long transcripts cost no more."""
 
     __slots__ = ("_filled", "_observer", "_tokens", "trajectory")
 
@@ -110,6 +117,7 @@ class Watcher:
                 "observation": observer.encode(ids),
                 "action_mask": observer.mask(self.trajectory),
             }
+
         self._write_down(ids)
         observation = np.concatenate(
             (self._tokens[: self._filled], observer.padding[self._filled :])
@@ -119,10 +127,13 @@ class Watcher:
     def _write_down(self, ids: list[int]) -> None:
         if self._filled == len(ids):
             return
+
+        # Doubled, so that the cost per token stays constant as the transcript grows.
         if len(ids) > len(self._tokens):
             grown = np.empty(min(2 * len(ids), self._observer.length), dtype=np.int32)
             grown[: self._filled] = self._tokens[: self._filled]
             self._tokens = grown
+
         self._tokens[self._filled : len(ids)] = ids[self._filled :]
         self._filled = len(ids)
 
@@ -134,21 +145,20 @@ def _legal_moves(rules: Rules) -> LegalMoves:
         world = rules.world.name
         if not suited(world)[1].legal_moves:
             raise
-        fix = f"{error.fix}, or switch off what is the own view of the world {world!r}: {UNMASKED}"
+        fix = f"{error.fix}, or disable the default view of the world {world!r}: {UNMASKED}"
         raise ConfigError(error.field, error.value, fix) from None
 
 
 @lru_cache
 def _padding(length: int, pad_id: int) -> NDArray[np.int32]:
-    """Shared by all envs, since it would be a good part of what a game weighs."""
+    """Shared by all envs, since it would be a good part of a game's memory."""
     padding = np.full(length, pad_id, dtype=np.int32)
     padding.flags.writeable = False
     return padding
 
 
 def _box(high: int, length: int, dtype: Any) -> gym.spaces.Box:
-    """A vector space from 0 to ``high``. Its bounds are one number each: arrays would outweigh a
-    whole game."""
+    """A vector space from 0 to ``high``; its bounds take no memory, as arrays would."""
     box = gym.spaces.Box(0, high, (length,), dtype)
     box.low, box.high = (np.broadcast_to(np.array(bound, dtype), (length,)) for bound in (0, high))
     box.bounded_below = box.bounded_above = np.broadcast_to(np.array(True), (length,))

@@ -23,7 +23,7 @@ from ssp_env.types import Question, Role
 
 
 class OneRoleEnv(gym.Env[Observation, np.int64]):
-    """One token a step. An episode is one trajectory of the role; the reward comes at its end.
+    """One token per step. An episode is one trajectory of the role; the reward comes at its end.
 
     ``info`` holds what the AEC env's ``infos`` hold, and ``action_mask``. A void game is truncated,
     with reward 0."""
@@ -40,12 +40,16 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     ) -> None:
         check_render_mode(render_mode, self.metadata)
         self.render_mode = render_mode
+
         self._observer = Observer(resolved)
         self.rules = resolved.rules
+
         self._live = LiveView(resolved.rules)
         self.other = player_for(resolved.rules, other)
         self.seat = Seat(Dealer(resolved.rules, questions), role)
+
         self._watcher: Watcher | None = None
+
         self.observation_space = self._observer.observation_space()
         self.action_space = self._observer.action_space()
 
@@ -64,6 +68,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
             ServiceError: the hundredth of them was void.
         """
         super().reset(seed=seed)
+
         self.begin(seed, options)
         advance_seats([self.seat], self.other)
         return self.look()
@@ -79,6 +84,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
             advance_seats([self.seat], self.other)
             if self.render_mode == "human":
                 self._live.show(self.game)
+
         observation, info = self.look()
         return observation, self.seat.reward, *self.seat.flags, info
 
@@ -129,6 +135,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         trajectory = self.seat.trajectory
         if trajectory is None:  # a reset goes on to the role's turn
             raise UsageError("call reset() first")
+
         if self._watcher is None or self._watcher.trajectory is not trajectory:
             self._watcher = self._observer.watch(trajectory)
         return self._watcher

@@ -1,5 +1,4 @@
-"""The token-by-token door to a saved game: the same observations, masks, rewards and infos,
-offline."""
+"""A saved game as an AEC env, offline: the same observations, masks, rewards and infos."""
 
 from __future__ import annotations
 
@@ -41,13 +40,13 @@ def replay_env(
 ) -> ReplayEnv:
     """An AEC env over a saved game, without search or judge.
 
-    Whoever writes other tokens than the saved ones may do so: the first search or verdict that was
-    not recorded in the same words is an outage, which makes the game void.
+    You may write other tokens than the saved ones. The first search or verdict that was not
+    recorded in the same words is then an outage, which makes the game void.
 
     Args:
         saved: the game.
         tokenizer: as for :func:`~ssp_env.replay.play.replay`.
-        own: functions of the user's own.
+        own: your own functions.
         view: what the agents saw; all of their trajectories when not given.
         world: needed for masks of legal moves in a world with a grammar.
         render_mode: as for :class:`~ssp_env.doors.aec.SearchSelfPlayEnv`.
@@ -57,6 +56,7 @@ def replay_env(
         UsageError: as ``replay`` does.
     """
     check_saved(saved)
+
     view = view or ViewConfig()
     if view.legal_moves and saved.parts.grammar and world is None:
         fix = (
@@ -64,8 +64,10 @@ def replay_env(
             f"world=... as well"
         )
         raise ConfigError("view.legal_moves", True, fix)
+
     recorded = Recorded(saved, strict=True)
     rules = recorded_rules(
         saved, recorded, saved.tokenizer.open(tokenizer), own or OwnCode(), world
     )
+
     return ReplayEnv(saved, recorded, render_mode, rules=rules, view=view)

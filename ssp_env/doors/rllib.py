@@ -1,5 +1,4 @@
-"""The game as an RLlib ``MultiAgentEnv``. Importing this module needs Ray; ``import ssp_env`` does
-not."""
+"""The game as an RLlib ``MultiAgentEnv``. Importing this module needs Ray."""
 
 from __future__ import annotations
 
@@ -45,33 +44,36 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
         self.render_mode = self._env.render_mode
+
         self.possible_agents = list(self._env.possible_agents)
+
         # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
         self.agents = list(self.possible_agents)
+
         self.observation_spaces = {
             agent: self._observation_space(agent) for agent in self.possible_agents
         }
         self.action_spaces = {
             agent: self._env.action_space(agent) for agent in self.possible_agents
         }
+
         self._started = False
         self._played: dict[str, None] = {}
 
     @property
     def rules(self) -> Any:
-        """What the game is played by."""
+        """The rules that the game is played by."""
         return self._env.rules
 
     @property
     def game(self) -> Any:
-        """The game that is played."""
+        """The current game."""
         return self._env.game
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[PerAgent, PerAgent]:
-        """Begins a game; one that is over at once is dealt anew, since RLlib cannot end an episode
-        in its reset.
+        """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
         Args:
             seed: decides every draw of this and the following games.
@@ -89,6 +91,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         else:
             what = f"{MOST_REDEALS} games in a row ended before the first turn"
             raise UsageError(f"{what}, the last one as {self.game.reason}")
+
         self._started, self._played = True, {}
         agent = self._env.agent_selection
         return self._observe(agent), {agent: self._env.infos[agent]}
@@ -106,6 +109,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
             raise UsageError("call reset() first")
         if self._over:
             raise UsageError("the game is over: call reset()")
+
         env = self._env
         agent = env.agent_selection
         if set(action_dict) != {agent}:
@@ -113,8 +117,10 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
                 f"it is the turn of {agent!r}: give an action for it alone, not for "
                 f"{sorted(action_dict)}"
             )
+
         self._played[agent] = None
         env.step(action_dict[agent])
+
         if not self._over:
             agent = env.agent_selection
             going_on = {"__all__": False}
@@ -125,9 +131,11 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
                 dict(going_on),
                 {agent: env.infos[agent]},
             )
+
         seen = [a for a in self.possible_agents if a in self._played]
         observations = {a: obs for a in seen for obs in self._observe(a).values()}
         rewards = {a: env.rewards[a] for a in seen}
+
         # No flags of single agents: RLlib takes an episode for terminated in which all have one,
         # truncated or not.
         terminated, truncated = (
@@ -155,6 +163,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def _observation_space(self, agent: str) -> gym.spaces.Dict:
         space = self._env.observation_space(agent)
         assert isinstance(space, gym.spaces.Dict)
+
         size = int(space["action_mask"].shape[0])  # type: ignore[index]
         mask = gym.spaces.Box(0.0, 1.0, (size,), np.float32)
         return gym.spaces.Dict({"observations": space["observation"], "action_mask": mask})

@@ -1,5 +1,4 @@
-"""Games of which you play one role and a player plays the rest; what the one-role views are made
-of."""
+"""Games in which you play one role and a player plays the rest, for the one-role envs."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from ssp_env.players.base import Player
 from ssp_env.types import Role
 
 MOST_REDEALS = 100
-"""Games in a row that may end before it was the seat's turn."""
+"""Games in a row that may end before the seat's turn."""
 
 
 class Seat:
@@ -33,9 +32,9 @@ class Seat:
         self._round: Round | None = None
         self._options: Mapping[str, Any] | None = None
         self.trajectory: Trajectory | None = None
-        """Your trajectory; ``None`` until it is your turn for the first time."""
+        """Your trajectory; ``None`` before your first turn."""
         self.info: Info = {}
-        """As in the AEC env: of the beginning of your turn, or of the end."""
+        """As in the AEC env, at the beginning of your turn or at the end of the game."""
 
     @property
     def round(self) -> Round:
@@ -66,7 +65,7 @@ class Seat:
 
     @property
     def flags(self) -> tuple[bool, bool]:
-        """Terminated, truncated. A void game is truncated: an outage is no end of play."""
+        """Terminated, truncated. A void game is truncated, since an outage does not end play."""
         void = self.over and self.game.outcome is Outcome.VOID
         return self.over and not void, void
 
@@ -80,6 +79,7 @@ class Seat:
         dealt = self.dealer.deal(options)
         if self.role is Role.PROPOSER and dealt.games[0].origin is not Origin.PROPOSED:
             raise UsageError("the question is given: there is nothing to propose")
+
         self._round, self._options, self.trajectory = dealt, options, None
 
     def deal_again(self) -> None:
@@ -94,19 +94,18 @@ class Seat:
 
 
 def advance_seats(seats: Sequence[Seat], other: Player) -> None:
-    """Moves all seats on until each waits for its own role, or its game is over; searches and
-    players are batched.
+    """Plays on until each seat waits for its own role or its game is over, in batches.
 
-    A game that ends before it was the seat's turn is dealt anew, with the same options: an episode
-    needs a first move.
+    A game that ends before the seat's turn is dealt again, with the same options: an episode needs
+    a first move.
 
     Args:
         seats: any, dealt already.
         other: plays every trajectory that is not the seat's own.
 
     Raises:
-        UsageError: a seat never comes to its turn, or the player leaves a turn unfinished.
-        ServiceError: a seat never comes to its turn, since a service is out.
+        UsageError: a seat never gets its turn, or the player leaves a turn unfinished.
+        ServiceError: a seat never gets its turn because a service is down.
     """
     redeals = dict.fromkeys(seats, 0)
     while True:
@@ -117,11 +116,14 @@ def advance_seats(seats: Sequence[Seat], other: Player) -> None:
         if others:
             _let_play(other, others)
             continue
+
         for seat in seats:
             seat.look_up()
+
         idle = [seat for seat in seats if seat.trajectory is None]
         if not idle:
             return
+
         for seat in idle:
             redeals[seat] += 1
             if redeals[seat] > MOST_REDEALS:
@@ -134,6 +136,7 @@ def _give_up(seat: Seat) -> None:
         str(seat.game.reason),
         f"{MOST_REDEALS} games in a row ended before the {seat.role}'s turn",
     )
+
     if seat.game.outcome is Outcome.VOID:
         raise ServiceError(reason, what)
     raise UsageError(

@@ -1,4 +1,4 @@
-"""Strings in, strings out, one whole turn a step: for LLM agents of other frameworks."""
+"""Strings in, strings out, one turn per step: for LLM agents of other frameworks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ from ssp_env.types import Question, Role
 
 
 class TextGame:
-    """Both roles. ``info["role"]`` says who is to write: ``proposer``, ``solver``, ``verifier`` or
+    """Both roles.
+
+    ``info["role"]`` says who writes next: ``proposer``, ``solver``, ``verifier`` or
     ``closed_book``.
 
-    The text of a step is what its writer has not seen yet: a whole prompt at the beginning of a
-    trajectory, what a search found later on, nothing at the end. What follows the first complete
+    Each step returns the text that its writer has not seen yet: the prompt at the beginning of a
+    trajectory, later what a search found, nothing at the end. What follows the first complete
     action of a turn is dropped."""
 
     def __init__(self, **setup: Unpack[Setup]) -> None:
@@ -37,6 +39,7 @@ class TextGame:
             ConfigError: a setting that cannot work.
         """
         self.rules = set_up(setup).rules
+
         self._dealer = Dealer(self.rules)
         self._started: Round | None = None
         self._reader = _Reader()
@@ -64,13 +67,16 @@ class TextGame:
         round_ = self._round
         if round_.done:
             raise UsageError("the game is over: call reset()")
+
         _write(round_.pending()[0], text)
         round_.advance()
+
         game, void = self.game, self.game.outcome is Outcome.VOID
         paid = {
             "proposer": float(game.proposer_reward or 0.0),
             "solver": float(game.solver_reward or 0.0),
         }
+
         shown, info = self._show()
         return shown, paid, round_.done and not void, void, info
 
@@ -91,8 +97,7 @@ class TextGame:
 
 
 class TextRole:
-    """One role; a player plays the rest. The reward is a number, as single-agent frameworks expect
-    it."""
+    """One role, with a number as its reward; a player plays the rest."""
 
     def __init__(
         self,
@@ -103,7 +108,7 @@ class TextRole:
     ) -> None:
         """
         Args:
-            role: ``solver`` (one attempt an episode) or ``proposer``.
+            role: ``solver`` (one attempt per episode) or ``proposer``.
             other: plays everything else; scripted when not given.
             questions: for the solver: draw from these, with no proposer.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
@@ -112,10 +117,12 @@ class TextRole:
             ConfigError: a setting that cannot work.
         """
         one_of("role", role, ("proposer", "solver"))
+
         own = ("role", "other", "questions")
         resolved = solver_setup(setup, *own) if role == "solver" else set_up(setup, *own)
         if questions is not None and role != "solver":
             raise ConfigError("questions", describe(questions), "only a solver is given questions")
+
         self.rules = resolved.rules
         self._other = player_for(resolved.rules, other)
         self._seat = Seat(Dealer(resolved.rules, questions), Role(role))
@@ -145,6 +152,7 @@ class TextRole:
             raise UsageError("the game is over: call reset()")
         if self._seat.trajectory is None:  # an error interrupted the reset
             raise UsageError("call reset() first")
+
         _write(self._seat.trajectory, text)
         advance_seats([self._seat], self._other)
         return self._show(), self._seat.reward, *self._seat.flags, self._seat.info
@@ -160,7 +168,7 @@ class TextRole:
 
 
 class _Reader:
-    """Reads out what the environment has written since the last time."""
+    """Decodes what the environment has written since the last time."""
 
     def __init__(self) -> None:
         self._trajectory: Trajectory | None = None
@@ -169,6 +177,7 @@ class _Reader:
         ids, start = trajectory.ids, 0
         if trajectory is self._trajectory:
             start = len(ids) - trajectory.mask[::-1].index(1)
+
         self._trajectory = trajectory
         return trajectory.limits.tokenizer.decode(ids[start:])
 

@@ -1,5 +1,4 @@
-"""One role in many games at once, behind Gymnasium's vector API: searches and players' turns are
-batched."""
+"""One role in many games at once, as a Gymnasium ``VectorEnv``; searches are batched."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ Step = tuple[Observation, NDArray[np.float64], NDArray[np.bool_], NDArray[np.boo
 
 
 class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
-    """The same games as ``SyncVectorEnv`` over one-role envs, with one call a batch to retriever
-    and players.
+    """The same games as ``SyncVectorEnv`` over one-role envs, in fewer calls.
 
-    An env whose episode has ended begins a new one at the next step; its action is ignored then
-    (``AutoresetMode.NEXT_STEP``). Observations have the shapes of the single env with ``num_envs``
+    Retriever and players are called once per batch. An env whose episode has ended begins a new one
+    at the next step; its action is ignored then (``AutoresetMode.NEXT_STEP``). Observations have
+    the shapes of the single env with ``num_envs``
     in front."""
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
@@ -44,12 +43,15 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
     ) -> None:
         check_number_of_games("num_envs", num_envs)
         self._envs = [OneRoleEnv(role, resolved, other, questions, None) for _ in range(num_envs)]
+
         self.rules, self._other = resolved.rules, self._envs[0].other
         self.num_envs, self.render_mode = num_envs, None
+
         self.single_observation_space = self._envs[0].observation_space
         self.single_action_space = self._envs[0].action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+
         self._ended: NDArray[np.bool_] = np.ones(num_envs, dtype=np.bool_)
         self._started = False
 
@@ -63,30 +65,33 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             options: what each game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
 
         Raises:
-            UsageError: a seed that is none; as many seeds as envs are needed; an option that is
-                unknown or does not fit, such as a ``reset_mask``, since envs begin anew by
-                themselves.
+            UsageError: a bad seed, or not one per env; an option that is unknown or does not fit,
+                such as ``reset_mask``, since envs reset themselves.
         """
         seeds = self._seeds(seed)
         if options is not None and "reset_mask" in options:
             raise UsageError(
                 "options['reset_mask']: an env begins anew by itself; reset all of them, or none"
             )
+
         for env, own in zip(self._envs, seeds, strict=True):
             env.begin(own, options)
         advance_seats([env.seat for env in self._envs], self._other)
+
         self._ended, self._started = np.zeros(self.num_envs, dtype=np.bool_), True
         return self._look()
 
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
-        """Takes one token an env.
+        """Takes one token per env.
 
         Raises:
             UsageError: a step before the first reset, or an action outside the space.
         """
         if not self._started:
             raise UsageError("call reset() first")
+
         self._check(np.asarray(actions))  # nothing is taken then
+
         moved = []
         for env, action, ended in zip(self._envs, actions, self._ended, strict=True):
             if ended:
@@ -94,8 +99,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
                 moved.append(env.seat)
             elif env.feed(action):
                 moved.append(env.seat)
+
         if moved:
             advance_seats(moved, self._other)
+
         observations, infos = self._look()
         rewards = np.array([env.seat.reward for env in self._envs], dtype=np.float64)
         flags = np.array([env.seat.flags for env in self._envs], dtype=np.bool_)
@@ -106,8 +113,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         if not isinstance(seed, list | tuple | np.ndarray):
             check_seed(seed)
             return [None if seed is None else int(seed) + i for i in range(self.num_envs)]
+
         if len(seed) != self.num_envs:
             raise UsageError(f"{len(seed)} seeds were given for {self.num_envs} envs")
+
         for own in seed:
             check_seed(own)
         return seed
@@ -117,10 +126,12 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
             raise UsageError(
                 f"actions = {actions.tolist()}: give one token for each of {self.num_envs} envs"
             )
+
         if actions.dtype.kind not in "iu":
             raise UsageError(
                 f"actions = {actions.tolist()}: a token is a whole number, not {actions.dtype.name}"
             )
+
         if not self.action_space.contains(actions):
             last = self.rules.tokenizer.vocab_size - 1
             raise UsageError(
@@ -129,6 +140,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
     def _look(self) -> tuple[Observation, dict[str, Any]]:
         seen = [env.look() for env in self._envs]
+
         infos: dict[str, Any] = {}
         for i, (_, info) in enumerate(seen):
             infos = self._add_info(infos, info, i)

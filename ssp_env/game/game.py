@@ -46,7 +46,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Start:
-    """What a game begins with. With the tokens and what the services say, it decides everything."""
+    """What a game begins with; with tokens and what services reply, it decides everything."""
 
     seed: tuple[int, ...]
     """The round's seed."""
@@ -57,7 +57,7 @@ class Start:
     truth: GroundTruth
     origin: Origin
     asked_searches: int = 0
-    """The number of searches that the proposer's prompt names; 0 where nothing is proposed."""
+    """Number of searches that the proposer's prompt names; 0 where nothing is proposed."""
     question: str | None = None
     """The question, where nothing is proposed."""
 
@@ -109,8 +109,10 @@ class Game:
 
     @cached_property
     def order_rng(self) -> np.random.Generator:
-        """Decides the order in which verification reads. Apart, so that a replay need not draw the
-        noise again."""
+        """Decides the order in which verification reads.
+
+        Apart from :attr:`rng`, so that a replay need not draw the noise again.
+        """
         return np.random.default_rng([*self.seed, 2, self.slot])
 
     @property
@@ -141,18 +143,21 @@ class Game:
         return first + [attempt.trajectory for attempt in self.attempts]
 
     def void(self, error: ServiceError) -> None:
-        """A service failed: nobody is rewarded, live trajectories end."""
+        """Takes an outage: nobody is rewarded, and live trajectories end."""
         _log.warning("game %d is void: %s", self.slot, error)
+
         self.outcome, self.reason = Outcome.VOID, error.service
         self.outage = Outage(error.service, error.what, error.calls)
+
         self.proposer_reward = None
         for attempt in self.attempts:
             attempt.verdict, attempt.reward = None, None
+
         for trajectory in self.trajectories():
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
 
     def materials(self) -> tuple[Document, ...]:
-        """What verification reads: evidence and noise, shuffled in an order of the game's own."""
+        """What verification reads: evidence and noise, in an order that the game's seed decides."""
         documents = [*self.evidence, *(item.document for item in self.noise)]
         return tuple(documents[i] for i in self.order_rng.permutation(len(documents)))

@@ -1,11 +1,11 @@
-"""Legal moves: which tokens a well-formed turn can go on with, for players that need a small
-choice.
+"""Legal moves: the tokens that a well-formed turn can continue with, for small action spaces.
 
-The shortest well-formed turns are meant: an opening tag, what is to stand inside, the closing tag.
-A world may say which words can follow one another inside (its grammar); elsewhere any token of text
-can that has no angle bracket: no tag comes of several tokens, and the unknown token is none. A
-query's budget is kept by tokenizers that spell a text in one way, as words do; others may find a
-query longer than it was written."""
+Only the shortest well-formed turns are legal: an opening tag, its content, the closing tag. A world
+may say which words can follow one another in the content (its grammar); in other worlds any token
+of text can, unless it has an angle bracket, so that no tag is spelled by several tokens. A query's
+budget is only kept exactly by tokenizers that spell a text in one way, as words do: others may
+encode a query to more tokens than it was written with.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ class Grammar(Protocol):
     ) -> tuple[frozenset[str], bool]:
         """The words that can follow ``words`` inside this action, and whether it can end there.
 
-        ``seen`` holds every word of the trajectory so far: a world may want players to speak of
-        what they have read."""
+        ``seen`` holds every word of the trajectory so far: a world may want players to mention
+        only what they have read.
+        """
         ...
 
 
 class LegalMoves:
-    """Masks of legal tokens. Looking one up costs as much as the turn is long, so it is meant for
-    short turns."""
+    """Masks of legal tokens.
+
+    A mask costs time in proportion to the turn's length, so this is meant for short turns.
+    """
 
     def __init__(self, rules: Rules) -> None:
         """
@@ -55,6 +58,7 @@ class LegalMoves:
         """
         tokenizer, tags = rules.tokenizer, rules.config.tags
         self._rules, self._size = rules, tokenizer.vocab_size
+
         self._opening: dict[Action, int] = {}
         self._closing: dict[Action, int] = {}
         for action in Action:
@@ -70,20 +74,24 @@ class LegalMoves:
                     )
                     raise ConfigError("view.legal_moves", True, fix)
                 table[action] = ids[0]
+
         self._openers = {token: action for action, token in self._opening.items()}
         silent = {
             tokenizer.pad_id,
             tokenizer.eos_id,
             *(t for tag in tags.all() for t in tokenizer.encode(tag)),
         }
+
         text = [
             token
             for token in range(self._size)
             if token not in silent and _is_plain(tokenizer.pieces[token])
         ]
         self._text = self._of(text)
+
         self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]
         self._words = {self._spelling[token]: token for token in text}
+
         world = rules.world
         self._grammar = (
             world
@@ -92,29 +100,37 @@ class LegalMoves:
         )
 
     def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on every legal token; at least one is, even in a trajectory that
-        has ended."""
+        """int8 (vocabulary,): 1 on every legal token.
+
+        At least one token is legal, even in a trajectory that has ended.
+        """
         action, inside = self._open(trajectory)
         if action is None:
             return self._of([self._opening[a] for a in self._actions(trajectory)])
+
+        # Where the next token is the last one, only the closing tag is legal.
         closing = self._closing[action]
         if trajectory.tokens_left <= 1 or (
             action is Action.SEARCH and len(inside) >= trajectory.limits.max_query_tokens
         ):
             return self._of([closing])
+
         if self._grammar is None:
             mask = self._text.copy()
             mask[closing] = len(inside) > 0
             return mask
+
         words = [self._spelling[token] for token in inside]
         seen = frozenset(self._spelling[token] for token in set(trajectory.ids))
         following, may_end = self._grammar.continuations(action, words, seen)
+
         tokens = [self._words[word] for word in following if word in self._words]
         return self._of([*tokens, closing] if may_end or not tokens else tokens)
 
     def _open(self, trajectory: Trajectory) -> tuple[Action | None, list[int]]:
-        """The action that stands open at the end of the present turn, and the tokens inside it."""
+        """The action that is still open in the current turn, and the tokens inside it."""
         ids, mask = trajectory.ids, trajectory.mask
+
         start = len(ids)
         while start > trajectory.prompt_length and mask[start - 1]:
             start -= 1
@@ -124,10 +140,13 @@ class LegalMoves:
         return None, []
 
     def _actions(self, trajectory: Trajectory) -> list[Action]:
-        """What can be begun: no search beyond the budget, and no question before one where a rule
-        asks for evidence."""
+        """The actions that can begin now.
+
+        No search beyond the budget, and no question without evidence where a filter demands some.
+        """
         searches = trajectory.searches
         actions = [a for a in Action if a in ALLOWED[trajectory.role]]
+
         if len(searches) >= trajectory.limits.max_searches:
             actions = [a for a in actions if a is not Action.SEARCH]
         elif trajectory.role is Role.PROPOSER and "no_search" in self._rules.filters:
@@ -142,8 +161,7 @@ class LegalMoves:
 
 
 def _is_plain(piece: bytes) -> bool:
-    """Whether a token is text that means itself: neither blank, nor half a letter, nor part of a
-    tag."""
+    """Whether a token is plain text: neither blank, nor half a letter, nor part of a tag."""
     try:
         text = piece.decode()
     except UnicodeDecodeError:

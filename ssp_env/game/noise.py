@@ -13,7 +13,7 @@ from ssp_env.types import Document
 
 @dataclass(frozen=True, slots=True)
 class NoiseDocument:
-    """One document that this game's proposer did not retrieve, and where it came from."""
+    """A document that this game's proposer did not retrieve, and where it came from."""
 
     document: Document
     origin: str
@@ -43,8 +43,7 @@ def draw_noise(
     others: Sequence[tuple[int, Document]],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """Draws noise from the other games of the batch, and from the corpus when those have too
-    little.
+    """Draws noise from the other games of the batch, then from the corpus if they have too few.
 
     Args:
         rng: source of all randomness.
@@ -54,13 +53,17 @@ def draw_noise(
         corpus: every passage there is.
     """
     taken = {document.id for document in own}
+
+    # A document that several games retrieved counts for the first of them.
     pool: dict[str, tuple[int, Document]] = {}
     for slot, document in others:
         if document.id not in taken:
             pool.setdefault(document.id, (slot, document))
+
     candidates = list(pool.values())
     chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []
     noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]
+
     taken.update(item.document.id for item in noise)
     return (*noise, *_from_corpus(rng, count - len(noise), taken, corpus))
 
@@ -68,15 +71,19 @@ def draw_noise(
 def _from_corpus(
     rng: np.random.Generator, count: int, taken: set[str], corpus: Sequence[Document]
 ) -> list[NoiseDocument]:
-    """``count`` documents outside ``taken``, or as many as there are. ``taken`` may hold foreign
-    ids."""
+    """``count`` documents outside ``taken``, or as many as there are.
+
+    ``taken`` may hold ids of another corpus.
+    """
     if count <= 0:
         return []
+
     if len(corpus) < 2 * (len(taken) + count):
         free = [document for document in corpus if document.id not in taken]
         return [
             NoiseDocument(free[i], "corpus") for i in rng.permutation(len(free))[:count].tolist()
         ]
+
     # At least half of a large corpus is free: drawing until something is costs two draws on
     # average.
     drawn: dict[str, NoiseDocument] = {}

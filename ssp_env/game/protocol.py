@@ -42,12 +42,14 @@ class Tags:
         named = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "also"]
         if isinstance(self.also, str):
             raise ConfigError("tags.also", self.also, "give a list of names, not a text")
+
         named += [("also", name) for name in self.also]
         for field_name, name in named:
             if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
                 raise ConfigError(
                     f"tags.{field_name}", name, "use a letter, then letters, digits, '_' or '-'"
                 )
+
         if len({name for _, name in named}) != len(named):
             raise ConfigError(
                 "tags", [name for _, name in named], "give every tag a name of its own"
@@ -75,10 +77,12 @@ class Tags:
 
         Case, spaces, accents, wide letters, letters of other scripts, attributes and invisible
         characters do not matter, so that neither the parser nor a model can take it for a tag,
-        whatever a tokenizer normalises away. Half a tag at either end of the text goes too: with
-        what stands next to it in a prompt, it could be a whole one."""
+        whatever a tokenizer normalises away. Half a tag at either end of the text is defused as
+        well, since together with what stands next to it in a prompt, it could be a whole one.
+        """
         if _BRACKET.search(text) is None:
             return text
+
         names = {name.casefold() for name in self.names}
 
         def whole(found: re.Match[str]) -> str:
@@ -92,6 +96,7 @@ class Tags:
             ended = _names_in(found[1])[-1]
             return f"{found[1]}›" if any(name.endswith(ended) for name in names) else found[0]
 
+        # Halves come last, so that they see only what no whole tag took.
         return _SECOND_HALF.sub(second_half, _FIRST_HALF.sub(first_half, _WHOLE.sub(whole, text)))
 
 
@@ -106,14 +111,16 @@ _SECOND_HALF = re.compile(rf"\A({_INSIDE})[{_RIGHT}]")
 
 
 def _names_in(bracketed: str) -> tuple[str, str]:
-    """What a reader could take for the tag's name: the first word (attributes follow), or all
-    without spaces."""
+    """What a reader could take for the tag's name.
+
+    The first word, since attributes may follow, or all of it without spaces.
+    """
     words = as_latin(plain(bracketed)).casefold().replace("/", " ").split()
     return (words[0] if words else ""), "".join(words)
 
 
 def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:
-    """Makes sure that a tokenizer can spell every tag.
+    """Checks that a tokenizer can spell every tag.
 
     Raises:
         TokenizerError: a tag that does not survive encoding (names it and what it became).

@@ -83,7 +83,7 @@ class GameRecord:
 
 
 def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecord:
-    """The record of a game.
+    """The record of a game, whatever its outcome.
 
     Args:
         game: any outcome, a pending one included.

@@ -33,12 +33,12 @@ def render_human(game: Game, rules: Rules, console: Console | None = None) -> No
 
 
 class LiveView:
-    """Prints a game as it goes on: each time, only what is new."""
+    """Prints a game while it is played: each time, only what is new."""
 
     def __init__(self, rules: Rules, console: Console | None = None) -> None:
         """
         Args:
-            rules: what is played by.
+            rules: what the games are played by.
             console: where to print; the terminal when not given.
         """
         self._rules, self._console = rules, console

@@ -27,7 +27,7 @@ from ssp_env.types import Document, Role, World
 
 @dataclass(frozen=True)
 class Rules:
-    """What a game is played by. Make one with :meth:`build`."""
+    """Everything that games share. Make one with :meth:`build`."""
 
     config: GameConfig
     tokenizer: Tokenizer
@@ -65,8 +65,7 @@ class Rules:
         object.__setattr__(self, "checked", checked)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
-        """Itself: nothing in it changes by play, so copies of an env (for tree search, say) share
-        it."""
+        """Itself: play changes nothing in it, so copies of an env, as in tree search, share it."""
         return self
 
     @classmethod
@@ -84,7 +83,7 @@ class Rules:
         proposer_reward: ProposerReward | None = None,
         solver_reward: SolverReward | None = None,
     ) -> Rules:
-        """Checks that everything fits together, before any play.
+        """Checks that everything fits together before any game starts.
 
         Args:
             world: corpus and answers.
@@ -100,7 +99,7 @@ class Rules:
             solver_reward: 1 for a right answer, 0 otherwise, when not given.
 
         Raises:
-            ConfigError: a part that cannot work with another, or an answer that the default
+            ConfigError: a part that does not fit another one, or an answer that the default
                 retriever cannot find.
             TokenizerError: a tag that the tokenizer cannot spell.
         """
@@ -113,6 +112,7 @@ class Rules:
             ("solver_reward", solver_reward, "__call__"),
         ):
             _check_part(name, part, method)
+
         for name, function, arguments in (
             ("retriever", getattr(retriever, "search", None), ("queries", "k")),
             ("judge", getattr(judge, "judge", None), ("tasks",)),
@@ -123,21 +123,26 @@ class Rules:
         ):
             if function is not None:
                 check_call(name, function, arguments)
+
         check_tokenizer(tokenizer, config.tags)
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
+
         prompts = Prompts(config.prompts, tokenizer, config.tags)
         if config.closed_book:
             prompts.closed_book("")
+
         _check_prompt_budget(prompts, config)
         own = _own_filters(filters, config)
+
         if retriever is None:
-            # Imported here: it brings scipy along, which an own retriever can do without.
+            # Imported here: it brings scipy along, which a retriever of your own does not need.
             from ssp_env.search.bm25.retriever import retriever_of
 
             own_index = retriever_of(world)
             _check_answers(world, own_index.knows)
             retriever = own_index
+
         return cls(
             config=config,
             tokenizer=tokenizer,
@@ -161,16 +166,19 @@ _SHORT_FORMS = {
     "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": '
     '"4p(1-p)"}',
 }
-"""What to do who gave a name for a part."""
+"""Hints for users who passed a name instead of an object."""
 
 
 def _check_part(name: str, part: object, method: str) -> None:
-    """
+    """Checks that a part has its method.
+
     Raises:
-        ConfigError: a part without its method, such as a name, or a class in place of an object.
+        ConfigError: it is something else, such as a name, or a class in place of an object.
     """
     if part is None or (callable(getattr(part, method, None)) and not isinstance(part, type)):
         return
+
+    # A class has the method too, but cannot be called without an object.
     what = (
         "a function"
         if method == "__call__"
@@ -183,6 +191,7 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
     if filters is not None and not isinstance(filters, Mapping):
         raise ConfigError("filters", filters, "give a mapping from reason code to function")
     own = dict(filters or {})
+
     for name, rule in own.items():
         if not isinstance(name, str) or not name:
             raise ConfigError("filters", name, "a reason code is a string that is not empty")
@@ -194,9 +203,10 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
 
 
 def _check_prompt_budget(prompts: Prompts, config: GameConfig) -> None:
-    """
+    """Checks that the proposer's prompt fits its budget.
+
     Raises:
-        ConfigError: no proposer's prompt fits, whatever its answer.
+        ConfigError: it is too long whatever the answer.
     """
     needed = len(prompts.proposer("", config.asked_searches[0]))
     if needed > config.max_prompt_tokens:
@@ -208,9 +218,10 @@ def _check_prompt_budget(prompts: Prompts, config: GameConfig) -> None:
 
 
 def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
-    """
+    """Checks that searching by words can find every answer.
+
     Raises:
-        ConfigError: an answer of which no search by words can find a trace.
+        ConfigError: an answer none of whose words occurs in the corpus.
     """
     for truth in world.answers:
         if not any(knows(wording) for wording in truth.wordings):
@@ -224,7 +235,7 @@ def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
 
 
 def resolve_verifier(name: str, world: World) -> str:
-    """The verifier that ``auto`` stands for in a world; any other name is what it is."""
+    """The verifier that ``auto`` stands for in a world; any other name stands for itself."""
     if name != "auto":
         return name
     return "world" if world.can_read else "policy"

@@ -25,7 +25,7 @@ class Forgery:
 
 
 class TurnScanner:
-    """Reads the bytes of one turn as they come; each byte is looked at a bounded number of times.
+    """Reads the bytes of one turn as they come, in time proportional to their number.
 
     A tag counts wherever its last byte falls: at the end of a token, in the middle of one, or
     spread over several. Of several openings the last one before the closing tag counts; a closing
@@ -41,21 +41,25 @@ class TurnScanner:
         self._content_from = 0
 
     def feed(self, piece: bytes) -> Call | Forgery | None:
-        """Takes the bytes of one token or of many; tells what they completed first, if anything."""
+        """Takes the bytes of one token or more; returns what they completed first, if anything."""
         text, tags = self._text, self._tags
+
         text += piece
         while True:
             start = text.find(b"<", self._from)
             if start < 0:
                 self._from = len(text)
                 return None
+
             match = tags.pattern.match(text, start)
             if match is None:
+                # The rest of this tag may come with the next token.
                 if bytes(text[start : start + tags.longest]) in tags.beginnings:
                     self._from = start
                     return None
                 self._from = start + 1
                 continue
+
             self._from = match.end()
             found = self._take(match[0], start)
             if found is not None:
@@ -67,21 +71,23 @@ class TurnScanner:
         return len(self._text) - self._from
 
     def mark(self) -> tuple[int, int, Action | None, int]:
-        """Where it stands, for :meth:`back_to`."""
+        """The current position, for :meth:`back_to`."""
         return len(self._text), self._from, self._open, self._content_from
 
     def back_to(self, mark: tuple[int, int, Action | None, int]) -> None:
-        """Forgets everything that it was fed since the mark was taken."""
+        """Forgets everything that was fed since the mark was taken."""
         length, self._from, self._open, self._content_from = mark
         del self._text[length:]
 
     def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
         if tag in self._tags.forbidden:
             return Forgery(tag.decode())
+
         opened = self._tags.openings.get(tag)
         if opened is not None:
             self._open, self._content_from = opened, self._from
             return None
+
         closed = self._tags.closings.get(tag)
         if closed is not None and closed is self._open:
             content = bytes(self._text[self._content_from : start]).decode("utf-8", "replace")
@@ -99,10 +105,10 @@ class ScannerTags:
         self.forbidden = frozenset(
             {tags.opening("information").encode(), tags.closing("information").encode()}
         )
+
         known = (*self.openings, *self.closings, *self.forbidden)
         self.pattern = re.compile(b"|".join(map(re.escape, known)))
-        """Any of the tags. None is the beginning of another one, since ``>`` stands at the end of
-        each alone."""
+        """Any of the tags. None is a prefix of another: each has its only ``>`` at the end."""
         self.longest = max(map(len, known))
         """Bytes of the longest tag."""
         self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))

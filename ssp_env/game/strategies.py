@@ -1,5 +1,4 @@
-"""Batch strategies: what a step does with the slots whose proposals failed (the paper's Appendix
-B.1).
+"""Batch strategies: what a step does with slots whose proposals failed (the paper's Appendix B.1).
 
 A strategy belongs to the game, not to a trainer. Its state is plain data, so that any checkpoint
 can hold it."""
@@ -29,7 +28,7 @@ class PooledQuestion:
 
 
 class BatchStrategy(Protocol):
-    """Decides about more proposals and about fill-ins, once a wave of proposals was verified."""
+    """Decides what happens to empty slots, each time a wave of proposals has been verified."""
 
     def begin_step(self) -> None:
         """Called once at the start of each training step."""
@@ -38,9 +37,9 @@ class BatchStrategy(Protocol):
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
         """Whether another wave of proposals is to be played.
 
-        Has to be ``False`` once all slots are full, and after so many waves at the latest: a policy
-        that only fails would keep the step from ending. A round raises a ``UsageError`` after
-        :data:`MOST_WAVES`.
+        Must return ``False`` once all slots are full, and eventually in any case: otherwise a
+        policy that only fails would keep the step from ending. A round raises a ``UsageError``
+        after :data:`MOST_WAVES`.
 
         Args:
             valid: verified questions of this step so far.
@@ -52,8 +51,10 @@ class BatchStrategy(Protocol):
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
     ) -> list[PooledQuestion]:
-        """Questions for the empty slots; may be fewer, never more. ``fresh`` holds this step's
-        verified questions."""
+        """Questions for the empty slots: at most ``empty`` of them.
+
+        ``fresh`` holds this step's verified questions.
+        """
         ...
 
     def get_state(self) -> dict[str, Any]:
@@ -61,13 +62,15 @@ class BatchStrategy(Protocol):
         ...
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes a state back."""
+        """Restores a state that :meth:`get_state` returned."""
         ...
 
 
 class DummyPadding:
-    """Leaves failed slots empty. They still count in the batch's denominators, as dummy problems
-    would."""
+    """Leaves failed slots empty.
+
+    They still count in the batch's denominators, as dummy problems would.
+    """
 
     def begin_step(self) -> None: ...
 
@@ -99,8 +102,9 @@ class DynamicResampling(DummyPadding):
 
 
 class ReplayBuffer(DummyPadding):
-    """Fills failed slots with earlier verified questions; forgets them all every ``reset_every``
-    steps.
+    """Fills failed slots with earlier verified questions.
+
+    The pool is emptied every ``reset_every`` steps.
 
     A question played again does not enter the pool again, so that reuse cannot breed reuse, and
     earns its proposer nothing."""
@@ -114,6 +118,7 @@ class ReplayBuffer(DummyPadding):
             raise ConfigError(
                 "strategy.reset_every", reset_every, "give a number of steps, at least 1"
             )
+
         self.reset_every = reset_every
         self.pool: list[PooledQuestion] = []
         self._steps = 0
@@ -130,11 +135,13 @@ class ReplayBuffer(DummyPadding):
         self.pool.extend(fresh)
         if not earlier:
             return []
+
         # Without replacement until the pool is used up, so that no question fills two slots
         # needlessly.
         order: list[int] = []
         while len(order) < empty:
             order.extend(rng.permutation(len(earlier)).tolist())
+
         return [earlier[i] for i in order[:empty]]
 
     def get_state(self) -> dict[str, Any]:
@@ -154,11 +161,11 @@ class ReplayBuffer(DummyPadding):
 
 
 def check_strategy(strategy: object) -> None:
-    """Makes sure that a round can call a strategy.
+    """Checks that a round can call a strategy.
 
     Raises:
-        ConfigError: a class or a name instead of a strategy, or a method that is missing or takes
-            something else.
+        ConfigError: a class or a name instead of a strategy, or a method that is missing or has
+            other parameters.
     """
     if isinstance(strategy, type):
         raise ConfigError(
@@ -166,6 +173,7 @@ def check_strategy(strategy: object) -> None:
             strategy,
             f"this is a class; pass one that was made: {strategy.__name__}(...)",
         )
+
     for name, arguments in (
         ("begin_step", ()),
         ("wants_more", ("valid", "slots", "waves")),

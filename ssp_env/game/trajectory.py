@@ -1,4 +1,4 @@
-"""One role's play: its tokens, who wrote them, what it searched for, how it ended."""
+"""One role's trajectory: its tokens, who wrote them, its searches, and how it ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SearchRecord:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a trajectory of one role needs to know of the rules; shared by all of them."""
+    """What the trajectories of one role need to know of the rules; they share it."""
 
     role: Role
     tokenizer: Tokenizer
@@ -48,6 +48,7 @@ class Limits:
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
         """The limits that a config sets for a role."""
+
         searches = config.max_searches if Action.SEARCH in ALLOWED[role] else 0
         scanner = ScannerTags(config.tags, role)
         return cls(
@@ -94,7 +95,7 @@ class Trajectory:
 
     @property
     def role(self) -> Role:
-        """Whose play this is."""
+        """Who writes it."""
         return self.limits.role
 
     @property
@@ -122,23 +123,26 @@ class Trajectory:
         ids = self._checked(ids, logprobs)
         if not ids:
             raise UsageError("a turn goes on with at least one token")
+
         before = self._scanner.mark()
         taken, found, ended = self._scan(ids)
         if taken < len(ids):
             self._scanner.back_to(before)
             raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
+
         self._take(ids, logprobs)
+
         if ended:
             self._end_turn(found)
         return ended
 
     def feed_turn(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> int:
-        """Takes a whole turn: whatever follows its first complete action is dropped.
+        """Takes a whole turn; what follows its first complete action is dropped.
 
         A turn without any complete action ends the trajectory, as it would with an end token.
 
         Args:
-            ids: the turn; nothing at all is a turn without an action.
+            ids: the turn; an empty one is a turn without an action.
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Returns:
@@ -149,7 +153,9 @@ class Trajectory:
         """
         ids = self._checked(ids, logprobs)
         taken, found, ended = self._scan(ids)
+
         self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
+
         if ended:
             self._end_turn(found)
         else:
@@ -157,7 +163,7 @@ class Trajectory:
         return taken
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
-        """Takes what the pending search found, already written down as ids.
+        """Takes what the pending search found, already encoded.
 
         Raises:
             UsageError: no search is pending.
@@ -166,11 +172,15 @@ class Trajectory:
             raise UsageError(
                 f"this {self.role} trajectory waits for {self.waiting}, not for documents"
             )
+
         self.searches.append(SearchRecord(self.query, tuple(documents)))
         self.query = None
+
+        # At least one token has to be left for the policy's reply.
         if len(observation) >= self.tokens_left:
             self.end(Ending.BUDGET_TOKENS)
             return
+
         self.ids.extend(observation)
         self.mask.extend(bytes(len(observation)))
         self.logprobs.frombytes(bytes(8 * len(observation)))
@@ -197,20 +207,26 @@ class Trajectory:
     def _scan(self, ids: list[int] | tuple[int, ...]) -> tuple[int, Call | Forgery | None, bool]:
         """How many of the ids belong to the turn, what they complete, and whether they end it."""
         tokenizer, tokens_left = self.limits.tokenizer, self.tokens_left
+
+        # Tokens beyond the budget, or behind the end token, do not belong to the turn.
         belong = min(len(ids), tokens_left)
         ended = belong == tokens_left
         text = ids if belong == len(ids) else ids[:belong]
         if tokenizer.eos_id is not None and tokenizer.eos_id in text:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
+
         pieces = self._pieces(text)
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
         if found is None:
             return belong, None, ended
+
+        # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
             return len(pieces), found, True
+
         ends = list(itertools.accumulate(map(len, pieces)))
         return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
 
@@ -220,6 +236,8 @@ class Trajectory:
             pieces = list(map(table.__getitem__, ids))
         except (IndexError, TypeError):
             pieces = []
+
+        # A negative id would index the table from its end.
         if len(pieces) < len(ids) or (ids and min(ids) < 0):
             size = self.limits.tokenizer.vocab_size
             token = next(

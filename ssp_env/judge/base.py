@@ -13,8 +13,7 @@ from ssp_env.types import Document, GroundTruth
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A judgment that was reached. A judgment that could not be reached is a ``ServiceError``
-    instead."""
+    """A judgment that was reached; one that could not be is a ``ServiceError`` instead."""
 
     correct: bool
     detail: str = ""
@@ -23,7 +22,7 @@ class Verdict:
     def __post_init__(self) -> None:
         """
         Raises:
-            UsageError: ``correct`` is no bool, or ``detail`` no string.
+            UsageError: ``correct`` is not a bool, or ``detail`` is not a string.
         """
         if type(self.correct) is not bool:
             raise UsageError(
@@ -46,8 +45,7 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTask:
-    """Can ``question`` be answered with the ground truth from ``documents`` alone (the paper's
-    Section 3.3)?"""
+    """Do ``documents`` alone answer ``question`` with the ground truth (Section 3.3)?"""
 
     question: str
     truth: GroundTruth
@@ -59,8 +57,9 @@ class VerifyTask:
 class Judge(Protocol):
     """Decides whether a solver's answer is right: the paper's r(A(rho), a*).
 
-    One result a task, in order: a verdict, or the ``ServiceError`` that voids that task's game
-    alone."""
+    One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
+    that task.
+    """
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]: ...
 
@@ -69,7 +68,8 @@ class Judge(Protocol):
 class Verifier(Protocol):
     """Decides whether a proposed question is answerable from documents, without search.
 
-    One result a task, in order: a verdict, or the ``ServiceError`` that voids that task's game
-    alone."""
+    One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
+    that task.
+    """
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]: ...

@@ -1,5 +1,4 @@
-"""A client for servers that speak the OpenAI chat-completions protocol (vLLM, SGLang, llama.cpp,
-hosted ones)."""
+"""A client for OpenAI-compatible chat servers: vLLM, SGLang, llama.cpp, hosted ones."""
 
 from __future__ import annotations
 
@@ -30,14 +29,13 @@ class ChatConfig:
     model: str
     """Name of the model, as the server calls it."""
     api_key_env: str | None = None
-    """*Name* of the environment variable that holds the API key; ``None`` for a server that asks
-    for none."""
+    """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
     timeout: float = 60.0
     """Seconds for one call, from connecting to the last byte of the reply."""
     max_tokens: int = 512
     """Most tokens of a reply."""
     concurrency: int = 16
-    """Most calls under way at a time."""
+    """Most calls in flight at a time."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """How often a call is tried."""
 
@@ -45,18 +43,20 @@ class ChatConfig:
         check_url("chat.base_url", self.base_url, "http://127.0.0.1:8000/v1")
         if not self.model:
             raise ConfigError("chat.model", self.model, "name a model that the server offers")
+
         check_key_name("chat.api_key_env", self.api_key_env)
         if not (self.timeout > 0 and math.isfinite(self.timeout)):
             raise ConfigError(
                 "chat.timeout", self.timeout, "a time-out is a number of seconds above zero"
             )
+
         if self.max_tokens < 1:
             raise ConfigError(
                 "chat.max_tokens", self.max_tokens, "leave room for a reply of at least one token"
             )
         if self.concurrency < 1:
             raise ConfigError(
-                "chat.concurrency", self.concurrency, "at least one call has to be under way"
+                "chat.concurrency", self.concurrency, "at least one call has to be in flight"
             )
 
 
@@ -72,6 +72,7 @@ class ChatClient:
             ConfigError: the environment variable for the key is not set.
         """
         self.config = config
+
         key = read_key("chat.api_key_env", config.api_key_env)
         url = config.base_url.rstrip("/") + "/chat/completions"
         self._caller = Caller(url, key, config.concurrency, _MAX_REPLY_BYTES)
@@ -105,7 +106,8 @@ class ChatClient:
                 well-formed, which is asked for again like any other failure.
             service: what errors call this service.
 
-        Returns: One entry a prompt, in order: the result, or the ``ServiceError`` that outlived its
+        Returns:
+            One entry per prompt, in order: the result, or the ``ServiceError`` that outlasted its
             retries.
         """
 
@@ -137,10 +139,13 @@ class ChatClient:
             "temperature": 0,
             "max_tokens": self.config.max_tokens,
         }
+
         async with self._caller.turn():
             reply = await self._caller.post(json.dumps(body).encode(), self.config.timeout, service)
+
         if complaint := self._caller.complaint(reply, service):
             raise complaint
+
         content = _content(reply.body)
         if content is None:
             what = f"{self._caller.url} sent no chat completion: {self._caller.excerpt(reply.body)}"

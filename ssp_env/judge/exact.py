@@ -13,7 +13,7 @@ class ExactMatchJudge:
     """Right when the prediction has the normal form of the answer or of an alias."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict a task, in order; never a ``ServiceError``."""
+        """One verdict per task, in order; never a ``ServiceError``."""
         return [Verdict(exact_match(task.prediction, task.truth.wordings)) for task in tasks]
 
 
@@ -33,7 +33,7 @@ class F1Judge:
         self.threshold = threshold
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict a task, in order, with the F1 as its detail; never a ``ServiceError``."""
+        """One verdict per task, in order, with the F1 as its detail; never a ``ServiceError``."""
         return [self._verdict(f1(task.prediction, task.truth.wordings)) for task in tasks]
 
     def _verdict(self, score: float) -> Verdict:

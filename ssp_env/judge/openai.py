@@ -1,4 +1,4 @@
-"""Judge and verifier by a language model behind an OpenAI-compatible server.
+"""A judge and a verifier that ask a language model behind an OpenAI-compatible server.
 
 The paper judges with a large instruction-tuned model and verifies with it by default (its
 appendices on prompts and on training details). An outage or a reply that holds no verdict is an
@@ -30,8 +30,7 @@ _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
 class OpenAIJudge:
-    """Asks a model whether a prediction means the same as the ground truth (the paper's
-    LLM-as-a-judge)."""
+    """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
     def __init__(self, client: ChatClient, prompt: str | Path | None = None) -> None:
         """
@@ -47,12 +46,14 @@ class OpenAIJudge:
         self._template = Template(prompt, "judge.txt", ("question", "answers", "prediction"))
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One result a task, in order. A blank prediction is wrong without a call."""
+        """One result per task, in order. A blank prediction is wrong without a call."""
         asked = [index for index, task in enumerate(tasks) if task.prediction.strip()]
+
         results: list[Verdict | ServiceError] = [Verdict(False, "no answer")] * len(tasks)
         replies = self._client.ask(
             [self._prompt(tasks[index]) for index in asked], parse_verdict, "judge"
         )
+
         for index, reply in zip(asked, replies, strict=True):
             results[index] = reply
         return results
@@ -65,8 +66,7 @@ class OpenAIJudge:
 
 
 class OpenAIVerifier:
-    """Lets a model answer from the documents alone, and a judge compare its answer with the ground
-    truth."""
+    """Lets a model answer from the documents alone; a judge then compares with the ground truth."""
 
     def __init__(self, client: ChatClient, judge: Judge, prompt: str | Path | None = None) -> None:
         """
@@ -84,14 +84,19 @@ class OpenAIVerifier:
         self._template = Template(prompt, "verify.txt", ("question", "documents"))
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One result a task, in order. An empty answer is a verdict: the documents do not settle
-        the question."""
+        """One result per task, in order.
+
+        An empty answer is a verdict: the documents do not settle the question.
+        """
         answers = self._client.ask([self._prompt(task) for task in tasks], parse_answer, "verifier")
+
         read = [
             JudgeTask(task.question, answer, task.truth)
             for task, answer in zip(tasks, answers, strict=True)
             if isinstance(answer, str)
         ]
+
+        # Only the tasks that got an answer are judged; the others keep their error.
         verdicts = iter(zip(read, self._judge.judge(read), strict=True))
         return [
             answer if isinstance(answer, ServiceError) else _with_answer(*next(verdicts))
@@ -113,14 +118,16 @@ def parse_verdict(reply: str) -> Verdict:
         TransientServiceError: no such line, several, or one with another word.
     """
     lines = (re.sub(r"[*_`]", "", text).strip() for text in _spoken(reply).splitlines())
+
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, lines) if match]
     if found == ["correct"] or found == ["incorrect"]:
         return Verdict(found == ["correct"], _tail(reply))
+
     raise TransientServiceError("judge", f"a reply without one clear verdict: {_tail(reply)!r}")
 
 
 def parse_answer(reply: str) -> str:
-    """What the last answer tags of a reply hold, which may be nothing.
+    """The content of the last answer tags of a reply, which may be empty.
 
     Raises:
         TransientServiceError: no complete answer tags.
@@ -128,6 +135,7 @@ def parse_answer(reply: str) -> str:
     found = _ANSWER.findall(_spoken(reply))
     if not found:
         raise TransientServiceError("verifier", f"a reply without answer tags: {_tail(reply)!r}")
+
     return unescape(found[-1].strip())
 
 
@@ -147,6 +155,7 @@ def _show(document: Document) -> str:
 def _with_answer(task: JudgeTask, result: Verdict | ServiceError) -> Verdict | ServiceError:
     if isinstance(result, ServiceError):
         return result
+
     return Verdict(
         result.correct,
         f"read as {task.prediction!r}" + (f"; {result.detail}" if result.detail else ""),

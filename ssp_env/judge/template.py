@@ -1,5 +1,4 @@
-"""Prompt templates: text files with named placeholders, filled with text that nobody vouches
-for."""
+"""Prompt templates: text files with named placeholders, filled with untrusted text."""
 
 from __future__ import annotations
 
@@ -25,31 +24,33 @@ class Template:
             ConfigError: a file that cannot be read or lacks a placeholder.
         """
         source = files("ssp_env.judge").joinpath("prompts", default) if path is None else Path(path)
+
         try:
             self._text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 "prompt", str(source), f"give a readable UTF-8 text file ({error})"
             ) from error
+
         missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self._text]
         if missing:
             raise ConfigError(
                 "prompt", str(source), f"put {' and '.join(missing)} into this template"
             )
+
         self._holes = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
 
     def fill(self, **values: str) -> str:
-        """The prompt with every placeholder replaced in one pass, so that a value's own braces stay
-        as they are.
+        """The prompt with every placeholder replaced, in one pass: braces in values stay.
 
-        Values go in as they are: pass outside text through :func:`line` or :func:`block` first.
+        Values are inserted unchanged: pass outside text through :func:`line` or :func:`block`
+        first.
         """
         return self._holes.sub(lambda hole: values[hole[1]], self._text)
 
 
 def line(text: str) -> str:
-    """Outside text as one line that can neither open nor close a tag, nor pass for a line of its
-    own."""
+    """Outside text as a single line that can neither open nor close a tag."""
     return " ".join(block(text).split())
 
 

@@ -11,35 +11,36 @@ from ssp_env.wording.answers import exact_match
 
 
 class WorldJudge:
-    """Right when the prediction matches the ground truth or any other right answer that the world
-    knows.
+    """Accepts the ground truth, and any other right answer that the world knows.
 
-    A question with several right answers is a weakness of its proposer; the solver is not to pay
-    for it."""
+    A question with several right answers is its proposer's fault, and the solver should not pay for
+    it.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict a task, in order; never a ``ServiceError``."""
+        """One verdict per task, in order; never a ``ServiceError``."""
         return [self._verdict(task) for task in tasks]
 
     def _verdict(self, task: JudgeTask) -> Verdict:
         if exact_match(task.prediction, task.truth.wordings):
             return Verdict(True, "the ground truth")
+
         analysis = self._world.analyse(task.question)
         if analysis is None:
             return Verdict(
                 False, "not the ground truth; the world does not understand the question"
             )
+
         if exact_match(task.prediction, analysis.answers):
             return Verdict(True, "not the ground truth, but right in this world")
         return Verdict(False, "no right answer in this world")
 
 
 class WorldVerifier:
-    """Verifies by reading instead of by a model: the documents must support one answer, the ground
-    truth."""
+    """Verifies by parsing: the documents must support one answer only, the ground truth."""
 
     def __init__(self, world: World) -> None:
         """
@@ -58,19 +59,22 @@ class WorldVerifier:
         self._world = world
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One verdict a task, in order; never a ``ServiceError``."""
+        """One verdict per task, in order; never a ``ServiceError``."""
         return [self._verdict(task) for task in tasks]
 
     def _verdict(self, task: VerifyTask) -> Verdict:
         answers = self._world.read(task.question, task.documents)
         if answers is None:
             return Verdict(False, "the question cannot be read")
+
         if not answers:
             return Verdict(False, "the documents support no answer")
+
         if len(answers) > 1:
             return Verdict(
                 False, f"the documents support {len(answers)} answers: {'; '.join(sorted(answers))}"
             )
+
         (answer,) = answers
         return Verdict(exact_match(answer, task.truth.wordings), f"the documents support: {answer}")
 
@@ -79,5 +83,5 @@ class NoVerifier:
     """Accepts every question: the paper's ablation without RAG verification."""
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One accepting verdict a task; never a ``ServiceError``."""
+        """One accepting verdict per task; never a ``ServiceError``."""
         return [Verdict(True, "there is no verifier") for _ in tasks]

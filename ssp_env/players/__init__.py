@@ -1,4 +1,4 @@
-"""Players that are no learning policies: scripted ones, and the random legal one."""
+"""Players that do not learn: scripted ones, and a random one that makes legal moves."""
 
 from __future__ import annotations
 
@@ -25,18 +25,20 @@ def player_for(rules: Rules, given: Player | None) -> Player:
     """The given player, or else the scripted one.
 
     Raises:
-        ConfigError: no player.
+        ConfigError: it is not a player.
     """
     if given is None:
         return scripted_player(rules)
+
     if isinstance(given, type) or not callable(getattr(given, "play", None)):
         raise ConfigError(
             "other", given, "give an object with a method play(), not its class or its name"
         )
+
     return given
 
 
 def scripted_player(rules: Rules) -> Player:
-    """The scripted player that knows how to play in this world."""
+    """The scripted player that suits the world of these rules."""
     tags = rules.config.tags
     return MiniPlayer(tags) if isinstance(rules.world, MiniWorld) else ClozePlayer(tags)

@@ -1,4 +1,4 @@
-"""What a player is: whoever writes turns in place of a learning policy."""
+"""What a player is: something that writes turns in place of a learning policy."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ssp_env.game.trajectory import Trajectory
 class Player(Protocol):
     """Writes turns for any role: proposer, solver, verifier and closed book.
 
-    It may look at everything that a policy sees (``ids``), and at the same things in plain:
-    ``about``, ``documents``, ``searches``."""
+    It may look at everything that a policy sees (``ids``), and at the same things as text and
+    objects: ``about``, ``documents``, ``searches``.
+    """
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each trajectory, with
-        :meth:`~ssp_env.game.trajectory.Trajectory.feed_turn` or ``feed``.
+        """Writes one turn in each trajectory, with its ``feed_turn`` or ``feed``.
 
         Args:
             trajectories: all of them wait for tokens; they may be of different games and roles.
@@ -30,13 +30,13 @@ class Player(Protocol):
 
 
 class TextPlayer:
-    """A player that writes text. Subclasses say what."""
+    """A player that writes text; subclasses implement :meth:`write`."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
         """Writes :meth:`write`'s text in each.
 
         Raises:
-            UsageError: :meth:`write` gives no string.
+            UsageError: :meth:`write` did not return a string.
         """
         for trajectory in trajectories:
             text: object = self.write(trajectory)
@@ -46,6 +46,7 @@ class TextPlayer:
                     f"{trajectory.role}'s turn"
                 )
                 raise UsageError(f"{what}: the turn's text is wanted, a string")
+
             trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))
 
     def write(self, trajectory: Trajectory) -> str:

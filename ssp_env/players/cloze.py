@@ -1,5 +1,4 @@
-"""A scripted player for real text: blanks the answer out of a sentence, and fills a gap by finding
-the sentence."""
+"""A scripted player for real text, which writes and solves cloze questions."""
 
 from __future__ import annotations
 
@@ -41,6 +40,7 @@ class ClozePlayer(TextPlayer):
             return self._propose(trajectory)
         if trajectory.role is Role.SOLVER and not trajectory.searches:
             return self._call("search", _query(trajectory))
+
         found = [d for search in trajectory.searches for d in search.documents]
         return self._call("answer", _fill(trajectory.about, [*found, *trajectory.documents]))
 
@@ -57,7 +57,7 @@ class ClozePlayer(TextPlayer):
 
 
 def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
-    """Questions about sentences that mention the answer once, and are not made of it."""
+    """Questions about sentences of a suitable length that mention the answer once."""
     mention = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
     for document in documents:
         for sentence in _SENTENCE_END.split(document.text):
@@ -66,9 +66,10 @@ def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
 
 
 def _query(trajectory: Trajectory) -> str:
-    """The sentence around the gap, cut to what a query may be long."""
+    """The sentence around the gap, cut to the longest query allowed."""
     asked = _ASKED.search(trajectory.about)
     words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
+
     tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
     while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
         words.pop()
@@ -78,6 +79,7 @@ def _query(trajectory: Trajectory) -> str:
 def _fill(question: str, documents: Iterable[Document]) -> str:
     """The words that stand in the gap, in the first passage that has the sentence."""
     asked = _ASKED.search(question)
+
     before, gap, after = (asked[1] if asked else question).partition(GAP)
     if gap:
         sentence = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))

@@ -15,8 +15,7 @@ from ssp_env.worlds.mini.world import fact_tables
 
 
 class MiniPlayer(TextPlayer):
-    """Plays every role well: questions have ``hops`` hops where the pages allow it, answers are
-    read off the pages."""
+    """Plays every role well: asks questions of ``hops`` hops, and reads answers off the pages."""
 
     def __init__(self, tags: Tags, hops: int = 1) -> None:
         """
@@ -38,6 +37,7 @@ class MiniPlayer(TextPlayer):
     def _propose(self, trajectory: Trajectory) -> str:
         """Searches backwards from the answer, and asks for the way back."""
         entity, path, seen = trajectory.about, [], {trajectory.about}
+
         for search in trajectory.searches:
             facts = _backwards(search.documents, entity, seen)
             if not facts:
@@ -45,24 +45,29 @@ class MiniPlayer(TextPlayer):
             entity, relation = facts[0]
             path.append(Hop(relation))
             seen.add(entity)
+
         if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
             return self._call("search", entity)
+
         return self._call("question", write_question(entity, path[::-1]))
 
     def _solve(self, trajectory: Trajectory) -> str:
-        """Looks one fact up after the other."""
+        """Looks up one fact after another."""
         parsed = parse_question(trajectory.about)
         if parsed is None:
             return self._call("answer", "nothing")
+
         entity, hops = parsed
         tables = fact_tables(
             read_facts(d for search in trajectory.searches for d in search.documents)
         )
+
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if len(reached) != 1:
                 return self._call("answer", "nothing")
             (entity,) = reached
+
         if len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches):
             return self._call("search", entity)
         return self._call("answer", entity)

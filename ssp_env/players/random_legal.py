@@ -1,4 +1,4 @@
-"""The random legal player: the base line that every learner has to beat."""
+"""The random legal player: the baseline that every learner has to beat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RandomLegalPlayer:
     def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
         """
         Args:
-            rules: what is played by.
+            rules: what the games are played by.
             rng: source of all randomness.
 
         Raises:

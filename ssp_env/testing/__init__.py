@@ -1,4 +1,4 @@
-"""Tests for parts of your own: one mixin a swap point, in the manner of dm_env's.
+"""Tests for parts of your own: one mixin per kind of part, in the manner of dm_env's.
 
 Subclass a mixin in your test suite, name the subclass ``Test...``, override what it asks for (a
 ``make_...`` method, a few attributes), and let pytest collect it::
@@ -9,8 +9,9 @@ Subclass a mixin in your test suite, name the subclass ``Test...``, override wha
         def make_retriever(self):
             return MyRetriever("http://localhost:8000")
 
-Every failure names the promise that was broken and the fix. ``docs/bring_your_own.md`` shows each
-one at work. Neither pytest nor torch nor Ray is needed to import them."""
+Every failure names the broken promise and the fix. ``docs/bring_your_own.md`` has an example of
+each. Importing them needs neither pytest nor torch nor Ray.
+"""
 
 from __future__ import annotations
 

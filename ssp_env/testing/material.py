@@ -1,5 +1,4 @@
-"""What the mixins test with: awkward texts, a few passages, and small games that were really
-played."""
+"""What the mixins test with: awkward texts, a few passages, and small games, really played."""
 
 from __future__ import annotations
 
@@ -92,6 +91,7 @@ def play_small_game(right: int, attempts: int = 4, **parts: Any) -> Game:
         parts: objects in place of the rules' own.
     """
     rules = small_rules(attempts, **parts)
+
     scripted, tags = MiniPlayer(rules.config.tags), rules.config.tags
     for truth in rules.world.answers:
         round_ = Round(rules, lambda rng, count, truth=truth: [truth] * count, 1, [0])  # type: ignore[misc]
@@ -110,9 +110,12 @@ def play_small_game(right: int, attempts: int = 4, **parts: Any) -> Game:
                     trajectory.feed_turn(rules.tokenizer.encode(wrong))
                 else:
                     scripted.play([trajectory])
+
             round_.advance()
+
         if round_.games[0].outcome is Outcome.VALID:
             return round_.games[0]
+
     raise AssertionError("no answer of the small world makes a valid game")
 
 

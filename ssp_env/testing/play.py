@@ -30,7 +30,7 @@ class PlayerTests:
     setup: Mapping[str, Any] = {"world": "small"}
     """Where it is to play: what the doors take (see :class:`~ssp_env.doors.setup.Setup`)."""
     games: int = 4
-    """How many games are played a test."""
+    """How many games each test plays."""
 
     def make_player(self, rules: Rules) -> Player:
         """The player to be tested."""
@@ -38,6 +38,7 @@ class PlayerTests:
 
     def test_every_turn_is_written(self) -> None:
         rules = self._rules()
+
         player = self.make_player(rules)
         for seed in range(self.games):
             round_ = self._deal(rules, seed)
@@ -52,6 +53,7 @@ class PlayerTests:
         """Of two games, only the one that was handed over is played."""
         rules = self._rules()
         mine, other = self._deal(rules, 0).pending()[0], self._deal(rules, 1).pending()[0]
+
         before = list(other.ids)
         self.make_player(rules).play([mine])
         assert other.ids == before, "the player wrote in a trajectory that it was not handed"
@@ -59,6 +61,7 @@ class PlayerTests:
     def test_what_was_written_stays(self) -> None:
         rules = self._rules()
         (trajectory,) = self._deal(rules, 0).pending()
+
         prompt = list(trajectory.ids)
         self.make_player(rules).play([trajectory])
         assert trajectory.ids[: len(prompt)] == prompt, (
@@ -73,6 +76,7 @@ class PlayerTests:
         rules = self._rules()
         player, question = self.make_player(rules), "what is it ?"
         prompts, config, documents = rules.prompts, rules.config, tuple(rules.corpus[:2])
+
         ids = {
             Role.VERIFIER: prompts.verifier(question, documents, config.max_document_tokens),
             Role.CLOSED_BOOK: prompts.closed_book(question),
@@ -91,6 +95,7 @@ class PlayerTests:
             "max_prompt_tokens": 20_000,
             "max_response_tokens": max(2_000, rules.config.max_response_tokens),
         }
+
         game = replace(rules.config, verifier="policy", closed_book=True, **sizes)  # type: ignore[arg-type]
         return set_up({**self.setup, "game": game, "world": rules.world, "world_options": {}}).rules  # type: ignore[typeddict-item]
 
@@ -109,8 +114,7 @@ def _check_written(trajectory: Trajectory) -> None:
 
 
 class EnvTests:
-    """Tests a variant of the AEC environment with PettingZoo's own suites, and by random games to
-    the end."""
+    """Tests a variant of the AEC environment: PettingZoo's suites, and random games to the end."""
 
     num_cycles: int = 200
     """Steps that PettingZoo's suites take."""
@@ -144,14 +148,17 @@ class EnvTests:
                     f"{agent} saw something outside its observation space: check shapes, dtypes "
                     f"and bounds"
                 )
+
                 paid[agent] += reward
                 if terminated or truncated:
                     self._check_end(env, agent, info)
                     env.step(None)
                     continue
+
                 legal = np.flatnonzero(observation["action_mask"])
                 assert len(legal), f"{agent} is to act, but its action_mask allows nothing"
                 env.step(int(rng.choice(legal)))
+
             assert not env.agents, "a random game did not end within a million steps"
             assert all(math.isfinite(reward) for reward in paid.values()), (
                 f"rewards are finite numbers, not {paid}"
@@ -162,18 +169,19 @@ class EnvTests:
         assert len(set(ends)) == 1, (
             f"both agents end together and alike, but (terminated, truncated) are {ends}"
         )
+
         known = {outcome.value for outcome in Outcome} - {Outcome.PENDING.value}
         assert info.get("outcome") in known, (
             f"{agent}'s last info names no outcome: {info.get('outcome')!r}"
         )
+
         void = info["outcome"] == Outcome.VOID.value
         assert env.truncations[agent] == void, "a void game is truncated; any other one terminates"
 
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Without PettingZoo's printing, nor its warnings about dict observations, which are as they
-    should be."""
+    """Without PettingZoo's printing and its warnings about dict observations."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.filterwarnings("ignore", module="pettingzoo")
         yield

@@ -30,8 +30,7 @@ from ssp_env.types import Document, GroundTruth, Role
 
 
 class ProposerRewardTests:
-    """Tests a :data:`~ssp_env.game.rewards.ProposerReward`, on games of the small world that were
-    really played."""
+    """Tests a :data:`~ssp_env.game.rewards.ProposerReward` on games of the small world."""
 
     def make_reward(self) -> ProposerReward:
         """The function to be tested."""
@@ -59,8 +58,7 @@ class ProposerRewardTests:
 
 
 class SolverRewardTests:
-    """Tests a :data:`~ssp_env.game.rewards.SolverReward`, on games of the small world that were
-    really played."""
+    """Tests a :data:`~ssp_env.game.rewards.SolverReward` on games of the small world."""
 
     def make_reward(self) -> SolverReward:
         """The function to be tested."""
@@ -113,6 +111,7 @@ def _check_finite(what: str, value: object, game: Game) -> None:
 
 def _check_unchanged(game: Game, look: Callable[[Game], object]) -> None:
     rules = small_rules()
+
     before = record_game(game, rules)
     look(game)
     assert record_game(game, rules) == before, (
@@ -140,14 +139,17 @@ class FilterTests:
         """A proposal with this question; its trajectory searched once and found passages."""
         limits = Limits.of(Role.PROPOSER, self.config, ByteTokenizer())
         tags = self.config.tags
+
         trajectory = Trajectory(limits, [], self.truth.answer)
         trajectory.feed_turn(
             limits.tokenizer.encode(f"{tags.opening('search')} Vienna {tags.closing('search')}")
         )
+
         trajectory.observe(PASSAGES[:3], [32])
         trajectory.feed_turn(
             limits.tokenizer.encode(f"{tags.opening('question')} what {tags.closing('question')}")
         )
+
         return Proposal(question, self.truth, trajectory, self.config)
 
     def test_it_tells_good_from_bad(self) -> None:
@@ -209,6 +211,7 @@ class NoiseSourceTests:
         own = self.corpus[:2]
         for seed in range(20):
             ids = {item.document.id for item in self._draw(3, own, seed=seed)}
+
             shared = ids & {document.id for document in own}
             assert not shared, (
                 f"noise held {sorted(shared)}, which the game's own proposer retrieved: leave "
@@ -221,6 +224,7 @@ class NoiseSourceTests:
             assert len(noise) <= count, (
                 f"at most count = {count} documents, but there were {len(noise)}"
             )
+
             ids = [item.document.id for item in noise]
             assert len(set(ids)) == len(ids), (
                 f"noise held a document twice: {ids}; draw without replacement"
@@ -229,12 +233,14 @@ class NoiseSourceTests:
     def test_poor_surroundings(self) -> None:
         """No other games, nothing retrieved, or nothing that is not the game's own."""
         assert len(self._draw(2, (), ())) <= 2
+
         everything = self._draw(2, self.corpus, [(1, document) for document in self.corpus])
         assert len(everything) == 0, (
             f"every document is the game's own, and yet noise held {everything}"
         )
 
     def test_all_randomness_comes_from_rng(self) -> None:
+
         drawn = []
         for seed in (1, 2):
             random.seed(seed)

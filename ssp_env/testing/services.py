@@ -33,8 +33,10 @@ class RetrieverTests:
         missing("make_retriever(self)")
 
     def break_it(self, retriever: Retriever) -> None:
-        """Makes the next searches fail: stops the server, closes the connection. Left alone, that
-        test is skipped."""
+        """Makes the next searches fail: stops the server, closes the connection.
+
+        Unless it is overridden, the test of outages is skipped.
+        """
         skip("break_it(self, retriever) is not overridden, so no outage can be provoked")
 
     def test_every_query_finds_something(self) -> None:
@@ -43,6 +45,7 @@ class RetrieverTests:
 
     def test_one_ranking_a_query_in_order(self) -> None:
         queries = [self._queries[0], *self._queries]
+
         together = self._search(queries, 3)
         for query, ranking in zip(queries, together, strict=True):
             (alone,) = self._search([query], 3)
@@ -101,6 +104,7 @@ class RetrieverTests:
                 f"{shown(query)} got {ranking!r}: any string gets a list, maybe empty"
             )
             assert len(ranking) <= 3, f"{shown(query)} got {len(ranking)} documents, though k is 3"
+
         first, last = rankings[: len(self._queries)], rankings[len(queries) - len(self._queries) :]
         assert first == last, (
             "awkward queries changed what the queries behind them find: keep them apart"
@@ -112,6 +116,7 @@ class RetrieverTests:
         assert queries == self._queries, (
             "search changed the caller's list of queries: copy it first"
         )
+
         kept = [list(ranking) for ranking in first]
         for ranking in first:
             ranking.clear()
@@ -126,12 +131,14 @@ class RetrieverTests:
         each = getattr(retriever, "search_each", None)
         if each is None:
             skip("this retriever has no search_each")
+
         found, one_by_one = retriever.search(self._queries, 3), each(self._queries, 3)
         assert found == one_by_one, f"search and search_each disagree: {found} and {one_by_one}"
 
     def test_a_failure_is_an_error(self) -> None:
         retriever = self.make_retriever()
         self.break_it(retriever)
+
         try:
             found = retriever.search([*self._queries, "never asked before"], 3)
         except ServiceError:
@@ -151,6 +158,7 @@ class RetrieverTests:
 
     def _search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         rankings = self.make_retriever().search(list(queries), k)
+
         check_numbers("search", rankings, len(queries))
         return rankings
 
@@ -178,8 +186,10 @@ class _VerdictTests:
         return ""
 
     def break_it(self, tested: Any) -> None:
-        """Makes the next calls fail: stops the server, closes the connection. Left alone, that test
-        is skipped."""
+        """Makes the next calls fail: stops the server, closes the connection.
+
+        Unless it is overridden, the test of outages is skipped.
+        """
         skip("break_it is not overridden, so no outage can be provoked")
 
     def test_one_verdict_a_task_in_order(self) -> None:
@@ -214,6 +224,7 @@ class _VerdictTests:
             assert isinstance(result, Verdict | ServiceError), (
                 f"{what} gave {result!r}: a Verdict or a ServiceError"
             )
+
         last = results[-1]
         assert isinstance(last, Verdict), (
             f"awkward tasks spoilt the one behind them, which got {last!r}"
@@ -231,6 +242,7 @@ class _VerdictTests:
             )  # a wrong one may need no asking
         except ServiceError:
             return
+
         wrong = [result for result in results if not isinstance(result, ServiceError)]
         assert not wrong, (
             f"{what} could not ask, and yet gave {wrong[0]!r}: put a ServiceError in the place "

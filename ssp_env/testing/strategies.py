@@ -26,6 +26,7 @@ class BatchStrategyTests:
     def test_waves_come_to_an_end(self) -> None:
         strategy = self.make_strategy()
         strategy.begin_step()
+
         waves = 1
         while waves <= MOST_WAVES and strategy.wants_more(0, 8, waves):
             waves += 1
@@ -64,18 +65,23 @@ class BatchStrategyTests:
         """A strategy that takes the state back goes on as the old one does."""
         strategy = self.make_strategy()
         _play(strategy, 0, 5)
+
         saved = strategy.get_state()
+
         try:
             text = json.dumps(saved)
         except TypeError as error:
             raise AssertionError(f"get_state() has to be plain data for JSON: {error}") from error
+
         fresh = self.make_strategy()
         fresh.set_state(json.loads(text))
+
         went_on, resumed = _play(strategy, 5, 6), _play(fresh, 5, 6)
         assert went_on == resumed, (
             "a strategy with the state set back goes on differently: put everything that decides "
             "into get_state()"
         )
+
         assert json.dumps(saved) == text, (
             "a state that was handed out changed afterwards: hand out a copy"
         )
@@ -121,7 +127,7 @@ def _questions(step: int) -> list[PooledQuestion]:
 def _play(
     strategy: BatchStrategy, first: int, steps: int
 ) -> list[tuple[bool, Sequence[PooledQuestion]]]:
-    """What it decides in a few steps."""
+    """What the strategy decides in a few steps."""
     decided: list[tuple[bool, Sequence[PooledQuestion]]] = []
     for step in range(first, first + steps):
         strategy.begin_step()

@@ -34,10 +34,12 @@ class TokenizerTests:
         assert len(tokenizer.pieces) == size, (
             f"one piece an id: {len(tokenizer.pieces)} pieces for vocab_size = {size}"
         )
+
         wrong = [i for i, piece in enumerate(tokenizer.pieces) if not isinstance(piece, bytes)]
         assert not wrong, (
             f"pieces are bytes, but piece {wrong[0]} is {tokenizer.pieces[wrong[0]]!r}: encode it"
         )
+
         for name, token in (("pad_id", tokenizer.pad_id), ("eos_id", tokenizer.eos_id)):
             if token is None and name == "eos_id":
                 continue
@@ -87,6 +89,7 @@ class TokenizerTests:
         for text in (*SCRIPTS, "what is it , and who ?", *self.tags.all()):
             ids = tokenizer.encode(text)
             spelled = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", "replace")
+
             said = tokenizer.decode(ids)
             assert "".join(spelled.split()) == "".join(said.split()), (
                 f"pieces and decode() disagree about {text!r}: {spelled!r} and {said!r}; tags "
@@ -103,6 +106,7 @@ class TokenizerTests:
                 f"encode_data takes the text {text!r} for the special token {special}: spell it "
                 f"out as plain text"
             )
+
         for tag in self.tags.all():
             ids = tokenizer.encode(tag)
             assert len(ids) > 1 or ids[0] not in tokenizer.encode_data(f"a {tag}{tag} b"), (
@@ -111,19 +115,22 @@ class TokenizerTests:
             )
 
     def test_a_turn_is_read(self) -> None:
-        """A search call is found in its tokens, whether they come together or one by one; the end
-        token ends a turn."""
+        """A search call is found, whether its tokens come together or one by one."""
         tokenizer = self.make_tokenizer()
         limits = Limits.of(Role.SOLVER, GameConfig(tags=self.tags), tokenizer)
+
         ids = tokenizer.encode(f"{self.tags.opening('search')} what {self.tags.closing('search')}")
         together, one_by_one = Trajectory(limits, []), Trajectory(limits, [])
+
         together.feed(ids)
         for token in ids:
             one_by_one.feed([token])
+
         for trajectory in (together, one_by_one):
             assert trajectory.waiting is Waiting.SEARCH, (
                 f"a search call was not found in the ids {ids}: their pieces have to spell its tags"
             )
+
         if tokenizer.eos_id is not None:
             assert Trajectory(limits, []).feed([tokenizer.eos_id]), (
                 "the end token did not end a turn"
@@ -175,8 +182,10 @@ class PromptsTests:
         prompts, tokenizer = self._prompts()
         tags = self.make_game().tags
         text = _spell(tokenizer, prompts.information([], 99))
+
         for tag in (tags.opening("information"), tags.closing("information")):
             text = text.replace(tag, "")
+
         assert text.strip(), (
             "nothing.txt is empty: a search that finds nothing has to show something"
         )
@@ -206,6 +215,7 @@ class PromptsTests:
             "verifier": prompts.verifier(asked, [page], 999),
             "information": prompts.information([page], 999),
         }
+
         if self.make_game().closed_book:
             ids["closed_book"] = prompts.closed_book(asked)
         return {name: _spell(tokenizer, tokens) for name, tokens in ids.items()}

@@ -17,8 +17,7 @@ _WITHOUT = (
 
 
 class WorldTests:
-    """Tests a :class:`~ssp_env.types.World`. ``make_world`` is called twice in all, however long it
-    takes."""
+    """Tests a :class:`~ssp_env.types.World`. ``make_world`` is called twice in all."""
 
     has_questions = True
     """``False`` for a world without evaluation questions."""
@@ -57,8 +56,10 @@ class WorldTests:
         assert corpus[len(corpus) - 1] == documents[-1], (
             "corpus[i] is not the i-th passage that it gives"
         )
+
         wrong = next((d for d in documents if not isinstance(d, Document)), None)
         assert wrong is None, f"the corpus holds Documents, not {type(wrong).__name__}"
+
         _check_unique("passage", [document.id for document in documents])
 
     def test_answers_can_be_played_from(self) -> None:
@@ -71,6 +72,7 @@ class WorldTests:
             assert all(wording.strip() for wording in truth.wordings), (
                 f"answer {truth.id!r} has a blank wording"
             )
+
         _check_unique("answer", [truth.id for truth in answers])
 
     def test_every_answer_can_be_found(self) -> None:
@@ -81,6 +83,7 @@ class WorldTests:
             for document in self.world.corpus
             for word in tokenize(f"{document.title} {document.text}")
         }
+
         lost = next(
             (t for t in self.world.answers if words.isdisjoint(tokenize(" ".join(t.wordings)))),
             None,
@@ -94,6 +97,7 @@ class WorldTests:
     def test_questions(self) -> None:
         questions = self._questions()
         assert questions, f"questions() gave none: {_WITHOUT}"
+
         for question in questions:
             assert isinstance(question, Question), (
                 f"questions are Questions, not {type(question).__name__}"
@@ -103,6 +107,7 @@ class WorldTests:
             assert all(a.strip() for a in question.answers), (
                 f"question {question.id!r} has a blank answer"
             )
+
         _check_unique("question", [question.id for question in questions])
         most = Counter(question.group for question in questions).most_common(1)[0]
         asked = f"questions(0, per_group={self.per_group})"
@@ -123,6 +128,7 @@ class WorldTests:
         )
 
     def test_nothing_is_random(self) -> None:
+
         again = self.make_world()
         assert list(again.corpus) == list(self.world.corpus), (
             "a second world has another corpus: seed what is drawn"
@@ -149,6 +155,7 @@ class WorldTests:
 
     def test_reading_uses_the_documents_alone(self) -> None:
         world = self.world
+
         texts = [
             *AWKWARD,
             *(question.text for question in (self._questions() if self.has_questions else [])),
@@ -165,12 +172,15 @@ class WorldTests:
     def _questions(self) -> list[Question]:
         if not self.has_questions:
             skip("has_questions is False")
+
         ask = getattr(self.world, "questions", None)
         assert ask is not None, f"the world has no method questions(): {_WITHOUT}"
+
         try:
             found = ask(0, self.per_group)
         except NotImplementedError:
             raise AssertionError(f"questions() is not implemented: {_WITHOUT}") from None
+
         assert isinstance(found, list | tuple), (
             f"questions() gave {describe(found)}, not a list: {_WITHOUT}"
         )

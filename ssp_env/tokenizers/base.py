@@ -1,4 +1,4 @@
-"""What the game needs of a tokenizer, and what it checks before any play."""
+"""What the game needs of a tokenizer."""
 
 from __future__ import annotations
 

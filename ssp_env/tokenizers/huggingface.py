@@ -19,10 +19,11 @@ _MARKUP = re.compile(r"<.+>")
 
 
 class HuggingFaceTokenizer:
-    """Wraps a fast tokenizer that was loaded, or that lies in a model directory.
+    """Wraps a fast tokenizer of `transformers`.
 
     The bytes of a token are read off what the tokenizer itself decodes, so byte-level, metaspace
-    and word-level vocabularies all serve."""
+    and word-level vocabularies all work.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         """
@@ -37,10 +38,12 @@ class HuggingFaceTokenizer:
             raise TokenizerError(
                 f"{type(tokenizer).__name__} is a slow tokenizer; convert it to a tokenizer.json"
             )
+
         self.inner = tokenizer
         # Not len(tokenizer): ids may have gaps.
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.eos_id: int | None = tokenizer.eos_token_id
+
         pad = (
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
@@ -50,13 +53,17 @@ class HuggingFaceTokenizer:
                 f"the tokenizer has neither a pad nor an end-of-sequence token; {fix}"
             )
         self.pad_id: int = pad
+
         self._data_backend = _for_data(tokenizer.backend_tokenizer)
         added = tokenizer.added_tokens_decoder.items()
+
         reserved = {i for i, token in added if token.special or _MARKUP.fullmatch(token.content)}
         self._reserved = reserved - {tokenizer.unk_token_id} | {self.eos_id, self.pad_id}
         self.unknown_id: int | None = tokenizer.unk_token_id
+
         question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
         self._in_place = [self.unknown_id] if self.unknown_id is not None else question_mark
+
         self.pieces: Sequence[bytes] = self._read_pieces()
         self._frame = self._read_frame()
 
@@ -66,7 +73,7 @@ class HuggingFaceTokenizer:
 
         Raises:
             ModelError: the directory holds no tokenizer, or one that cannot be read.
-            TokenizerError: a tokenizer that cannot serve here.
+            TokenizerError: a tokenizer that cannot be used here.
             MissingExtra: `transformers` is not installed.
         """
         path = Path(directory)
@@ -75,6 +82,7 @@ class HuggingFaceTokenizer:
             and not (path / "tokenizer_config.json").is_file()
         ):
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
+
         try:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer
@@ -82,10 +90,12 @@ class HuggingFaceTokenizer:
             raise MissingExtra(
                 "a tokenizer of a model directory", "pip install '.[train]' in the checkout"
             ) from error
+
         try:
             inner = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except Exception as error:  # the Rust library raises bare ones
             raise ModelError(f"the tokenizer of {path} cannot be loaded: {error}") from error
+
         return cls(inner)
 
     def encode(self, text: str) -> list[int]:
@@ -99,6 +109,7 @@ class HuggingFaceTokenizer:
         a question mark takes their place: if they were just left out, what stands around them could
         close up to a tag."""
         ids: list[int] = self._data_backend.encode(_encodable(text), add_special_tokens=False).ids
+
         if self._reserved.isdisjoint(ids):
             return ids
         return [j for i in ids for j in (self._in_place if i in self._reserved else (i,))]
@@ -124,11 +135,13 @@ class HuggingFaceTokenizer:
                 self.inner.bos_token_id
             ]
             return (self.inner.bos_token if begins else ""), ""
+
         messages = [{"role": "user", "content": _SENTINEL}]
-        # Some templates put today's date in; this is the one that they fall back on.
+        # Some templates insert today's date; this is the one that they fall back on.
         text = self.inner.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
         )
+
         before, found, after = text.partition(_SENTINEL)
         if not found:
             raise TokenizerError("the chat template leaves out the user's message")
@@ -136,16 +149,20 @@ class HuggingFaceTokenizer:
 
     def _read_pieces(self) -> tuple[bytes, ...]:
         backend = self.inner.backend_tokenizer
+
         byte_level = type(backend.decoder).__name__ == "ByteLevel"
         byte_fallback = getattr(backend.model, "byte_fallback", False)
         decoder = {char: byte for byte, char in _byte_level_alphabet().items()}
+
         added = self.inner.added_tokens_decoder
         silent = {self.eos_id, self.pad_id}
         tokens = self.inner.convert_ids_to_tokens(list(range(self.vocab_size)))
+
         # A token is read off behind another one, since decoders treat the beginning of a text
         # differently.
         anchor_ids = backend.encode("a", add_special_tokens=False).ids or [len(tokens) - 1]
         anchor = self.inner.decode(anchor_ids, clean_up_tokenization_spaces=False)
+
         pieces = []
         for i, token in enumerate(tokens):
             if token is None or i in silent:
@@ -163,12 +180,13 @@ class HuggingFaceTokenizer:
 
 
 def _for_data(backend: Any) -> Any:
-    """A copy of a `tokenizers` tokenizer to which special tokens, and all others in angle brackets,
-    are plain text."""
+    """A copy of the tokenizer that takes special tokens and other markup for plain text."""
     spec = json.loads(backend.to_str())
+
     spec["truncation"] = spec["padding"] = None
     for token in spec["added_tokens"]:
         token["special"] = token["special"] or _MARKUP.fullmatch(token["content"]) is not None
+
     copy = type(backend).from_str(json.dumps(spec))
     copy.encode_special_tokens = True
     return copy
@@ -183,6 +201,7 @@ def _byte_level_alphabet() -> dict[int, str]:
     """GPT-2's printable stand-ins for the 256 bytes."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {byte: chr(byte) for byte in printable}
+
     for byte in range(256):
         if byte not in table:
             table[byte] = chr(256 + len(table) - len(printable))

@@ -13,7 +13,7 @@ WORD = r"\w+|[^\w\s]"
 
 
 class WordTokenizer:
-    """One id a word. Tags are single tokens; words outside the vocabulary become ``<unk>``.
+    """One id per word. Tags are single tokens; words outside the vocabulary become ``<unk>``.
 
     The ids are ``<pad>``, ``<eos>``, ``<unk>``, then the tags, then the words, each in the given
     order."""
@@ -39,14 +39,17 @@ class WordTokenizer:
                 raise TokenizerError(
                     f"{entry!r} holds half a surrogate pair, which no text can spell"
                 )
+
         for word in self.words:
             if re.fullmatch(WORD, word) is None:
                 raise TokenizerError(f"{word!r} is not a single word; a word matches {WORD}")
+
         self.tokens = (PAD, EOS, UNKNOWN, *self.tags, *self.words)
         self.vocab_size = len(self.tokens)
         self._ids = {token: i for i, token in enumerate(self.tokens)}
         if len(self._ids) != self.vocab_size:
             raise TokenizerError("a word or tag occurs twice in the vocabulary")
+
         first_word = 3 + len(self.tags)
         self.pieces: Sequence[bytes] = (
             b"",
@@ -55,6 +58,7 @@ class WordTokenizer:
             *(tag.encode() for tag in self.tags),
             *(b" " + word.encode() for word in self.words),
         )
+
         self._plain = re.compile(WORD)
         self._tagged = re.compile("|".join([*map(re.escape, self.tags), WORD]))
         self._word_ids = {word: i for i, word in enumerate(self.words, start=first_word)}

@@ -26,22 +26,22 @@ def normalise(text: str) -> str:
     punctuation where there is nothing else (``"!!!"``). Only blank text has the normal form ``""``.
     Idempotent."""
     folded = fold(text)
+
     # Deleting what stood between a letter and an accent may let them compose.
     bare = fold(folded.translate(_PUNCTUATION)).split()
+
     words = [word for word in bare if word not in _ARTICLES]
     return " ".join(words or bare or folded.split())
 
 
 def exact_match(prediction: str, wordings: Iterable[str]) -> bool:
-    """Whether the prediction has the normal form of one of the wordings. A blank one matches
-    nothing."""
+    """Whether the prediction has the normal form of a wording; a blank one matches nothing."""
     normal = normalise(prediction)
     return normal != "" and any(normal == normalise(wording) for wording in wordings)
 
 
 def f1(prediction: str, wordings: Iterable[str]) -> float:
-    """The best token F1 of the prediction against the wordings, from 0 to 1; 0 for a blank
-    prediction.
+    """The best token F1 of the prediction against the wordings, from 0 to 1.
 
     Tokens are the words of the normal forms; single letters in scripts without spaces between
     words."""

@@ -51,8 +51,7 @@ def spelled_out(text: str) -> str:
 
 
 def readings(text: str, wordings: Iterable[str]) -> list[str]:
-    """All that a text can be read as, itself first; each without accents (see
-    :func:`~ssp_env.wording.unicode.plain`).
+    """All that a text can be read as, itself first; each in its :func:`plain` form.
 
     Args:
         text: any text.
@@ -65,17 +64,22 @@ def _readings(text: str, wordings: str) -> Iterator[str]:
     seen = plain(text)
     yield seen
     yield plain(spaced(text))
+
     if "\u202e" in text:
         yield plain(_OVERRIDE.sub(lambda found: found[1][::-1], text))
+
     if not text.isascii():
         yield plain(spelled_out(text))
+
     if _CYRILLIC_WORD.search(wordings):
         yield _reread(seen, _TO_CYRILLIC, _CYRILLIC_WORD)
     if _GREEK_WORD.search(wordings):
         yield _reread(seen, _TO_GREEK, _GREEK_WORD)
+
     latin = as_latin(seen)
     yield latin
     yield _SMALL_L.sub("I", _CAPITAL_I.sub("l", latin))
+
     for letters in _AS_LETTERS:
         yield _SIGNS.sub(lambda found, letters=letters: _letters(found[0], letters), latin)  # type: ignore[misc]
 
@@ -86,6 +90,7 @@ def _reread(text: str, table: dict[int, int] | dict[int, str], script: re.Patter
         return read if script.fullmatch(read) else found[0]
 
     read = _LONGER_WORD.sub(word, text)
+
     # A lone letter may be a word of its own language ("в", "a"), where the text is in that
     # language.
     foreign = any(script.fullmatch(left) is None for left in _LONGER_WORD.findall(read))
@@ -93,9 +98,9 @@ def _reread(text: str, table: dict[int, int] | dict[int, str], script: re.Patter
 
 
 def _letters(word: str, table: dict[int, int]) -> str:
-    """The word with letters for its digits and signs, if it is mixed and they can all be read
-    so."""
+    """The word with letters for its digits and signs, if it is mixed and all can be read so."""
     if len(word) < 4 or sum(map(str.isalpha, word)) < 2:
         return word
+
     read = word.translate(table)
     return read if read.isalpha() else word

@@ -1,5 +1,4 @@
-"""Whether a text gives an answer away (the paper's rule against questions that contain the
-answer)."""
+"""Whether a text gives an answer away: the paper's rule against spoilers."""
 
 from __future__ import annotations
 
@@ -61,6 +60,7 @@ def mentions(text: str, wordings: Iterable[str]) -> str | None:
     spelled with the same capitals. Letters that look like others stand for them (see
     :mod:`ssp_env.wording.lookalikes`). A blank wording never occurs."""
     wordings = list(wordings)
+
     texts = [_Text(reading) for reading in readings(text, wordings)]
     for wording in wordings:
         for spelling in {wording: None, spelled_out(wording): None}:
@@ -81,10 +81,12 @@ def _is_in(wording: str, read: _Text) -> bool:
     target, target_fewer = _target(wording)
     if not target:
         return _occurs_as_symbols(wording, read.text)
+
     if any(is_unspaced(c) for word in target for c in word.folded) and _occurs_inside(
         target, read.text
     ):
         return True
+
     return _occurs(target, read.words) or _occurs(target_fewer, read.fewer)
 
 
@@ -95,16 +97,21 @@ def _target(wording: str) -> tuple[tuple[_Word, ...], tuple[_Word, ...]]:
 
 
 def _words(text: str) -> list[_Word]:
-    """Cuts at everything but letters, digits and marks; a number keeps its decimal point and loses
-    its commas."""
+    """Cuts at everything but letters, digits and marks.
+
+    A number keeps its decimal point and loses its commas.
+    """
     text = plain(text)
+
     words: list[_Word] = []
     at = end = 0  # ``end`` is where the word before ends
     while at < len(text):
         if not is_word_character(text[at]):
             at += 1
             continue
+
         gap, start, at = text[end:at], at, _word_end(text, at)
+
         cased = text[start:at].replace(",", "")
         words.append(_Word(cased, cased.casefold(), gap))
         end = at
@@ -112,8 +119,10 @@ def _words(text: str) -> list[_Word]:
 
 
 def _word_end(text: str, start: int) -> int:
-    """Where the word that starts here ends: also where the script goes over to one without spaces,
-    or back."""
+    """Where the word that starts here ends.
+
+    A change to a script without spaces between words, or back, ends it as well.
+    """
     unspaced = is_unspaced(text[start])
     for at in range(start + 1, len(text)):
         inside = is_word_character(text[at]) and is_unspaced(text[at]) == unspaced
@@ -124,12 +133,14 @@ def _word_end(text: str, start: int) -> int:
 
 def _without_articles(words: Sequence[_Word]) -> list[_Word]:
     """All words but articles; a last word stays, since it may be a letter (``"Serie A"``)."""
+
     kept: list[_Word] = []
     dropped = False
     for word in words[:-1]:
         if word.folded not in _ARTICLES:
             kept.append(_Word(word.cased, word.folded, _DROPPED) if dropped else word)
         dropped = word.folded in _ARTICLES
+
     for word in words[-1:]:
         kept.append(_Word(word.cased, word.folded, _DROPPED) if dropped else word)
     return kept
@@ -139,26 +150,30 @@ def _occurs(target: Sequence[_Word], words: Sequence[_Word]) -> bool:
     letters = "".join(word.folded for word in target)
     for start in range(len(words)):
         at, end = 0, start
+
         while at < len(letters) and end < len(words) and letters.startswith(words[end].folded, at):
             at += len(words[end].folded)
             end += 1
+
         if at == len(letters) and _reads_as(words[start:end], target, letters, first=start == 0):
             return True
     return False
 
 
 def _reads_as(run: Sequence[_Word], target: Sequence[_Word], letters: str, first: bool) -> bool:
-    """Whether a run with the target's letters is the target, although it may be cut into other
-    words."""
+    """Whether a run with the target's letters is the target, although cut into other words."""
     if len(letters) >= _SPACED_OUT and all(len(word.folded) == 1 for word in run):
         return True
+
     if len(run) == 1 and letters in _FUNCTION_WORDS:
         return _same_capitals(run[0], target, first)
+
     run_cuts = list(accumulate(len(word.folded) for word in run))
     target_cuts = set(accumulate(len(word.folded) for word in target))
     for cut, left, right in zip(run_cuts, run, run[1:], strict=False):
         if cut not in target_cuts and not _may_split(left, right):
             return False
+
     closed = target_cuts.difference(run_cuts)
     return not any(letters[cut - 1].isdecimal() and letters[cut].isdecimal() for cut in closed)
 
@@ -177,22 +192,28 @@ def _may_split(left: _Word, right: _Word) -> bool:
     gap, a, b = right.gap, left.folded, right.folded
     if a[-1].isdecimal() and b[0].isdecimal():
         return gap in (" ", "'") and a.isdecimal() and b.isdecimal() and len(a) <= 3 and len(b) == 3
+
     if _COMPACT.fullmatch(gap) or (gap == ". " and len(a) == len(b) == 1):
         return True
+
     if not gap.isspace() or a in _FUNCTION_WORDS or b in _FUNCTION_WORDS:
         return False
+
     if a.isdecimal() or b.isdecimal():
         return len(a if b.isdecimal() else b) >= 2
     return len(a) >= 3 and len(b) >= 3
 
 
 def _occurs_inside(target: Sequence[_Word], text: str) -> bool:
-    """Substring search; only where the wording begins or ends with a Latin letter or digit does a
-    word end there."""
+    """Substring search, for scripts without spaces between words.
+
+    A word has to begin or end there only if the wording does so with a Latin letter or digit.
+    """
     body = r"[\W_]*".join(re.escape(word.folded) for word in target)
     letters = "".join(word.folded for word in target)
     if len(letters) >= _SPACED_OUT:
         body = f"(?:{body}|" + r"[\W_]+".join(map(re.escape, letters)) + ")"
+
     before = r"(?<![a-z\d])" if target[0].folded[0].isascii() else ""
     after = r"(?![a-z\d])" if target[-1].folded[-1].isascii() else ""
     return re.search(before + body + after, plain(text).casefold()) is not None
@@ -203,5 +224,6 @@ def _occurs_as_symbols(wording: str, text: str) -> bool:
     symbols = " ".join(fold(wording).split())
     if not symbols:
         return False
+
     alone = r"(?:^|(?<=[\s\"'(]))" + re.escape(symbols) + r"(?=$|[\s\"').,;:?])"
     return re.search(alone, " ".join(fold(text).split())) is not None

@@ -79,15 +79,15 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 
 
 def compatible(text: str) -> str:
-    """NFKC with one apostrophe for all, and without control and invisible characters (zero-width,
-    soft hyphen, ...)."""
+    """NFKC with a single kind of apostrophe, and without control and invisible characters."""
     if text.isascii():
         return _CONTROLS.sub("", text)
+
     return unicodedata.normalize("NFKC", text.translate(_SEEN))
 
 
 def spaced(text: str) -> str:
-    """The text with a space for every control or invisible character, since either may be meant."""
+    """The text with a space for every control or invisible character: it may stand for either."""
     return _CONTROLS.sub(" ", text) if text.isascii() else text.translate(_SPACED)
 
 
@@ -95,15 +95,19 @@ def fold(text: str) -> str:
     """:func:`compatible`, with capitals and small letters made alike."""
     if text.isascii():
         return compatible(text).lower()
+
     # Folding may bring up a sequence that composes, and a composed letter may fold further.
     return compatible(compatible(text).casefold())
 
 
 def plain(text: str) -> str:
-    """:func:`compatible` with base letters for accented and boxed ones and ASCII for decimal
-    digits; keeps capitals."""
+    """:func:`compatible` with base letters for accented and boxed ones, and ASCII digits.
+
+    Keeps capitals.
+    """
     if text.isascii():
         return compatible(text)
+
     decomposed = unicodedata.normalize("NFKD", compatible(text).translate(_BOXED))
     return unicodedata.normalize("NFKC", decomposed.translate(_BASES)).translate(_STROKES)
 
@@ -114,8 +118,10 @@ def is_word_character(character: str) -> bool:
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether its script writes words without spaces between them (or, in Korean, with particles
-    glued on)."""
+    """Whether its script writes words without spaces between them.
+
+    Korean counts as well, since particles are glued on to its words.
+    """
     return character >= "\u0e00" and _within(character, _UNSPACED)
 
 

@@ -26,8 +26,7 @@ WORLDS = {
 
 
 def wiki_mini() -> WikiMini:
-    """Opens wiki-mini. Nothing is read yet; :attr:`~ssp_env.worlds.wiki.WikiMini.retriever`
-    searches it."""
+    """Opens wiki-mini; its :attr:`~ssp_env.worlds.wiki.WikiMini.retriever` searches it."""
     from ssp_env.worlds.wiki import WikiMini
 
     return WikiMini()
@@ -46,6 +45,7 @@ def open_world(name: str, /, **options: Any) -> World:
     """
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
+
     module, _, attribute = WORLDS[name].partition(":")
     factory = getattr(import_module(module), attribute)
     known = inspect.signature(factory).parameters
@@ -58,12 +58,14 @@ def open_world(name: str, /, **options: Any) -> World:
             fix = f"the world {name!r} has no such setting; {hint}"
             raise ConfigError(f"world_options.{option}", value, fix)
         options[option] = read_value(hints[option], value, f"world_options.{option}")
+
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
         raise ConfigError(
             "world_options", options, f"the world {name!r} needs more: {error}"
         ) from None
+
     try:
         return cast(World, factory(**options))
     except ConfigError as error:  # a world speaks of itself, its user of world_options

@@ -1,8 +1,8 @@
-"""wiki-mini: 27,197 real Wikipedia passages, 1,306 real answers and seven open-domain QA
-benchmarks, all packaged.
+"""wiki-mini: real Wikipedia passages, real answers and seven open-domain QA benchmarks, packaged.
 
-Where every record comes from and under which licence is told in ``data/NOTICE-wiki_mini.md`` and
-``data/wiki_mini/manifest.json``. ``experiments/wiki_mini/build.py`` made the files.
+27,197 passages and 1,306 answers. ``data/NOTICE-wiki_mini.md`` and ``data/wiki_mini/manifest.json``
+say where every record comes from and under which licence; ``experiments/wiki_mini/build.py`` made
+the files.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class WikiMini:
-    """The packaged :class:`~ssp_env.types.World` of real text. Each part is read when it is first
-    asked for.
+    """The packaged :class:`~ssp_env.types.World` of real text, read part by part when asked for.
 
     Questions are grouped by benchmark: ``2wiki``, ``bamboogle``, ``hotpotqa``, ``musique``, ``nq``,
     ``popqa``, ``triviaqa``. No wording of the answer set answers any of them."""
@@ -53,11 +52,11 @@ class WikiMini:
 
     @cached_property
     def retriever(self) -> BM25Retriever:
-        """BM25 over the passages. Its index is built once (seconds) and kept in the user's cache
-        folder, then mapped.
+        """BM25 over the passages, from an index that is built once (seconds) and then mapped.
 
-        ``SSP_CACHE`` names another folder than ``~/.cache/ssp-env``. Where no index can be kept, it
-        is built in memory."""
+        It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names. Where no
+        index can be kept, it is built in memory.
+        """
         # Imported here: reading questions needs no search.
         from ssp_env.search.bm25.retriever import BM25Retriever
         from ssp_env.search.index.directory import build_index, open_index
@@ -69,9 +68,11 @@ class WikiMini:
                 Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env")
                 / f"wiki-mini-{digest[:16]}-{FORMAT}"
             )
+
             if not (folder / "bm25").exists():
                 with packaged("passages.jsonl.gz") as path:
                     build_index(path, folder, "bm25")
+
             kept = open_index(folder, "bm25")
             assert isinstance(kept, BM25Retriever)
             kept.corpus.name = self.name
@@ -102,7 +103,7 @@ class WikiMini:
         return sample_questions(self._questions, seed, per_group)
 
     def analyse(self, question: str) -> Analysis | None:
-        """``None``: free text tells nothing of a question."""
+        """``None``: nothing is known about free text."""
         return None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:

@@ -43,15 +43,17 @@ _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
 
 class Template:
-    """Literal text and placeholders. Values are outside text: they are defused, then encoded as
-    data."""
+    """Literal text and placeholders.
+
+    Values are outside text: they are defused, then encoded as data.
+    """
 
     def __init__(self, name: str, text: str, frame: tuple[str, str] = ("", "")) -> None:
         """
         Args:
             name: which prompt this is; decides the placeholders.
-            text: the template. The line break that closes a text file does not count; other white
-                space does.
+            text: the template. The final line break of a text file is ignored; other white space
+                is not.
             frame: what a chat template puts around a message.
 
         Raises:
@@ -60,9 +62,11 @@ class Template:
         """
         parts = _PLACEHOLDER.split(text.removesuffix("\n"))
         self.literals, self.fields = parts[0::2], parts[1::2]
+
         missing = _REQUIRED[name] - set(self.fields)
         known = _REQUIRED[name] | _OPTIONAL.get(name, frozenset())
         unknown = set(self.fields) - known
+
         if missing:
             raise ConfigError(
                 f"game.prompts.{name}",
@@ -73,13 +77,17 @@ class Template:
             raise ConfigError(
                 f"game.prompts.{name}", f"{{{min(unknown)}}}", nearest(min(unknown), known)
             )
+
+        # With the value behind it, such a bracket could become a tag.
         if any(_OPEN_BRACKET.search(literal) for literal in self.literals[:-1]):
             fix = (
                 "put no bracket right before a placeholder: with it, outside text could spell a tag"
             )
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
+
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
+
         self._encoded_by: Tokenizer | None = None
         self._literal_ids: list[list[int]] = []
 
@@ -90,6 +98,7 @@ class Template:
                 tokenizer,
                 [tokenizer.encode(text) for text in self.literals],
             )
+
         ids = list(self._literal_ids[0])
         for field, literal in zip(self.fields, self._literal_ids[1:], strict=True):
             ids.extend(values[field])
@@ -114,20 +123,21 @@ class Prompts:
         chat_frame: Callable[[], tuple[str, str]] = getattr(
             tokenizer, "chat_frame", lambda: ("", "")
         )
+
         folder = _open_set(source)
         texts = {
             name: text
             for name in _REQUIRED
             if (text := _read(folder, name, source, tags)) is not None
         }
+
         self._bind(texts, chat_frame(), tokenizer, tags, source)
 
     @classmethod
     def of_texts(
         cls, texts: Mapping[str, str], frame: tuple[str, str], tokenizer: Tokenizer, tags: Tags
     ) -> Prompts:
-        """A prompt set from what :attr:`texts` and :attr:`frame` of another one were, wherever that
-        came from.
+        """A prompt set from the :attr:`texts` and the :attr:`frame` of another one.
 
         Raises:
             ConfigError: a text is missing, or a placeholder is missing or unknown.
@@ -137,8 +147,9 @@ class Prompts:
                 raise ConfigError(
                     "game.prompts",
                     sorted(texts),
-                    f"{name!r} is missing from it, or is no prompt's name",
+                    f"{name!r} is missing from it, or is not a prompt's name",
                 )
+
         prompts = cls.__new__(cls)
         prompts._bind(texts, frame, tokenizer, tags, "texts")
         return prompts
@@ -155,24 +166,25 @@ class Prompts:
         """Every template by name, tags as the config names them."""
         self.frame = frame
         """What the chat template puts before and after the role prompts."""
+
         self._templates = {
             name: Template(name, text, frame if name in set(Role) else ("", ""))
             for name, text in texts.items()
         }
+
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
         self._passages: dict[tuple[str, str, int], list[int]] = {}
 
     def strange_to(self, token: int) -> str | None:
-        """The first prompt whose own words come out as this token, such as the unknown one."""
+        """The first prompt whose own text contains this token, such as the unknown one."""
         for name, template in self._templates.items():
             if any(token in self._tokenizer.encode(literal) for literal in template.literals):
                 return name
         return None
 
     def can_spell(self, text: str) -> bool:
-        """Whether nothing of this text becomes the tokenizer's unknown token, if it names one as
-        ``unknown_id``."""
+        """Whether this text is encoded without the tokenizer's ``unknown_id``, if it has one."""
         unknown = getattr(self._tokenizer, "unknown_id", None)
         return unknown is None or unknown not in self._data(text)
 
@@ -214,6 +226,7 @@ class Prompts:
     def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
         if not documents:
             return self._templates["nothing"].encode(self._tokenizer, {})
+
         ids: list[int] = []
         for document in documents:
             ids.extend(self._newline if ids else [])
@@ -244,6 +257,7 @@ class Prompts:
 def _open_set(source: str | Path) -> Traversable:
     if isinstance(source, str) and source in SHIPPED:
         return resources.files(__name__) / source
+
     folder = Path(source)
     if not folder.is_dir():
         hint = nearest(str(source), SHIPPED)
@@ -262,12 +276,15 @@ def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str
         if name == "closed_book":
             return None
         raise ConfigError("game.prompts", str(source), f"{name}.txt is missing from it")
+
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             "game.prompts", str(source), f"{name}.txt has to be a readable UTF-8 file ({error})"
         ) from error
+
+    # The shipped sets spell the default names.
     if source not in SHIPPED:
         return text
     renamed = dict(zip(Tags().all(), tags.all(), strict=False))

@@ -33,8 +33,7 @@ Facts = Mapping[tuple[str, Relation], frozenset[str]]
 
 
 def write_question(start: str, hops: Sequence[Hop]) -> str:
-    """The question that starts at ``start`` and follows ``hops`` in order: the last hop is named
-    first."""
+    """The question that starts at ``start`` and follows ``hops``; the last hop is named first."""
     nouns = " of the ".join(hop.noun for hop in reversed(hops))
     return f"what is the {nouns} of {start} ?"
 
@@ -44,15 +43,18 @@ def parse_question(text: str) -> tuple[str, tuple[Hop, ...]] | None:
     words = text.split()
     if len(words) < 7 or words[:2] != ["what", "is"] or words[-1] != "?":
         return None
+
     body, start = words[2:-2], words[-2]
     if len(body) % 3 or not start[:1].isupper():
         return None
+
     hops = []
     for i in range(0, len(body), 3):
         the, noun, of = body[i : i + 3]
         if the != "the" or of != "of" or noun not in _HOPS:
             return None
         hops.append(_HOPS[noun])
+
     return start, tuple(reversed(hops))
 
 
@@ -75,9 +77,11 @@ def continue_question(
         return frozenset([("what", "is")[len(words)]])
     if words[-1] == "?":
         return frozenset()
+
     hops, place = divmod(len(words) - 2, 3)
     if words[-1] in names:
         return frozenset(["?"])
+
     match place:
         case 0:
             another = frozenset(["the"]) if hops < max_hops else frozenset()

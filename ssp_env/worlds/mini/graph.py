@@ -37,8 +37,7 @@ class Graph:
         return links
 
     def walk(self, rng: np.random.Generator, hops: int) -> Chain | None:
-        """A random chain of ``hops`` functional facts that never meets an entity twice, or
-        ``None``."""
+        """A random chain of ``hops`` functional facts without a repeated entity, or ``None``."""
         start = _pick(rng, list(self.entities))
         path, entity = [], start
         seen = {start}
@@ -48,9 +47,11 @@ class Graph:
             ]
             if not steps:
                 return None
+
             relation, entity = steps[int(rng.integers(len(steps)))]
             path.append(relation)
             seen.add(entity)
+
         return start, tuple(path), entity
 
 
@@ -63,17 +64,21 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
         one_to_many: also make every person a citizen of one of a few nations.
     """
     graph = Graph(_deal_kinds(names))
+
     by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for name, kind in graph.entities.items():
         by_kind[kind].append(name)
+
     for name, kind in graph.entities.items():
         graph.facts[name] = {}
+
         own = [relation for relation in RELATIONS if relation.subject == kind]
         kept = [relation for relation in own if rng.random() < FACT_CHANCE]
         for relation in kept or [own[int(rng.integers(len(own)))]]:
             graph.facts[name][relation] = _pick(
                 rng, [n for n in by_kind[relation.value] if n != name]
             )
+
         if one_to_many and kind == "person":
             graph.facts[name][NATION] = _pick(rng, by_kind["country"][:NATIONS])
     return graph
@@ -81,6 +86,7 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
 
 def _deal_kinds(names: Sequence[str]) -> dict[str, str]:
     bounds = np.cumsum(list(KINDS.values())) * len(names)
+
     kinds, last = list(KINDS), len(KINDS) - 1
     return {
         name: kinds[min(int(np.searchsorted(bounds, i, side="right")), last)]

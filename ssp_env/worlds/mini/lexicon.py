@@ -9,8 +9,7 @@ from functools import cache
 import numpy as np
 
 NAME_POOL = 1_400
-"""Number of names. A world draws its entities from this pool, so that a model can't know them by
-heart."""
+"""Number of names. Worlds draw theirs from this pool, so that no model knows them by heart."""
 
 KINDS = {"person": 0.42, "city": 0.20, "company": 0.18, "book": 0.12, "country": 0.08}
 """Entity kinds and their share of a graph."""
@@ -57,8 +56,7 @@ class Relation:
     phrase: str
     """The second wording that pages use: "E : *taught by* X"."""
     inverse: str | None = None
-    """What the subjects of one value are called, where a question may ask for them
-    (one-to-many)."""
+    """What the subjects of one value are called, if a question may ask for them (one-to-many)."""
 
 
 RELATIONS = (
@@ -105,6 +103,7 @@ def names() -> tuple[str, ...]:
     """The pool of ``NAME_POOL`` invented names, always the same."""
     rng = np.random.default_rng(20_260_101)
     taken = {relation.noun.capitalize() for relation in RELATIONS}
+
     pool: dict[str, None] = {}
     while len(pool) < NAME_POOL:
         middle = "".join(rng.choice(_SYLLABLES, size=int(rng.integers(1, 3))))
@@ -116,18 +115,19 @@ def names() -> tuple[str, ...]:
 
 @cache
 def vocabulary() -> tuple[str, ...]:
-    """Every word that a page, a question or a tiny prompt can hold, without tags and special
-    tokens."""
+    """Every word of pages, questions and tiny prompts, without tags and special tokens."""
     return words_with(names())
 
 
 def words_with(entities: Iterable[str]) -> tuple[str, ...]:
     """The words of pages, questions and prompts about these entities alone."""
     words: dict[str, None] = dict.fromkeys(WORDS)
+
     for relation in (*RELATIONS, NATION):
         words.setdefault(relation.noun)
         if relation.inverse:
             words.setdefault(relation.inverse)
         words.update(dict.fromkeys(relation.phrase.split()))
+
     words.update(dict.fromkeys(entities))
     return tuple(words)

@@ -11,8 +11,7 @@ from ssp_env.worlds.mini.graph import Graph
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
 
 BACKLINKS = 2
-"""At most this many facts about *other* entities stand on a page; a proposer needs them to look
-backwards."""
+"""Most facts about *other* entities on a page; a proposer needs them to search backwards."""
 
 Fact = tuple[str, Relation, str]
 """``(entity, relation, value)``."""
@@ -22,14 +21,13 @@ _BY_PHRASE = {relation.phrase: relation for relation in (*RELATIONS, NATION)}
 
 
 def write_pages(rng: np.random.Generator, graph: Graph) -> list[Document]:
-    """One page an entity: its facts in random order and wording, then some backlinks."""
+    """One page per entity: its facts in random order and wording, then some backlinks."""
     links = graph.backlinks()
     return [Document(name, name, _page(rng, name, graph, links[name])) for name in graph.entities]
 
 
 def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:
-    """The facts that pages state. Sentences that no page of this world could hold are passed
-    over."""
+    """The facts that pages state; sentences that are not of this world's kind are skipped."""
     for document in documents:
         for sentence in document.text.split(" ."):
             fact = _read_sentence(sentence.split())
@@ -44,21 +42,27 @@ def _page(
     for relation, value in graph.facts[name].items():
         wording = relation.phrase if relation is NATION or rng.random() < 0.5 else relation.noun
         sentences.append(f"{name} {wording} {value}")
+
     chosen = rng.permutation(len(links))[:BACKLINKS]
     sentences.extend(f"{name} {links[i][1].noun} of {links[i][0]}" for i in chosen)
+
     return " ".join(f"{sentences[i]} ." for i in rng.permutation(len(sentences)))
 
 
 def _read_sentence(words: list[str]) -> Fact | None:
     if len(words) < 3:
         return None
+
     name, *head, last = words
     if not (name[0].isupper() and last[0].isupper()):
         return None
+
     wording = " ".join(head)
     relation = _BY_NOUN.get(wording) or _BY_PHRASE.get(wording)
     if relation is not None:
         return name, relation, last
+
+    # "X mentor of Y" on the page of X: a fact about Y, read backwards.
     if len(head) == 2 and head[1] == "of" and head[0] in _BY_NOUN:
         return last, _BY_NOUN[head[0]], name
     return None

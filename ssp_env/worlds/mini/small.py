@@ -1,5 +1,4 @@
-"""The small world: a mini-wiki of a few entities and a vocabulary of its own, for small networks
-and quick trials."""
+"""The small world: a mini-wiki of a few entities, for small networks and quick trials."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class MiniWorld:
     name = "mini"
     can_read = True
     per_group = 150
-    """Evaluation questions a hop count, when nobody says how many."""
+    """Evaluation questions per hop count, unless the caller says how many."""
 
     def __init__(
         self, seed: int = 0, entities: int = 449, one_to_many: bool = False, max_hops: int = 4
@@ -61,23 +61,29 @@ class MiniWorld:
             raise ConfigError("world.seed", seed, "must be at least 0")
         if not 1 <= max_hops <= 6:
             raise ConfigError("world.max_hops", max_hops, "choose 1 to 6")
+
         self.max_hops = max_hops
         self.one_to_many = one_to_many
+
         rng = np.random.default_rng(np.random.SeedSequence([_GRAPHS, seed]))
         pool = names()
         drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
+
         self.train_graph = grow(rng, drawn[:entities], one_to_many)
         self.eval_graph = grow(rng, drawn[entities:], one_to_many)
+
         pages = write_pages(rng, self.train_graph) + write_pages(rng, self.eval_graph)
         self.corpus = Corpus(
             (pages[i] for i in rng.permutation(len(pages))), name=f"mini-wiki (seed {seed})"
         )
+
         self._forward, self._backward = fact_tables(_graph_facts(self.train_graph, self.eval_graph))
         self._names = frozenset({*self.train_graph.entities, *self.eval_graph.entities})
         relations = (*RELATIONS, NATION) if one_to_many else RELATIONS
         self._nouns = frozenset(
             noun for r in relations for noun in (r.noun, r.inverse) if noun is not None
         )
+
         linked = self.train_graph.backlinks()
         self.answers: Sequence[GroundTruth] = tuple(
             GroundTruth(f"mini-{name}", name) for name in self.train_graph.entities if linked[name]
@@ -85,19 +91,20 @@ class MiniWorld:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every word there is: the same ones in every world of this kind, so that a policy can
-        change worlds."""
+        """Every word there is; the same in all worlds of this kind, so that policies can move."""
         return vocabulary()
 
     def continuations(
         self, action: Action, words: Sequence[str], seen: frozenset[str]
     ) -> tuple[frozenset[str], bool]:
-        """The words that can follow inside an action, and whether it can end there: one name, or a
-        question.
+        """The words that can follow inside an action, and whether it can end there.
+
+        A query or an answer is one name; a question follows the grammar.
 
         Names and relations are those that the player has read of, as long as it has read of any.
         """
         names, nouns = self._names & seen or self._names, self._nouns & seen or self._nouns
+
         if action is Action.QUESTION:
             following = continue_question(words, nouns, names, self.max_hops)
             return following, not following
@@ -108,7 +115,7 @@ class MiniWorld:
 
         Args:
             seed: which questions are drawn.
-            per_group: how many a hop count; ``None`` means :attr:`per_group`.
+            per_group: how many per hop count; ``None`` means :attr:`per_group`.
 
         Raises:
             ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has
@@ -119,29 +126,32 @@ class MiniWorld:
             raise ConfigError("questions.seed", seed, "must be at least 0")
         if wanted < 1:
             raise ConfigError("questions.per_group", wanted, "must be at least 1")
+
         drawn: list[Question] = []
         for hops in range(1, self.max_hops + 1):
             drawn.extend(self._questions(np.random.default_rng([seed, hops]), hops, wanted))
         return drawn
 
     def analyse(self, question: str) -> Analysis | None:
-        """Hops and all right answers of a question; ``None`` when it is not of this world's
-        grammar."""
+        """Hops and all right answers of a question; ``None`` if it does not parse."""
         parsed = self._parse(question)
         if parsed is None:
             return None
+
         start, hops = parsed
         return Analysis(len(hops), follow(start, hops, self._forward, self._backward))
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """What these documents, and nothing else, say the answer is.
 
-        A perfect but narrow reader: it knows the grammar of pages and questions, not the graph.
-        Several answers mean that the documents leave the question ambiguous; ``None`` that it is
-        ill-formed."""
+        A perfect but narrow reader, which knows the grammar of pages and questions, but not the
+        graph. Several answers mean that the documents leave the question ambiguous; ``None`` means
+        that it is ill-formed.
+        """
         parsed = self._parse(question)
         if parsed is None:
             return None
+
         return follow(*parsed, *fact_tables(read_facts(documents)))
 
     def _parse(self, question: str) -> tuple[str, tuple[Hop, ...]] | None:
@@ -162,13 +172,16 @@ class MiniWorld:
             chain = self.eval_graph.walk(rng, hops)
             if chain is None:
                 continue
+
             start, path, answer = chain
             text = write_question(start, [Hop(relation) for relation in path])
             if text not in found:
                 in_vain = 0
                 found[text] = Question(f"mini-{hops}hop-{len(found)}", text, (answer,), str(hops))
+
             if len(found) == wanted:
                 return list(found.values())
+
         fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
         raise ConfigError("questions.per_group", wanted, fix)
 

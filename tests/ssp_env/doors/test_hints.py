@@ -36,7 +36,7 @@ def advised_view(error: ConfigError) -> dict[str, Any]:
 def test_the_worlds_own_view_is_named_and_can_be_switched_off() -> None:
     error = error_of(lambda: ssp_env.env(world="small", tokenizer="bytes"))
     assert error.field == "view.legal_moves"
-    assert "the own view of the world 'small'" in error.fix
+    assert "disable the default view of the world 'small'" in error.fix
     env = ssp_env.env(world="small", tokenizer="bytes", view=advised_view(error))
     env.reset(seed=0)
     assert env.observe("proposer")["observation"].shape == (48,)
