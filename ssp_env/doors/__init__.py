@@ -1,2 +1,1 @@
-"""Doors to the game beside the PettingZoo env: one role at a time, many games at once, whole turns,
-text."""
+"""Doors to the game: PettingZoo's AEC, one role, vectors, batches of turns, text, RLlib, replay."""

@@ -51,8 +51,7 @@ def raw_env(render_mode: str | None = None, **setup: Unpack[Setup]) -> SearchSel
 
 
 class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
-    """One game: the proposer writes a question token by token, then the solver attempts it
-    ``attempts`` times.
+    """One game, token by token: the proposer writes a question, then the solver attempts it.
 
     With ``verifier="policy"``, the solver first reads the documents of the verification. Both
     agents live to the end of the game and end together. Rewards are paid then: the proposer's
@@ -88,6 +87,8 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._observer, self._dealer = Observer(resolved), Dealer(resolved.rules)
 
         self.possible_agents = [PROPOSER, SOLVER]
+
+        # Kept, since PettingZoo wants the same space object at every call.
         self.observation_spaces = {
             agent: self._observer.observation_space() for agent in self.possible_agents
         }
@@ -155,6 +156,8 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             raise UsageError("the game is over: call reset()")
 
         agent = self.agent_selection
+
+        # PettingZoo's dead step: the agent is removed.
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
             return
@@ -171,8 +174,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
                 self._live.show(self.game)
 
     def observe(self, agent: str) -> Observation:
-        """The agent's present trajectory; an agent that has none yet sees a single end (or padding)
-        token.
+        """The agent's current trajectory, or a single end (or padding) token before its first.
 
         Raises:
             UsageError: before the first reset, or no such agent.
@@ -251,6 +253,8 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             return
         self._current: Trajectory = pending[0]
         self.agent_selection = PROPOSER if self._current.role is Role.PROPOSER else SOLVER
+
+        # A new trajectory of the same agent (its next attempt) needs a new watcher.
         watcher = self._watchers.get(self.agent_selection)
         if watcher is None or watcher.trajectory is not self._current:
             self._watchers[self.agent_selection] = self._observer.watch(self._current)

@@ -139,6 +139,7 @@ class GameBatch:
             what = f"a game is void for a ServiceError, not for {describe(error)}"
             raise UsageError(f'{what}; wrap it: ServiceError("engine", str(error))')
 
+        # Games of other turns go on.
         for turn in turns:
             self._rounds[turn.game].void([turn.trajectory], error)
         advance_all(self._rounds)

@@ -9,8 +9,7 @@ GAME_ID, SOLVER_ID, PROPOSER_ID = "ssp/SearchSelfPlay-v0", "ssp/Solver-v0", "ssp
 
 
 def register_all() -> None:
-    """Makes ``pettingzoo.make("aec", "ssp/SearchSelfPlay-v0")`` and
-    ``gymnasium.make("ssp/Solver-v0")`` work."""
+    """Registers the ids with PettingZoo and Gymnasium: ``gymnasium.make("ssp/Solver-v0")``."""
     pettingzoo.register("aec", GAME_ID, "ssp_env.doors.aec:env")
     for name, role in ((SOLVER_ID, "Solver"), (PROPOSER_ID, "Proposer")):
         gym.register(

@@ -133,6 +133,8 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
             )
 
         seen = [a for a in self.possible_agents if a in self._played]
+
+        # An agent without a turn is left out: RLlib cannot end an agent that it never saw.
         observations = {a: obs for a in seen for obs in self._observe(a).values()}
         rewards = {a: env.rewards[a] for a in seen}
 
@@ -170,8 +172,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
 
 def register() -> str:
-    """Registers the environment with Ray, for ``config.environment("SearchSelfPlay-v0",
-    env_config={...})``.
+    """Registers the environment with Ray, for ``config.environment("SearchSelfPlay-v0")``.
 
     Returns:
         Its name.

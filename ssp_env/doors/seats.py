@@ -110,6 +110,8 @@ def advance_seats(seats: Sequence[Seat], other: Player) -> None:
     redeals = dict.fromkeys(seats, 0)
     while True:
         advance_all([seat.round for seat in seats])
+
+        # All other roles' turns are written first, in one call.
         others = [
             (seat, t) for seat in seats for t in seat.round.pending() if t.role is not seat.role
         ]
@@ -120,6 +122,7 @@ def advance_seats(seats: Sequence[Seat], other: Player) -> None:
         for seat in seats:
             seat.look_up()
 
+        # Their games ended before their first turn.
         idle = [seat for seat in seats if seat.trajectory is None]
         if not idle:
             return

@@ -58,8 +58,7 @@ class TextGame:
         return self._show()
 
     def step(self, text: str) -> tuple[str, dict[str, float], bool, bool, Info]:
-        """Takes a turn; returns the next text, what both roles were paid, terminated, truncated,
-        info.
+        """Takes a turn; returns the next text, both rewards, terminated, truncated, info.
 
         Raises:
             UsageError: a step before the first reset or after the end.

@@ -93,6 +93,8 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self._check(np.asarray(actions))  # nothing is taken then
 
         moved = []
+
+        # An env whose game is over begins the next one; its action is ignored.
         for env, action, ended in zip(self._envs, actions, self._ended, strict=True):
             if ended:
                 env.begin(None, None)

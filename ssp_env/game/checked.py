@@ -74,6 +74,8 @@ class CheckedParts:
         """
         results = search_each(self._retriever, queries, self._top_k)
         check_count(results, queries)
+
+        # An outage is a legitimate result of a query; only rankings are checked.
         for query, ranking in zip(queries, results, strict=True):
             if not isinstance(ranking, ServiceError):
                 _check_ranking(ranking, query, len(queries), self._top_k)
@@ -124,6 +126,7 @@ class CheckedParts:
         Raises:
             UsageError: the noise source returned something else.
         """
+
         count = self._noise_documents
         drawn: object = self._noise(rng, count, own, others, self._corpus)
 
@@ -137,6 +140,7 @@ class CheckedParts:
                 f"are wanted"
             )
 
+        # A document of its own would be evidence, not noise.
         taken = {document.id for document in own}
         for item in drawn:
             if not isinstance(item, NoiseDocument) or not isinstance(item.document, Document):
@@ -186,6 +190,7 @@ class CheckedStrategy:
             return False
 
         asks = f"wants_more of the strategy {self._name} asks for another wave"
+
         if valid >= slots:
             raise UsageError(
                 f"{asks} though all {slots} slots hold a valid question: let it return False then"

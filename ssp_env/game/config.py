@@ -95,13 +95,17 @@ class GameConfig:
         )
         at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
         at_least(self, "game", 0, "min_question_chars", "noise_documents")
+
         if self.max_question_chars < self.min_question_chars:
             fix = f"must not be below min_question_chars = {self.min_question_chars}"
             raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
+
         asked = self.asked_searches
         if not 1 <= asked[0] <= asked[1] <= self.max_searches:
             fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
             raise ConfigError("game.asked_searches", asked, fix)
+
+        # NaN would poison every average that it enters.
         if not math.isfinite(self.invalid_reward):
             raise ConfigError("game.invalid_reward", self.invalid_reward, "give a finite number")
         for name in self.filters:
@@ -128,6 +132,8 @@ class ViewConfig:
         check_types(self, "view")
         if self.window is not None:
             at_least(self, "view", 1, "window")
+
+        # One-hot over a whole trajectory would be tokens x vocabulary floats.
         if self.one_hot and self.window is None:
             raise ConfigError(
                 "view.one_hot",
@@ -171,6 +177,5 @@ _SUITED = {"mini": (MINI_GAME, ViewConfig()), "small": (SMALL_GAME, SMALL_VIEW)}
 
 
 def suited(world: str) -> tuple[GameConfig, ViewConfig]:
-    """Rules and view that suit a world, by its name; elsewhere the paper's rules, and the whole
-    trajectory."""
+    """Rules and view that suit a world, by its name; for other worlds, the paper's rules."""
     return _SUITED.get(world, (GameConfig(), ViewConfig()))

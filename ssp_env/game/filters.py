@@ -1,5 +1,4 @@
-"""Rule filters: cheap checks of a proposed question, each with a reason code (the paper's Section
-3.4)."""
+"""Filters: cheap checks of a proposed question, each with a reason code (Section 3.4)."""
 
 from __future__ import annotations
 
@@ -39,8 +38,7 @@ def no_search(proposal: Proposal) -> bool:
 
 
 def short_question(proposal: Proposal) -> bool:
-    """Fewer characters than ``min_question_chars``; invisible ones and further spaces do not
-    count."""
+    """Fewer characters than ``min_question_chars``, without invisible ones and repeated spaces."""
     return len(" ".join(compatible(proposal.question).split())) < proposal.config.min_question_chars
 
 

@@ -139,6 +139,8 @@ class Game:
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""
+
+        # The verifier and the closed-book gate are optional.
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]
 
@@ -149,6 +151,7 @@ class Game:
         self.outcome, self.reason = Outcome.VOID, error.service
         self.outage = Outage(error.service, error.what, error.calls)
 
+        # Verdicts of its attempts are dropped too: a void game is not trained on.
         self.proposer_reward = None
         for attempt in self.attempts:
             attempt.verdict, attempt.reward = None, None

@@ -75,7 +75,9 @@ class LegalMoves:
                     raise ConfigError("view.legal_moves", True, fix)
                 table[action] = ids[0]
 
+        # Read in reverse, to find the action that a turn has begun.
         self._openers = {token: action for action, token in self._opening.items()}
+
         silent = {
             tokenizer.pad_id,
             tokenizer.eos_id,
@@ -92,6 +94,7 @@ class LegalMoves:
         self._spelling = [piece.decode("utf-8", "replace").strip() for piece in tokenizer.pieces]
         self._words = {self._spelling[token]: token for token in text}
 
+        # A grammar is no use to a tokenizer that lacks some of its words.
         world = rules.world
         self._grammar = (
             world
@@ -131,6 +134,7 @@ class LegalMoves:
         """The action that is still open in the current turn, and the tokens inside it."""
         ids, mask = trajectory.ids, trajectory.mask
 
+        # Walks back through the policy's own tokens to the latest opening tag.
         start = len(ids)
         while start > trajectory.prompt_length and mask[start - 1]:
             start -= 1

@@ -31,8 +31,7 @@ class NoiseSource(Protocol):
         others: Sequence[tuple[int, Document]],
         corpus: Sequence[Document],
     ) -> tuple[NoiseDocument, ...]:
-        """At most ``count`` documents, none of them among ``own``; all randomness comes from
-        ``rng``."""
+        """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone."""
         ...
 
 
@@ -78,6 +77,7 @@ def _from_corpus(
     if count <= 0:
         return []
 
+    # Most of a small corpus may be taken, so the free passages are listed first.
     if len(corpus) < 2 * (len(taken) + count):
         free = [document for document in corpus if document.id not in taken]
         return [

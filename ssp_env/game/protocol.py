@@ -50,6 +50,7 @@ class Tags:
                     f"tags.{field_name}", name, "use a letter, then letters, digits, '_' or '-'"
                 )
 
+        # Two tags of one name could not be told apart.
         if len({name for _, name in named}) != len(named):
             raise ConfigError(
                 "tags", [name for _, name in named], "give every tag a name of its own"

@@ -17,8 +17,10 @@ SolverReward = Callable[["Game", "Attempt"], float]
 
 
 def one_minus_p(game: Game) -> float:
-    """1 - mean solve rate, the paper's: hard questions pay, up to the impossible (Appendix,
-    "Rewards Design")."""
+    """1 - mean solve rate, as in the paper: the harder a question, the more it pays.
+
+    Even an impossible one: see the paper's appendix "Rewards Design".
+    """
     return 1.0 - game.share_right
 
 

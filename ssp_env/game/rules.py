@@ -113,6 +113,7 @@ class Rules:
         ):
             _check_part(name, part, method)
 
+        # A wrong signature is found here rather than in the middle of a game.
         for name, function, arguments in (
             ("retriever", getattr(retriever, "search", None), ("queries", "k")),
             ("judge", getattr(judge, "judge", None), ("tasks",)),
@@ -124,11 +125,14 @@ class Rules:
             if function is not None:
                 check_call(name, function, arguments)
 
+        # Without tags that it can spell, no turn could ever be complete.
         check_tokenizer(tokenizer, config.tags)
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
 
         prompts = Prompts(config.prompts, tokenizer, config.tags)
+
+        # A prompt set need not have this prompt, so ask for it before it is needed.
         if config.closed_book:
             prompts.closed_book("")
 

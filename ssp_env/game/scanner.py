@@ -46,6 +46,7 @@ class TurnScanner:
 
         text += piece
         while True:
+            # Everything before this position has been looked at already.
             start = text.find(b"<", self._from)
             if start < 0:
                 self._from = len(text)
@@ -84,6 +85,8 @@ class TurnScanner:
             return Forgery(tag.decode())
 
         opened = self._tags.openings.get(tag)
+
+        # A later opening replaces an earlier one: only the last before the closing tag counts.
         if opened is not None:
             self._open, self._content_from = opened, self._from
             return None
@@ -106,6 +109,7 @@ class ScannerTags:
             {tags.opening("information").encode(), tags.closing("information").encode()}
         )
 
+        # Only the environment writes information tags, whatever the role.
         known = (*self.openings, *self.closings, *self.forbidden)
         self.pattern = re.compile(b"|".join(map(re.escape, known)))
         """Any of the tags. None is a prefix of another: each has its only ``>`` at the end."""

@@ -131,6 +131,9 @@ class ReplayBuffer(DummyPadding):
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
     ) -> list[PooledQuestion]:
+
+        # Only questions of earlier steps are played again; this step's join the pool for the next
+        # ones.
         earlier = list(self.pool)
         self.pool.extend(fresh)
         if not earlier:
@@ -167,6 +170,8 @@ def check_strategy(strategy: object) -> None:
         ConfigError: a class or a name instead of a strategy, or a method that is missing or has
             other parameters.
     """
+
+    # The likeliest mistake gets its own message.
     if isinstance(strategy, type):
         raise ConfigError(
             "strategy",
@@ -174,6 +179,7 @@ def check_strategy(strategy: object) -> None:
             f"this is a class; pass one that was made: {strategy.__name__}(...)",
         )
 
+    # Checked by signature, so that a mismatch does not show up in the middle of a step.
     for name, arguments in (
         ("begin_step", ()),
         ("wants_more", ("valid", "slots", "waves")),

@@ -124,6 +124,7 @@ class Trajectory:
         if not ids:
             raise UsageError("a turn goes on with at least one token")
 
+        # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
         taken, found, ended = self._scan(ids)
         if taken < len(ids):
@@ -184,6 +185,8 @@ class Trajectory:
         self.ids.extend(observation)
         self.mask.extend(bytes(len(observation)))
         self.logprobs.frombytes(bytes(8 * len(observation)))
+
+        # Tags in the observation are not the policy's, so the next turn is scanned on its own.
         self._scanner = TurnScanner(self.limits.tags)
         self.waiting = Waiting.POLICY
 
@@ -258,6 +261,7 @@ class Trajectory:
         if isinstance(found, Forgery):
             self.end(Ending.FORGED)
         elif found is None:
+            # Without an end token, it was the budget that ended the turn.
             eos = self.ids[-1] == self.limits.tokenizer.eos_id
             self.end(Ending.FORMAT if eos else Ending.BUDGET_TOKENS)
         elif found.action is not Action.SEARCH:

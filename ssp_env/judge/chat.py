@@ -143,6 +143,7 @@ class ChatClient:
         async with self._caller.turn():
             reply = await self._caller.post(json.dumps(body).encode(), self.config.timeout, service)
 
+        # The status decides whether another try is worthwhile.
         if complaint := self._caller.complaint(reply, service):
             raise complaint
 

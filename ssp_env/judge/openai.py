@@ -47,6 +47,7 @@ class OpenAIJudge:
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
+
         asked = [index for index, task in enumerate(tasks) if task.prediction.strip()]
 
         results: list[Verdict | ServiceError] = [Verdict(False, "no answer")] * len(tasks)
@@ -120,6 +121,8 @@ def parse_verdict(reply: str) -> Verdict:
     lines = (re.sub(r"[*_`]", "", text).strip() for text in _spoken(reply).splitlines())
 
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, lines) if match]
+
+    # Several verdicts, even equal ones, mean that the model did not follow the format.
     if found == ["correct"] or found == ["incorrect"]:
         return Verdict(found == ["correct"], _tail(reply))
 

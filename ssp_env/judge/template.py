@@ -38,6 +38,7 @@ class Template:
                 "prompt", str(source), f"put {' and '.join(missing)} into this template"
             )
 
+        # One pass over all names, so that a value is never searched for placeholders.
         self._holes = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
 
     def fill(self, **values: str) -> str:

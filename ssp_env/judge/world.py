@@ -28,6 +28,7 @@ class WorldJudge:
         if exact_match(task.prediction, task.truth.wordings):
             return Verdict(True, "the ground truth")
 
+        # The question may have more right answers than the proposer had in mind.
         analysis = self._world.analyse(task.question)
         if analysis is None:
             return Verdict(

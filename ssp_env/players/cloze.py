@@ -70,6 +70,7 @@ def _query(trajectory: Trajectory) -> str:
     asked = _ASKED.search(trajectory.about)
     words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
 
+    # Words are dropped from the end until the query fits its budget.
     tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
     while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
         words.pop()

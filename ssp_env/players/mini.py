@@ -46,6 +46,7 @@ class MiniPlayer(TextPlayer):
             path.append(Hop(relation))
             seen.add(entity)
 
+        # Every search has found a fact, and more of them are wanted and allowed.
         if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
             return self._call("search", entity)
 
@@ -62,6 +63,7 @@ class MiniPlayer(TextPlayer):
             read_facts(d for search in trajectory.searches for d in search.documents)
         )
 
+        # Follows the facts that were found so far.
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
             if len(reached) != 1:

@@ -117,6 +117,7 @@ class RetrieverTests:
             "search changed the caller's list of queries: copy it first"
         )
 
+        # Changing what was handed out must not change what is handed out next.
         kept = [list(ranking) for ranking in first]
         for ranking in first:
             ranking.clear()

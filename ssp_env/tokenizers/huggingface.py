@@ -54,6 +54,7 @@ class HuggingFaceTokenizer:
             )
         self.pad_id: int = pad
 
+        # Prompts are encoded by the tokenizer itself, outside text by a copy that knows no markup.
         self._data_backend = _for_data(tokenizer.backend_tokenizer)
         added = tokenizer.added_tokens_decoder.items()
 
@@ -183,6 +184,7 @@ def _for_data(backend: Any) -> Any:
     """A copy of the tokenizer that takes special tokens and other markup for plain text."""
     spec = json.loads(backend.to_str())
 
+    # Texts are cut by the game, never by the tokenizer.
     spec["truncation"] = spec["padding"] = None
     for token in spec["added_tokens"]:
         token["special"] = token["special"] or _MARKUP.fullmatch(token["content"]) is not None

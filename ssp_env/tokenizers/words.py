@@ -50,6 +50,7 @@ class WordTokenizer:
         if len(self._ids) != self.vocab_size:
             raise TokenizerError("a word or tag occurs twice in the vocabulary")
 
+        # After <pad>, <eos>, <unk> and the tags.
         first_word = 3 + len(self.tags)
         self.pieces: Sequence[bytes] = (
             b"",

@@ -61,6 +61,7 @@ def mentions(text: str, wordings: Iterable[str]) -> str | None:
     :mod:`ssp_env.wording.lookalikes`). A blank wording never occurs."""
     wordings = list(wordings)
 
+    # Look-alike letters give a text several readings; every wording is sought in each.
     texts = [_Text(reading) for reading in readings(text, wordings)]
     for wording in wordings:
         for spelling in {wording: None, spelled_out(wording): None}:
@@ -165,6 +166,7 @@ def _reads_as(run: Sequence[_Word], target: Sequence[_Word], letters: str, first
     if len(letters) >= _SPACED_OUT and all(len(word.folded) == 1 for word in run):
         return True
 
+    # "It" is an answer only where it is written like a name.
     if len(run) == 1 and letters in _FUNCTION_WORDS:
         return _same_capitals(run[0], target, first)
 
@@ -174,6 +176,7 @@ def _reads_as(run: Sequence[_Word], target: Sequence[_Word], letters: str, first
         if cut not in target_cuts and not _may_split(left, right):
             return False
 
+    # "1 2" is not "12": a cut between two digits of the answer has to be there in the text too.
     closed = target_cuts.difference(run_cuts)
     return not any(letters[cut - 1].isdecimal() and letters[cut].isdecimal() for cut in closed)
 

@@ -59,6 +59,7 @@ def open_world(name: str, /, **options: Any) -> World:
             raise ConfigError(f"world_options.{option}", value, fix)
         options[option] = read_value(hints[option], value, f"world_options.{option}")
 
+    # Signature first, so that a missing setting is not mistaken for an error inside the world.
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:

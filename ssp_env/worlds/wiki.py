@@ -62,6 +62,7 @@ class WikiMini:
         from ssp_env.search.index.directory import build_index, open_index
         from ssp_env.search.index.manifest import FORMAT
 
+        # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
         try:
             folder = (
@@ -94,8 +95,7 @@ class WikiMini:
             return read_answers(path)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions, benchmark by benchmark; see
-        :func:`~ssp_env.worlds.files.sample_questions`.
+        """Evaluation questions by benchmark: see :func:`~ssp_env.worlds.files.sample_questions`.
 
         Raises:
             ConfigError: ``per_group`` below 1 or a negative seed.

@@ -85,6 +85,7 @@ class Template:
             )
             raise ConfigError(f"game.prompts.{name}", text.strip()[:60], fix)
 
+        # The chat template surrounds the whole message, so it joins the outermost literals.
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
 
@@ -93,6 +94,8 @@ class Template:
 
     def encode(self, tokenizer: Tokenizer, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
+
+        # Literals never change, so they are encoded once per tokenizer.
         if self._encoded_by is not tokenizer:
             self._encoded_by, self._literal_ids = (
                 tokenizer,
@@ -238,6 +241,7 @@ class Prompts:
         key = (document.title, document.text, max_tokens)
         ids = self._passages.get(key)
         if ids is None:
+            # Simpler than evicting the oldest, and rare.
             if len(self._passages) >= REMEMBERED_PASSAGES:
                 self._passages.clear()
             values = {"title": self._data(document.title), "text": self._data(document.text)}
@@ -287,5 +291,6 @@ def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str
     # The shipped sets spell the default names.
     if source not in SHIPPED:
         return text
+
     renamed = dict(zip(Tags().all(), tags.all(), strict=False))
     return re.sub("|".join(map(re.escape, renamed)), lambda tag: renamed[tag[0]], text)

@@ -78,6 +78,7 @@ def continue_question(
     if words[-1] == "?":
         return frozenset()
 
+    # After "what is", every hop takes three words: "the", a noun, "of".
     hops, place = divmod(len(words) - 2, 3)
     if words[-1] in names:
         return frozenset(["?"])

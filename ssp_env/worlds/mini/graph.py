@@ -72,6 +72,7 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
     for name, kind in graph.entities.items():
         graph.facts[name] = {}
 
+        # Every entity keeps at least one fact, so that it has a page.
         own = [relation for relation in RELATIONS if relation.subject == kind]
         kept = [relation for relation in own if rng.random() < FACT_CHANCE]
         for relation in kept or [own[int(rng.integers(len(own)))]]:

@@ -43,6 +43,7 @@ def _page(
         wording = relation.phrase if relation is NATION or rng.random() < 0.5 else relation.noun
         sentences.append(f"{name} {wording} {value}")
 
+    # Backlinks let a proposer search backwards from its answer.
     chosen = rng.permutation(len(links))[:BACKLINKS]
     sentences.extend(f"{name} {links[i][1].noun} of {links[i][0]}" for i in chosen)
 

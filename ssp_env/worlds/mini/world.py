@@ -66,9 +66,11 @@ class MiniWorld:
         self.one_to_many = one_to_many
 
         rng = np.random.default_rng(np.random.SeedSequence([_GRAPHS, seed]))
+
         pool = names()
         drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
 
+        # No fact connects the two: what is learnt about one graph says nothing of the other.
         self.train_graph = grow(rng, drawn[:entities], one_to_many)
         self.eval_graph = grow(rng, drawn[entities:], one_to_many)
 
@@ -84,6 +86,7 @@ class MiniWorld:
             noun for r in relations for noun in (r.noun, r.inverse) if noun is not None
         )
 
+        # An answer needs a fact that leads to it, or no question could ask for it.
         linked = self.train_graph.backlinks()
         self.answers: Sequence[GroundTruth] = tuple(
             GroundTruth(f"mini-{name}", name) for name in self.train_graph.entities if linked[name]
