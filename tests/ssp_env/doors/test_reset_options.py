@@ -52,7 +52,7 @@ def test_what_pettingzoos_suites_reset_with_is_taken_and_nothing_like_it() -> No
             env.reset(seed=0, options=options)
 
 
-@pytest.mark.parametrize("answer", ["", " ", "\n", GroundTruth("x", "")])
+@pytest.mark.parametrize("answer", [" ", GroundTruth("x", "")])
 def test_a_blank_answer(answer: Any) -> None:
     for setup in ({}, {"tokenizer": "bytes", "view": {"one_hot": False, "legal_moves": False}}):
         with pytest.raises(
@@ -81,17 +81,6 @@ def test_every_answer_of_a_world_can_be_played() -> None:
     for truth in env.rules.world.answers:
         env.reset(seed=0, options={"answer": truth})
         assert env.game.truth is truth
-
-
-@pytest.mark.parametrize("seed", ["x", 1.5, -1])
-def test_seeds_of_many_games(seed: Any) -> None:
-    for envs in (
-        ssp_env.GameBatch(2, world="small"),
-        gymnasium.make_vec("ssp/Solver-v0", num_envs=2, world="small"),
-        gymnasium.make_vec("ssp/Proposer-v0", num_envs=2, world="small"),
-    ):
-        with pytest.raises(UsageError, match=f"seed = {seed!r}: give a whole number from 0 up"):
-            envs.reset(seed=seed)
 
 
 def test_a_list_of_seeds_is_checked_before_any_game_begins() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scripted import MINI
 
-from ssp_env.game.config import DEFAULT_FILTERS
+from ssp_env.game.config import DEFAULT_FILTERS, FILTER_NAMES
 from ssp_env.game.filters import FILTERS, Proposal
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
 from ssp_env.tokenizers import ByteTokenizer
@@ -27,6 +27,7 @@ def fails(rule: str, question: str = "Which city is it?", *searches: SearchRecor
 
 
 def test_names_are_reason_codes() -> None:
+    assert tuple(FILTERS) == FILTER_NAMES, "the config names what ships"
     assert set(DEFAULT_FILTERS) <= set(FILTERS)
     assert all(name == rule.__name__ for name, rule in FILTERS.items())
     assert all(rule.__doc__ for rule in FILTERS.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from dataclasses import FrozenInstanceError, dataclass, fields
+from dataclasses import FrozenInstanceError, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -157,28 +157,11 @@ def test_the_defaults_are_the_papers() -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "fix"),
     [
-        *(
-            ({name: 0}, f"game.{name}", "must be at least 1")
-            for name in (
-                *("attempts", "proposals", "max_searches", "top_k"),
-                *(
-                    "max_prompt_tokens",
-                    "max_response_tokens",
-                    "max_document_tokens",
-                    "max_query_tokens",
-                ),
-            )
-        ),
-        ({"min_question_chars": -1}, "game.min_question_chars", "must be at least 0"),
+        ({"attempts": 0}, "game.attempts", "must be at least 1"),
         ({"noise_documents": -1}, "game.noise_documents", "must be at least 0"),
         ({"attempts": math.nan}, "game.attempts", "type int, not float"),
-        ({"attempts": 2.5}, "game.attempts", "type int, not float"),
-        ({"attempts": "3"}, "game.attempts", "type int, not str"),
-        ({"noise_documents": None}, "game.noise_documents", "type int, not NoneType"),
         ({"filters": "spoiler"}, "game.filters", "tuple[str, ...], not str"),
-        ({"asked_searches": 2}, "game.asked_searches", "tuple[int, int], not int"),
         ({"tags": "search"}, "game.tags", "type Tags, or a mapping of its fields, not str"),
-        ({"closed_book": 1}, "game.closed_book", "type bool, not int"),
         (
             {"max_question_chars": 19},
             "game.max_question_chars",
@@ -189,16 +172,11 @@ def test_the_defaults_are_the_papers() -> None:
             "game.asked_searches",
             "1 <= low <= high <= max_searches = 10",
         ),
-        ({"asked_searches": (3, 2)}, "game.asked_searches", "1 <= low <= high"),
-        ({"asked_searches": (1, 11)}, "game.asked_searches", "max_searches = 10"),
         ({"asked_searches": (1,)}, "game.asked_searches", "needs 2 items, not 1"),
-        ({"asked_searches": (1, 2, 3)}, "game.asked_searches", "needs 2 items, not 3"),
         ({"filters": ("spoilr",)}, "game.filters", "did you mean 'spoiler'?"),
         ({"verifier": "polcy"}, "game.verifier", "did you mean 'policy'?"),
         ({"verifier": ""}, "game.verifier", "known: " + ", ".join(sorted(VERIFIERS))),
-        ({"proposer_reward": "p(1-p)"}, "game.proposer_reward", "did you mean '4p(1-p)'"),
         ({"invalid_reward": math.nan}, "game.invalid_reward", "finite"),
-        ({"invalid_reward": -math.inf}, "game.invalid_reward", "finite"),
     ],
 )
 def test_values_that_cannot_work(changes: dict[str, Any], field: str, fix: str) -> None:
@@ -225,9 +203,7 @@ def test_numbers_of_numpy_become_pythons() -> None:
     ("changes", "field", "fix"),
     [
         ({"window": 0}, "view.window", "must be at least 1"),
-        ({"window": 2.5}, "view.window", r"type int | None, not float"),
         ({"one_hot": True}, "view.one_hot", "set view.window as well"),
-        ({"legal_moves": "yes"}, "view.legal_moves", "type bool, not str"),
     ],
 )
 def test_views_that_cannot_work(changes: dict[str, Any], field: str, fix: str) -> None:
@@ -277,21 +253,10 @@ def test_what_yaml_takes_for_text(text: str) -> None:
     ("values", "field", "fix"),
     [
         ({"atempts": 3}, "game.atempts", "did you mean 'attempts'"),
-        ({"zzz": 3}, "game.zzz", "known: asked_searches, attempts,"),
         ({"tags": {"serch": "x"}}, "game.tags.serch", "did you mean 'search'"),
         ({"tags": {"search": 5}}, "game.tags.search", "type str, not int"),
-        ({"tags": "search"}, "game.tags", "type Tags, or a mapping of its fields, not str"),
         ({"attempts": "3"}, "game.attempts", "type int, not str"),
-        ({"attempts": 3.0}, "game.attempts", "type int, not float"),
-        ({"attempts": True}, "game.attempts", "type int, not bool"),
-        ({"attempts": None}, "game.attempts", "type int, not NoneType"),
-        ({"attempts": "3e0"}, "game.attempts", "type int, not str"),
-        ({"invalid_reward": "low"}, "game.invalid_reward", "type float, not str"),
-        ({"invalid_reward": False}, "game.invalid_reward", "type float, not bool"),
-        ({"filters": "spoiler"}, "game.filters", "tuple[str, ...], not str"),
         ({"filters": [1]}, "game.filters", "type str, not int"),
-        ({"asked_searches": 2}, "game.asked_searches", "tuple[int, int], not int"),
-        ({"asked_searches": ["1", "2"]}, "game.asked_searches", "type int, not str"),
         ({"attempts": 0}, "game.attempts", "at least 1"),
     ],
 )
@@ -300,25 +265,3 @@ def test_mappings_that_cannot_work(values: dict[str, Any], field: str, fix: str)
         read(GameConfig, values, "game")
     assert error.value.field == field
     assert fix in error.value.fix
-
-
-@dataclass(frozen=True)
-class Other:
-    """Kinds of fields that the game's own config has not."""
-
-    maybe: int | None = 3
-    rate: float | None = None
-    flag: bool = False
-    options: dict[str, Any] | None = None
-
-
-def test_fields_that_may_be_none() -> None:
-    config = read(Other, {"maybe": None, "rate": 1, "flag": True, "options": {"a": 1}}, "other")
-    assert config == Other(None, 1.0, True, {"a": 1})
-    assert type(config.rate) is float
-    with pytest.raises(ConfigError, match=r"other\.flag = 1: needs a value of the type bool"):
-        read(Other, {"flag": 1}, "other")
-    with pytest.raises(
-        ConfigError, match=r"other\.maybe = 'x': needs a value of the type int \| None"
-    ):
-        read(Other, {"maybe": "x"}, "other")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import MINI, begin, by_role, play, propose, rules_of, say, word_tokenizer
+from scripted import MINI, begin, by_role, play, propose, rules_of, word_tokenizer
 
-from ssp_env.errors import UsageError
+from ssp_env.game.config import PROPOSER_REWARD_NAMES
 from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
+from ssp_env.game.rewards import PROPOSER_REWARDS, right_answer
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.types import GroundTruth, Role, World
@@ -71,14 +71,5 @@ def test_own_rewards_pay(mini: World) -> None:
     assert (game.solve_rate, game.solver_reward) == (1.0, 0.9)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_reward_that_is_no_number_is_named(mini: World, bad: float) -> None:
-    solver: SolverReward = lambda game, attempt: bad  # noqa: E731
-    proposer: ProposerReward = lambda game: bad  # noqa: E731
-    for role, parts in (
-        ("solver", {"solver_reward": solver}),
-        ("proposer", {"own_proposer_reward": proposer}),
-    ):
-        rules = rules_of(mini, word_tokenizer(), **parts)
-        with pytest.raises(UsageError, match=f"the {role}'s reward function"):
-            play(begin(rules, 1), by_role(propose(1), say("<answer> nothing </answer>")))
+def test_the_config_names_what_ships() -> None:
+    assert tuple(PROPOSER_REWARDS) == PROPOSER_REWARD_NAMES
