@@ -1,5 +1,4 @@
-"""The losses of both roles, as pure functions of tensors: GRPO, REINFORCE (equations 4 and 5 of the
-paper), KL."""
+"""Losses as pure functions of tensors: GRPO and REINFORCE (equations 4 and 5), and KL."""
 
 from __future__ import annotations
 
@@ -28,10 +27,12 @@ def grpo_advantages(
         if np.ptp(rewards[members]) == 0:
             # Exactly 0, whatever rounding makes of a mean of equal numbers.
             continue
+
         centred = rewards[members] - rewards[members].mean()
         if std_normalise:
             centred = centred / (rewards[members].std() + 1e-6)
         advantages[members] = centred
+
     return advantages
 
 
@@ -80,8 +81,7 @@ def reinforce_loss(logprobs: Tensor, returns: Tensor) -> Tensor:
 
 
 def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """Schulman's k3 estimate of KL(policy || reference) at sampled tokens: unbiased and never
-    negative.
+    """Schulman's k3 estimate of KL(policy || reference) per token: unbiased, never negative.
 
     Args:
         logprobs: float (tokens,), under the current policy; carries the gradient.

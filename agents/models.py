@@ -1,5 +1,4 @@
-"""Model directories: loading a causal LM and its tokenizer, offline, with errors that say what is
-missing."""
+"""Model directories: loads a causal LM and its tokenizer, offline; errors say what is missing."""
 
 from __future__ import annotations
 
@@ -45,6 +44,7 @@ def load_model(
         attention = "eager" if torch.device(device).type == "cpu" else "sdpa"
     logging.disable_progress_bar()
     logging.set_verbosity_error()
+
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
@@ -63,6 +63,7 @@ def load_model(
         StrictDataclassError,
     ) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
+
     _check_complete(path, info)
     return model.to(device).eval()
 
@@ -74,10 +75,12 @@ def _check_complete(path: Path, info: dict[str, Any]) -> None:
         raise ModelError(
             f"the model in {path} cannot be loaded: its weights lack {', '.join(lacking[:3])}"
         )
+
     misfits = [
         f"{name} is {list(has)}, not {list(wanted)}"
         for name, has, wanted in sorted(info["mismatched_keys"])
     ]
+
     if misfits:
         what = "; ".join(misfits[:3])
         raise ModelError(
@@ -93,34 +96,37 @@ def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
         return torch.bfloat16
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else None
+
     return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else None
 
 
 def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Path) -> None:
-    """Writes trained weights as a model directory, with config and tokenizer of where they started
-    from.
+    """Writes trained weights as a model directory, with the config and tokenizer of their origin.
 
     Args:
         weights: parameter name -> array, as the model names them.
         source: the directory that the policy was loaded from.
-        directory: where to; made if it is missing.
+        directory: where to write; created if missing.
     """
     from safetensors.torch import save_file
 
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
+
     for file in sorted(Path(source).iterdir()):
         copied = (
             file.suffix in (".json", ".txt", ".model", ".jinja") and ".index" not in file.suffixes
         )
-        # The origin tells how the weights were made that these have grown from, not these.
+        # origin.json describes the weights that these were trained from, not these.
         if file.is_file() and copied and file.name != "origin.json":
             shutil.copyfile(file, target / file.name)
+
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     tensors = {name: torch.as_tensor(value).contiguous().clone() for name, value in weights.items()}
     if config.get("tie_word_embeddings"):
         # The output layer is the embedding; loading ties them again.
         tensors.pop("lm_head.weight", None)
+
     # Whoever loads it without asking for a dtype gets the one that the config names, and the
     # weights are not rounded.
     config.pop("torch_dtype", None)

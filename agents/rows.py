@@ -1,5 +1,4 @@
-"""From played games to training rows: which trajectories are learnt from, with which advantage and
-weight."""
+"""From played games to training rows: what is learnt from, with which advantage and weight."""
 
 from __future__ import annotations
 
@@ -51,14 +50,16 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         rows.extend(_proposer_rows(games, config))
     if "solver" in config.learning_roles:
         rows.extend(_solver_rows(games, config))
+
     return rows
 
 
 def with_loss_weights(
     rows: Sequence[Row], config: LearningConfig, games: int, attempts: int
 ) -> list[Row]:
-    """Sets each row's weight from denominators over the *whole* update, before rows are dealt to
-    learners.
+    """Sets each row's weight, from denominators over the *whole* update.
+
+    This happens before rows are dealt to learners, so the losses of all learners simply add up.
 
     REINFORCE: 1/B, a sum over tokens (equation 5). GRPO: 1/(B n) and 1/length (equation 4), or one
     token mean over all rows of the role (``aggregation="token"``). Empty slots count in B.
@@ -67,7 +68,7 @@ def with_loss_weights(
         rows: all rows of one optimizer update.
         config: algorithms, aggregation, the proposer's weight.
         games: slots of this update (B).
-        attempts: solver trajectories a question (n).
+        attempts: solver trajectories per question (n).
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     weighted = []
@@ -81,7 +82,9 @@ def with_loss_weights(
         else:
             trajectories = games * (attempts if row.role == "solver" else 1)
             weight = scale / (trajectories * max(1, row.tokens))
+
         weighted.append(replace(row, weight=weight))
+
     return weighted
 
 
@@ -96,6 +99,7 @@ def _proposer_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     advantages, kept = _credit(
         rewards, [game.group for game, _, _ in paid], config.proposer_algorithm, config
     )
+
     return [
         _row(t, "proposer", game, a)
         for (game, t, _), a, k in zip(paid, advantages, kept, strict=True)
@@ -114,6 +118,7 @@ def _solver_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     advantages, kept = _credit(
         rewards, [game.slot for game, _ in tried], config.solver_algorithm, config
     )
+
     return [
         _row(t.trajectory, "solver", game, a)
         for (game, t), a, k in zip(tried, advantages, kept, strict=True)
@@ -127,10 +132,12 @@ def _credit(
     """The advantage of each trajectory (or its return), and whether it is learnt from."""
     if algorithm == "reinforce":
         return rewards, rewards != 0
+
     of = np.array(groups, dtype=np.int64)
     advantages = grpo_advantages(rewards, of, std_normalise=config.std_normalise)
     if not config.drop_uniform_groups:
         return advantages, np.ones(len(rewards), dtype=bool)
+
     return advantages, np.isin(of, of[advantages != 0])
 
 

@@ -1,5 +1,4 @@
-"""PPO in one file, in the manner of CleanRL, over the AEC environment: a network an agent, no
-framework.
+"""PPO in one file, in CleanRL's manner, over the AEC environment: one network per agent.
 
     python examples/cleanrl_ppo.py
 
@@ -9,7 +8,8 @@ are stepped with ``None``. The mean return of both, the share of valid games, ro
 .89 in 80,000 tokens and 78 to 82 CPU-seconds, where a random legal player gets .18; the solver was
 right in .70, .69 and .58 of them (20 Nov 2026, seeds 0 to 2, the mean of the last five updates, AMD
 EPYC, one thread, commit 7f11436). Made by ``python -m benchmarks.learning_curves --out DIRECTORY``;
-curves in ``benchmarks/results/learning_curves``."""
+curves in ``benchmarks/results/learning_curves``.
+"""
 
 from __future__ import annotations
 
@@ -66,13 +66,16 @@ def play(env: Any, agents: dict[str, Agent]) -> dict[str, list[dict[str, Any]]]:
         observation, reward, terminated, truncated, _ = env.last()
         if steps[name]:
             steps[name][-1]["reward"] = reward
+
         if terminated or truncated:
             env.step(None)
             continue
+
         seen, mask = (
             torch.as_tensor(observation["observation"]),
             torch.as_tensor(observation["action_mask"]),
         )
+
         with torch.no_grad():
             policy, value = agents[name].policy(seen, mask), agents[name].critic(seen)
             action = policy.sample()
@@ -83,8 +86,10 @@ def play(env: Any, agents: dict[str, Agent]) -> dict[str, list[dict[str, Any]]]:
                 "logprob": policy.log_prob(action),
                 "value": value[0],
             }
+
         steps[name].append(step)
         env.step(int(action))
+
     return {name: own for name, own in steps.items() if own}
 
 
@@ -103,6 +108,7 @@ def update(agent: Agent, steps: list[dict[str, Any]]) -> None:
     scaled = (rows["advantage"] - rows["advantage"].mean()) / (
         rows["advantage"].std(correction=0) + 1e-8
     )
+
     for _ in range(EPOCHS):
         for i in torch.randperm(len(steps)).split(MINIBATCH):
             policy = agent.policy(rows["seen"][i], rows["mask"][i])
@@ -120,7 +126,7 @@ def update(agent: Agent, steps: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Learns, and tells one line an update."""
+    """Learns, and prints one line per update."""
     arguments = parser.parse_args()
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
@@ -129,6 +135,7 @@ def main() -> None:
     agents = {name: Agent(inputs, int(env.action_space(name).n)) for name in env.possible_agents}
     env.reset(seed=arguments.seed)
     curve, began, steps = [], time.process_time(), 0
+
     while steps < arguments.steps:
         played: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
         batch = 0
@@ -137,12 +144,15 @@ def main() -> None:
                 advantages(game)
                 played[name].append(game)
                 batch += len(game)
+
             env.reset()
+
         steps += batch
         for agent in agents.values():
             agent.optimizer.param_groups[0]["lr"] = LEARNING_RATE * max(
                 0.0, 1 - steps / arguments.steps
             )
+
         for name, games in played.items():
             update(agents[name], [step for game in games for step in game])
         # The solver's mean is over valid games: it plays no others.
@@ -155,6 +165,7 @@ def main() -> None:
             {"steps": steps, "cpu_seconds": time.process_time() - began, "return": total, **means}
         )
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
+
     write_curve(arguments.out, curve)
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def curve_file(name: str) -> Path:
-    """The type of ``--out``: a file whose folder is made before the training, which would else end
-    in an error."""
+    """The type of ``--out``: a file whose folder is created before the training starts."""
     path = Path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be written ({error.strerror})") from error
+
     return path
 
 

@@ -67,12 +67,14 @@ def main() -> None:
     )
     shown, _ = envs.reset(seed=arguments.seed)
     paid, games = 0.0, 0
+
     for _ in range(arguments.steps):
         shown, rewards, terminated, truncated, _ = envs.step(
             [act(transcript) for transcript in shown]
         )
         paid += float(sum(rewards))
         games += int(sum(terminated) + sum(truncated))
+
     print(f"{games} games, {paid / max(1, games):.2f} of them answered right")
 
 

@@ -1,5 +1,4 @@
-"""Scripted players, without a model: token by token over the AEC environment, and whole turns over
-a batch of games.
+"""Scripted players without a model: token by token in the AEC environment, or in batches of turns.
 
     python examples/heuristic_player.py --world small
     python examples/heuristic_player.py --world wiki-mini
@@ -7,7 +6,8 @@ a batch of games.
 A player reads trajectories and writes a turn in each. ``ssp_env.players`` has one that reads the
 pages of the mini-wiki, and one that blanks words out of any real text and fills them in again;
 ``scripted_player`` chooses. Of 100 games with seed 0, all were valid and solved in small and in
-mini; in wiki-mini 89 were valid, and solved."""
+mini; in wiki-mini 89 were valid, and solved.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +31,25 @@ def play_token_by_token(world: World, seed: int) -> None:
     env.reset(seed=seed)
     tokenizer, player = env.unwrapped.rules.tokenizer, scripted_player(env.unwrapped.rules)
     assert isinstance(player, TextPlayer)
+
     while (current := env.unwrapped.trajectory) is not None:
         # The player thinks of a whole turn; the environment is told one token at a time.
         for token in tokenizer.encode(player.write(current)):
             env.step(token)
+
     print(env.render())
 
 
 def play_turns(world: World, games: int, seed: int) -> None:
-    """Many games side by side: one call to the player, and one to the search, for all open
-    turns."""
+    """Many games side by side: one call to the player and one to the search for all open turns."""
     batch = ssp_env.GameBatch(games, world=world)
     player = scripted_player(batch.rules)
     turns = batch.reset(seed)
+
     while turns:
         encode = batch.rules.tokenizer.encode
         turns = batch.step([encode(player.write(turn.trajectory)) for turn in turns])
+
     outcomes = Counter(f"{game.outcome} {game.reason or ''}".strip() for game in batch.games)
     solved = [game.solve_rate for game in batch.games if game.solve_rate is not None]
     print(

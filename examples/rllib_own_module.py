@@ -1,10 +1,10 @@
-"""RLlib's PPO with a network of your own: an embedding of each token of the window, and the mask
-applied by hand.
+"""RLlib's PPO with your own network: it embeds each token of the window and applies the mask.
 
     python examples/rllib_own_module.py
 
 The window of the small world is given as tokens here (``one_hot`` off), so that the module can
-embed them itself."""
+embed them itself.
+"""
 
 from __future__ import annotations
 
@@ -96,12 +96,13 @@ def make_config(steps: int, batch: int, seed: int) -> PPOConfig:
 
 
 def main() -> None:
-    """Learns, and tells one line an update."""
+    """Learns, and prints one line per update."""
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     algorithm = make_config(arguments.steps, arguments.batch, arguments.seed).build_algo()
     curve, began, steps = [], time.process_time(), 0
+
     while steps < arguments.steps:
         seen = algorithm.train()["env_runners"]
         steps = int(seen["num_env_steps_sampled_lifetime"])
@@ -111,6 +112,7 @@ def main() -> None:
             {"steps": steps, "cpu_seconds": time.process_time() - began, "return": mean, **roles}
         )
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
+
     algorithm.stop()
     ray.shutdown()
     write_curve(arguments.out, curve)

@@ -1,15 +1,15 @@
-"""RLlib's PPO on the registered environment: both roles learn, with a policy each or with one that
-they share.
+"""RLlib's PPO on the registered environment: both roles learn, with two policies or a shared one.
 
     python examples/rllib_ppo.py --policies independent
 
 The small world has words for tokens and masks of legal moves, which RLlib's
-``ActionMaskingTorchRLModule`` applies. With one attempt a question, a valid game pays 1 in all and
-an invalid one 0, so the mean return is the share of valid games. Independent policies brought it to
-.96, .94 and .94 in 81,000 tokens and 95 to 99 CPU-seconds, where a random legal player gets .18;
-the solver was right in .99 of them (20 Nov 2026, seeds 0 to 2, the mean of the last five updates,
-AMD EPYC, one thread, commit 7f11436). Made by ``python -m benchmarks.learning_curves --out
-DIRECTORY``; curves in ``benchmarks/results/learning_curves``."""
+``ActionMaskingTorchRLModule`` applies. With one attempt per question, a valid game
+pays 1 in total and an invalid one 0, so the mean return is the share of valid games. Independent
+policies brought it to .96, .94 and .94 in 81,000 tokens and 95 to 99 CPU-seconds, where a random
+legal player gets .18; the solver was right in .99 of them (20 Nov 2026, seeds 0 to 2, the mean of
+the last five updates, AMD EPYC, one thread, commit 7f11436). Made by ``python -m
+benchmarks.learning_curves --out DIRECTORY``; curves in ``benchmarks/results/learning_curves``.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def make_config(policies: str, steps: int, batch: int, seed: int) -> PPOConfig:
         "vf_share_layers": False,
     }
     spec = RLModuleSpec(module_class=ActionMaskingTorchRLModule, model_config=network)
+
     return (
         PPOConfig()
         .environment(ssp_env.rllib.register(), env_config={"world": "small"})
@@ -78,7 +79,7 @@ def make_config(policies: str, steps: int, batch: int, seed: int) -> PPOConfig:
 
 
 def main() -> None:
-    """Learns, and tells one line an update."""
+    """Learns, and prints one line per update."""
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
@@ -86,6 +87,7 @@ def main() -> None:
         arguments.policies, arguments.steps, arguments.batch, arguments.seed
     ).build_algo()
     curve, began, steps = [], time.process_time(), 0
+
     while steps < arguments.steps:
         seen = algorithm.train()["env_runners"]
         steps = int(seen["num_env_steps_sampled_lifetime"])
@@ -97,6 +99,7 @@ def main() -> None:
             {"steps": steps, "cpu_seconds": time.process_time() - began, "return": mean, **roles}
         )
         print(json.dumps({name: round(value, 3) for name, value in curve[-1].items()}), flush=True)
+
     algorithm.stop()
     ray.shutdown()
     write_curve(arguments.out, curve)

@@ -1,5 +1,4 @@
-"""sb3-contrib's MaskablePPO on the solver's view, unchanged: masks come through the environment's
-``action_masks()``.
+"""sb3-contrib's MaskablePPO, unchanged, on the solver's view: masks come from ``action_masks()``.
 
     python examples/sb3_maskable_ppo.py
 
@@ -7,7 +6,8 @@ Questions are asked by the scripted proposer, so every game is valid and the ret
 answer, else 0. It rose to .97, .98 and .99 in 31,000 tokens and 43 to 44 CPU-seconds, where a
 random legal player gets .11 (20 Nov 2026, seeds 0 to 2, the mean of the last five points, AMD EPYC,
 one thread, commit 7f11436). Made by ``python -m benchmarks.learning_curves --out DIRECTORY``;
-curves in ``benchmarks/results/learning_curves``."""
+curves in ``benchmarks/results/learning_curves``.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Curve(BaseCallback):
 
 
 def main() -> None:
-    """Learns, and tells one line an update."""
+    """Learns, and prints one line per update."""
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     # make_vec_env asks for pictures unless it is told not to.

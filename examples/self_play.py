@@ -95,12 +95,12 @@ def token_logprobs(model: Any, trajectory: Trajectory) -> Tensor:
     # The logits at position t belong to the token at t + 1.
     logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0, own]
     logprobs = torch.log_softmax(logits / TEMPERATURE, dim=-1)
+
     return logprobs.gather(1, ids[1:][own][:, None]).squeeze(1)
 
 
 def grpo_loss(model: Any, reference: Any, trajectory: Trajectory, advantage: float) -> Tensor:
-    """Equation 4 for one attempt, before the sums over attempts and questions: a mean over its
-    tokens of clipped policy loss and KL."""
+    """Equation 4 for one attempt: the mean over its tokens of clipped policy loss and KL."""
     logprobs = token_logprobs(model, trajectory)
     with torch.no_grad():
         reference_logprobs = token_logprobs(reference, trajectory)
@@ -119,8 +119,10 @@ def grpo_loss(model: Any, reference: Any, trajectory: Trajectory, advantage: flo
 
 
 def reinforce_loss(model: Any, trajectory: Trajectory, reward: float) -> Tensor:
-    """Equation 5 for one proposal: its log-probability, weighted by its reward. There is no
-    baseline: with one proposal per answer, a group's mean would cancel every reward."""
+    """Equation 5 for one proposal: its log-probability, weighted by its reward.
+
+    There is no baseline: with one proposal per answer, a group's mean would cancel every reward.
+    """
     return -reward * token_logprobs(model, trajectory).sum()
 
 
@@ -175,6 +177,7 @@ def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> dict[s
     right: dict[str, list[float]] = {}
     for question, game in zip(questions, games, strict=True):
         right.setdefault(question.group, []).extend(solver_rewards(game))
+
     return {group: fmean(values) for group, values in sorted(right.items())}
 
 

@@ -40,8 +40,7 @@ parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--out", type=curve_file, help="write the curve here, as JSON lines")
 
 LONGEST_GAME = 24
-"""Tokens of the longest legal game of the small world: two searches, a question and an answer are
-18."""
+"""Tokens of the small world's longest legal game: two searches, a question and an answer are 18."""
 
 
 def make_env() -> PettingZooEnv:
@@ -57,6 +56,7 @@ def make_dqn(env: PettingZooEnv) -> DQN:
         model=net, action_space=env.action_space, eps_training=0.1, eps_inference=0.0
     )
     optim = AdamOptimizerFactory(lr=1e-3)
+
     return DQN(
         policy=policy,
         optim=optim,
@@ -72,9 +72,10 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
     np.random.seed(arguments.seed)  # what tianshou explores with
-    logging.getLogger("tianshou.data.stats").setLevel(
-        logging.ERROR
-    )  # tells that there are two agents, at every test
+
+    # Otherwise it notes at every test that there are two agents.
+    logging.getLogger("tianshou.data.stats").setLevel(logging.ERROR)
+
     env = make_env()
     algorithm = MultiAgentOffPolicyAlgorithm(
         algorithms=[make_dqn(env) for _ in env.agents], env=env

@@ -1,12 +1,12 @@
-"""TRL's GRPOTrainer on the solver's role: an environment whose public methods are the model's
-tools.
+"""TRL's GRPOTrainer on the solver's role: the environment's public methods are the model's tools.
 
     python examples/trl_grpo.py
 
 A tiny Qwen3 is made on the spot and warmed up on a few demonstrations, so that some tool calls are
 well-formed and some rewards are not zero; put a model of yours in its place. Everything runs
 offline, on one CPU thread. After 100 steps of warm-up, four GRPO steps saw mean rewards of .25,
-.06, .38 and .06 (20 Nov 2026, one seed: 0); no longer run was tried."""
+.06, .38 and .06 (20 Nov 2026, one seed: 0); no longer run was tried.
+"""
 
 from __future__ import annotations
 
@@ -75,16 +75,17 @@ class SearchGame:
         return self._step(f"<answer> {text} </answer>")
 
     def get_reward(self) -> float | None:
-        """What the solver was paid; ``None`` for a void game, whose service failed: TRL leaves it
-        out of the loss."""
+        """The solver's reward; ``None`` for a void game, which TRL leaves out of the loss."""
         return self._reward
 
     def _step(self, turn: str) -> str:
         if self._over:
             return "The game is over."
+
         shown, reward, terminated, void, _ = self._role.step(turn)
         self._reward = None if void else reward
         self._over = terminated or void
+
         return shown
 
 
@@ -93,6 +94,7 @@ def demonstrate(game: int) -> list[dict[str, Any]]:
     env = SearchGame()
     asked = env.reset(game)
     name, truth = re.findall(r"of (\w+) \?", asked)[-1], env._role.game.truth.answer
+
     return [
         {"role": "user", "content": asked},
         _call("search", {"query": name}),
@@ -132,6 +134,7 @@ def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
         tokenizer_object=bpe, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left"
     )
     tokenizer.chat_template = qwen2_5_chat_template
+
     return tokenizer
 
 
@@ -149,6 +152,7 @@ def warm_up(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, steps: 
         for i in range(QUESTIONS)
     ]
     optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+
     for step in range(steps):
         rows = [encoded[int(i)] for i in torch.randint(QUESTIONS, (8,))]
         ids = _padded([row["input_ids"] for row in rows], tokenizer.pad_token_id)
@@ -192,6 +196,7 @@ def main() -> None:
     )
     model = Qwen3ForCausalLM(config)
     warm_up(model, tokenizer, arguments.warm_up)
+
     with tempfile.TemporaryDirectory() as directory:
         trainer = GRPOTrainer(
             model=model,
@@ -220,6 +225,7 @@ def main() -> None:
             environment_factory=SearchGame,
         )
         trainer.train()
+
     for line in trainer.state.log_history:
         if "reward" in line:
             print(f"step {line['step']}: mean reward {float(line['reward']):.3f}")

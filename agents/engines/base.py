@@ -19,8 +19,7 @@ class Request:
     """A sequence to be continued."""
 
     key: int
-    """Which trajectory; an engine may keep what it computed for an earlier call under the same
-    key."""
+    """Which trajectory. An engine may reuse what it computed under the same key before."""
     ids: Sequence[int]
     """All tokens so far; a later request of the same key continues an earlier one's tokens."""
     max_new_tokens: int
@@ -53,15 +52,18 @@ class StopRule:
             ids = tokenizer.encode(tag)
             if len(ids) == 1:
                 tokens.add(ids[0])
-            # A policy may also spell a tag out that has a token of its own.
+            # A policy may also spell out a tag that has its own token.
             if len(ids) > 1 or _can_be_spelled(tag.encode(), tokenizer, ids[0]):
                 strings.append(tag.encode())
+
         return cls(frozenset(tokens), tuple(sorted(strings)))
 
 
 def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
-    """Whether a tag can be written without its own token: another token holds it, or ends with a
-    beginning of it."""
+    """Whether a tag can be written without its own token.
+
+    It can if another token contains the tag, or ends with the beginning of it.
+    """
     beginnings = tuple(tag[:length] for length in range(1, len(tag) + 1))
     return any(
         tag in piece or piece.endswith(beginnings)

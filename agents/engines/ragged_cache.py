@@ -1,8 +1,8 @@
-"""A key-value cache in which every row has its own length, for attention and short-convolution
-layers.
+"""A key-value cache whose rows have different lengths, for attention and short convolutions.
 
 Rows are written where their own text ends, so nothing is padded inside; what lies beyond a row's
-end is garbage that the attention mask hides and the next tokens overwrite."""
+end is garbage that the attention mask hides and the next tokens overwrite.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class RaggedCache:
         self._positions, self._new = self.lengths[:, None] + steps, new
         self._visible = int(self.lengths.max()) + width
         columns = torch.arange(self._visible, device=self.lengths.device)
+
         return self._positions, columns[None, None, None, :] <= self._positions[:, None, :, None]
 
     def commit(self) -> None:
@@ -55,13 +56,16 @@ class RaggedCache:
         fresh = rows < 0
         part.lengths = self.lengths[source].masked_fill(fresh, 0)
         longest = int(part.lengths.max()) if len(rows) else 0
+
         for mine, theirs in ((self._keys, part._keys), (self._values, part._values)):
             for layer, tensor in mine.items():
                 theirs[layer] = tensor[:, :, :longest].index_select(0, source)
+
         for layer, tensor in self._conv.items():
             part._conv[layer] = tensor.index_select(0, source).masked_fill(
                 fresh[:, None, None], 0.0
             )
+
         return part
 
     def put_back(self, rows: Tensor, part: RaggedCache) -> None:
@@ -71,6 +75,7 @@ class RaggedCache:
             for layer, tensor in theirs.items():
                 mine[layer] = _room(mine[layer], tensor.shape[2])
                 mine[layer][:, :, : tensor.shape[2]].index_copy_(0, rows, tensor)
+
         for layer, tensor in part._conv.items():
             self._conv[layer].index_copy_(0, rows, tensor)
 
@@ -79,14 +84,14 @@ class RaggedCache:
     def update(
         self, keys: Tensor, values: Tensor, layer_idx: int, *_: object, **__: object
     ) -> tuple[Tensor, Tensor]:
-        """Writes new keys and values (rows, heads, width, size); returns all that may be looked
-        at."""
+        """Writes new keys and values (rows, heads, width, size); returns all that are visible."""
         index = self._positions[:, None, :, None].expand(-1, keys.shape[1], -1, keys.shape[3])
         for store, new in ((self._keys, keys), (self._values, values)):
             if layer_idx not in store:
                 store[layer_idx] = new.new_zeros(new.shape[0], new.shape[1], 0, new.shape[3])
             store[layer_idx] = _room(store[layer_idx], self._visible)
             store[layer_idx].scatter_(2, index, new)
+
         return self._keys[layer_idx][:, :, : self._visible], self._values[layer_idx][
             :, :, : self._visible
         ]
@@ -94,8 +99,7 @@ class RaggedCache:
     def update_conv_state(
         self, states: Tensor, layer_idx: int, conv_kernel_size: int, **_: object
     ) -> Tensor:
-        """Puts each row's state before its new inputs (rows, channels, width) and moves the states
-        along."""
+        """Puts each row's state before its new inputs (rows, channels, width), and moves it on."""
         rows, channels, _width = states.shape
         if layer_idx not in self._conv:
             self._conv[layer_idx] = states.new_zeros(rows, channels, conv_kernel_size)
@@ -104,6 +108,7 @@ class RaggedCache:
         # padding.
         columns = self._new[:, None] + torch.arange(conv_kernel_size, device=states.device)
         self._conv[layer_idx] = joined.gather(2, columns[:, None, :].expand(-1, channels, -1))
+
         return joined
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor | None:
@@ -111,8 +116,7 @@ class RaggedCache:
         return self._conv.get(layer_idx)
 
     def is_recording_past(self, layer_idx: int) -> bool:
-        """True: models then leave state updates to :meth:`update_conv_state`, which knows about
-        idle rows."""
+        """True: models then leave updates to :meth:`update_conv_state`, which knows idle rows."""
         return True
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -126,4 +130,5 @@ def _room(tensor: Tensor, length: int) -> Tensor:
         return tensor
     grown = tensor.new_zeros(*tensor.shape[:2], -(-length // _GROW) * _GROW, tensor.shape[3])
     grown[:, :, : tensor.shape[2]] = tensor
+
     return grown

@@ -1,5 +1,4 @@
-"""Sampling from a causal LM of `transformers`, with keys and values kept across the turns of a
-trajectory."""
+"""Sampling from a causal LM of `transformers`, with a KV cache across a trajectory's turns."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from ssp_env.errors import ModelError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
 SERVED_LAYERS = frozenset({"full_attention", "conv"})
-"""Layer types that the cache knows how to keep. Others (sliding windows, state spaces) would be
-wrong silently."""
+"""Layer types that the cache can hold; others, such as sliding windows, would be silently wrong."""
 _LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "final_logit_softcapping", "lm_head_multiplier")
 """Settings by which some architectures change the logits after the output layer."""
 _COMPACT_BELOW = 0.6
@@ -49,6 +47,7 @@ class TransformersEngine:
                 f"the tokenizer has {tokenizer.vocab_size} tokens, the model only {known}: "
                 f"resize its embeddings"
             )
+
         self.model, self.weights_version = model, 0
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
@@ -79,6 +78,7 @@ class TransformersEngine:
         """
         if not requests:
             return []
+
         try:
             return self._generate(requests, temperature, _on(self._device, generator))
         except BaseException:
@@ -95,6 +95,7 @@ class TransformersEngine:
         cache = self._cache
         rows = torch.arange(len(requests), device=self._device)
         live = turns
+
         while True:
             tokens, logprobs = _sample(logits, temperature, generator)
             pairs = zip(live, tokens.tolist(), logprobs.tolist(), strict=True)
@@ -103,18 +104,22 @@ class TransformersEngine:
             )
             if not bool(going.any()):
                 break
+
             if float(going.float().mean()) < _COMPACT_BELOW:
                 if cache is not self._cache:
                     self._cache.put_back(rows, cache)
                 rows, tokens, going = rows[going], tokens[going], going[going]
                 live = [turn for turn in live if not turn.stopped]
                 cache = self._cache.select(rows)
+
             logits = self._forward(cache, tokens[:, None], going.long())
+
         if cache is not self._cache:
             self._cache.put_back(rows, cache)
         for request, turn in zip(requests, turns, strict=True):
             # The last sampled token was never fed: it belongs to the next call's prefill.
             self._seen[request.key] = [*request.ids, *turn.ids[:-1]]
+
         return [Generation(turn.ids, turn.logprobs) for turn in turns]
 
     def _forget(self) -> None:
@@ -123,24 +128,30 @@ class TransformersEngine:
         self._seen: dict[int, list[int]] = {}
 
     def _read(self, requests: Sequence[Request]) -> Tensor:
-        """Makes the cache hold exactly the requested rows, in order; logits (rows, vocabulary) at
-        their last tokens.
+        """Makes the cache hold exactly the requested rows, in order.
 
         Attempts at one question often begin alike, down to what their searches found. Equal
-        sequences are fed once and their rows copied."""
+        sequences are fed once and their rows copied.
+
+        Returns:
+            Logits (rows, vocabulary) at the last token of each request.
+        """
         self._drop_changed(requests)
         owners: dict[tuple[int, ...], int] = {}
         owner = [owners.setdefault(tuple(request.ids), len(owners)) for request in requests]
         distinct = [requests[owner.index(i)] for i in range(len(owners))]
         old = [self._rows.get(request.key, -1) for request in distinct]
+
         if not self._rows:
             self._cache = RaggedCache(len(distinct), self._device)
         elif old != list(range(len(self._cache.lengths))):
             self._cache = self._cache.select(torch.tensor(old, device=self._device))
+
         logits = self._prefill(distinct)
         if len(distinct) < len(requests):
             copies = torch.tensor(owner, device=self._device)
             self._cache, logits = self._cache.select(copies), logits[copies]
+
         self._rows = {request.key: row for row, request in enumerate(requests)}
         self._seen = {}
         return logits
@@ -149,6 +160,7 @@ class TransformersEngine:
         """Forgets rows whose tokens do not go on from what they were."""
         if len({request.key for request in requests}) != len(requests):
             raise UsageError("two requests of one call have the same key")
+
         for request in requests:
             seen = self._seen.get(request.key, [])
             if len(request.ids) <= len(seen) or list(request.ids[: len(seen)]) != seen:
@@ -156,14 +168,14 @@ class TransformersEngine:
                 self._seen.pop(request.key, None)
 
     def _prefill(self, requests: Sequence[Request]) -> Tensor:
-        """Feeds what is new of each request, row by row; logits (rows, vocabulary) at its last
-        token."""
+        """Feeds the new tokens of each request; returns logits (rows, vocabulary) at the last."""
         new = [request.ids[len(self._seen.get(request.key, ())) :] for request in requests]
         lengths = torch.tensor([len(ids) for ids in new], device=self._device)
         width = int(lengths.max())
         padded = torch.zeros(len(new), width, dtype=torch.long)
         for row, ids in enumerate(new):
             padded[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
+
         return self._forward(self._cache, padded.to(self._device), lengths)
 
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
@@ -179,6 +191,7 @@ class TransformersEngine:
         cache.commit()
         last = hidden[torch.arange(len(ids), device=self._device), (new - 1).clamp(min=0)]
         logits: Tensor = self.model.get_output_embeddings()(last)
+
         # Some models have more logits than the tokenizer has tokens.
         return logits.float()[:, : self._tokenizer.vocab_size]
 
@@ -204,16 +217,19 @@ class _Turn:
         """Notes a token, unless the turn is over; true while it goes on."""
         if self.stopped:
             return False
+
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.stopped = (
             len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
         )
+
         return not self.stopped
 
     def _spelled(self, token: int) -> bool:
         if not self._stop.strings:
             return False
+
         before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
         # Only what this token completes counts.
@@ -238,16 +254,17 @@ def _sample(
     if temperature > 0:
         logits = logits / temperature
     logprobs = torch.log_softmax(logits, dim=-1)
+
     if temperature > 0:
         tokens = torch.multinomial(logprobs.exp(), 1, generator=generator).squeeze(1)
     else:
         tokens = logprobs.argmax(dim=-1)
+
     return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
 
 
 def check_architecture(model: Any) -> None:
-    """Makes sure that every layer's state can be kept, and that logits are what the output layer
-    gives.
+    """Checks that every layer's state can be cached, and that the output layer gives the logits.
 
     Raises:
         ModelError: names the layer type, or the setting, that cannot be served.
@@ -255,12 +272,14 @@ def check_architecture(model: Any) -> None:
     config = model.config
     kinds = set(getattr(config, "layer_types", None) or _implied_layers(model))
     unserved = sorted(kinds - SERVED_LAYERS)
+
     if unserved or getattr(config, "is_encoder_decoder", False):
         what = ", ".join(unserved) or "an encoder"
         raise ModelError(
             f"the transformers engine cannot keep the state of {config.model_type} ({what}); "
             f"it serves decoder-only models whose layers are {' or '.join(sorted(SERVED_LAYERS))}"
         )
+
     for name in _LOGIT_SETTINGS:
         if getattr(config, name, None) not in (None, 1.0):
             raise ModelError(
@@ -274,6 +293,7 @@ def _implied_layers(model: Any) -> list[str]:
     """What the layers of a model are whose config does not say it."""
     if getattr(model, "_is_stateful", False):
         return ["recurrent"]
+
     return [
         "full_attention"
         if getattr(model.config, "sliding_window", None) is None

@@ -1,5 +1,4 @@
-"""From training rows to RLlib batches: padded columns, and shards that are balanced and never
-empty."""
+"""From training rows to RLlib batches: padded columns, and balanced shards, none of them empty."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from agents.rows import ROLE_IDS, Row
 
 MODULE_ID = "llm"
-"""The one module; roles are a column. A module that is missing on one learner would hang all of
-them."""
+"""The one module; roles are a column. A module missing on one learner would hang all of them."""
 
 
 def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:
@@ -27,15 +25,16 @@ def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:
         lightest = loads.index(min(loads))
         dealt[lightest].append(row)
         loads[lightest] += len(row.ids)
+
     for part in dealt:
         if not part:
             part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
+
     return dealt
 
 
 def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
-    """Columns of equal first dimension: ids, mask and logprobs padded on the right to the longest
-    row."""
+    """Columns of equal first dimension; ids, mask and logprobs are padded on the right."""
     longest = max(len(row.ids) for row in rows)
     columns: dict[str, np.ndarray] = {
         "ids": np.zeros((len(rows), longest), dtype=np.int64),
@@ -46,8 +45,10 @@ def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
         "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
         "weights": np.array([row.weight for row in rows], dtype=np.float32),
     }
+
     for i, row in enumerate(rows):
         columns["ids"][i, : len(row.ids)] = row.ids
         columns["loss_mask"][i, : len(row.mask)] = row.mask
         columns["behaviour_logprobs"][i, : len(row.logprobs)] = row.logprobs
+
     return MultiAgentBatch({MODULE_ID: SampleBatch(columns)}, env_steps=len(rows))

@@ -60,14 +60,14 @@ class SSPLearner(TorchLearner):
     def _uncompiled_update(
         self, batch: dict[str, Columns], **kwargs: Any
     ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-        """Gradient accumulation over micro-batches, then one step, unless the gradient is not
-        finite."""
+        """Accumulates gradients over micro-batches, then steps once if the gradient is finite."""
         rows = batch[MODULE_ID]
         module = self.module[MODULE_ID]
         optimizer = self.get_optimizer(MODULE_ID)
         optimizer.zero_grad(set_to_none=True)
         parts = list(self._microbatches(rows))
         sums = dict.fromkeys(SUMMED, 0.0)
+
         for i, part in enumerate(parts):
             # DDP averages over learners; the weights already hold the global denominators.
             scale = max(1, self.config.num_learners)
@@ -77,16 +77,20 @@ class SSPLearner(TorchLearner):
                 if hasattr(module, "no_sync") and not last
                 else contextlib.nullcontext()
             )
+
             with quiet:
                 with self._arithmetic():
                     out = module.forward_train({**part, "temperature": self.learning.temperature})
                 loss, stats = self._objective(part, out["action_logp"])
                 (loss * scale).backward()
+
             for name, value in stats.items():
                 sums[name] += value
+
         self._step(optimizer, sums)
         total = torch.tensor(sums["loss"])
         self.metrics.log_dict(sums, key=MODULE_ID, window=1)
+
         return {}, {MODULE_ID: total}, {}
 
     def _step(self, optimizer: torch.optim.Optimizer, sums: dict[str, float]) -> None:
@@ -99,8 +103,7 @@ class SSPLearner(TorchLearner):
 
     @staticmethod
     def merge(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-        """Figures of one update from those of its learners: sums, where shards add up, else the
-        common value."""
+        """Merges the figures of all learners of one update: sums, or the value that they share."""
         totals = {name: sum(float(result[name]) for result in results) for name in SUMMED}
         tokens = max(1.0, totals["trained_tokens"])
         return {
@@ -138,34 +141,39 @@ class SSPLearner(TorchLearner):
         loss = (weights * losses).sum()
         stats = dict.fromkeys(SUMMED, 0.0)
         stats["policy_loss"] = float(loss.detach())
+
         if self._reference is not None:
             kl = (weights * self._kl(part, logprobs, by_grpo)).sum()
             stats["kl"] = float(kl.detach())
             loss = loss + self.learning.kl_coeff * kl
+
         stats["loss"] = float(loss.detach())
         gap = (logprobs.detach() - behaviour).abs() * (weights > 0)
         stats["logprob_gap_sum"], stats["trained_tokens"] = (
             float(gap.sum()),
             float((weights > 0).sum()),
         )
+
         return loss, stats
 
     def _kl(self, part: Columns, logprobs: Tensor, by_grpo: Tensor) -> Tensor:
-        """KL of each token; 0 where the role is not trained by GRPO, whose rows the reference does
-        not see."""
+        """KL of each token; 0 for roles without GRPO, whose rows the reference does not see."""
         kl = torch.zeros_like(logprobs)
         if not bool(by_grpo.any()):
             return kl
+
         rows = self._uses_grpo(part["role"])
         ids, mask, vocab_size = (
             part["ids"][rows],
             part["loss_mask"][rows],
             int(self.module[MODULE_ID].action_space.n),
         )
+
         with torch.no_grad(), self._arithmetic():
             reference = token_logprobs(
                 self._reference, ids, mask, self.learning.temperature, vocab_size
             )
+
         return kl.masked_scatter(by_grpo, kl_k3(logprobs[by_grpo], reference))
 
     def _uses_grpo(self, role: Tensor) -> Tensor:
@@ -181,11 +189,11 @@ class SSPLearner(TorchLearner):
         return torch.autocast(torch.device(self._device).type, self._autocast)
 
     def _microbatches(self, rows: Columns) -> Iterator[Columns]:
-        """Rows of similar length together, at most ``microbatch_tokens`` padded tokens each (one
-        row at least)."""
+        """Groups rows of similar length, up to ``microbatch_tokens`` padded tokens (or one row)."""
         lengths = rows["lengths"]
         order = torch.argsort(lengths, descending=True, stable=True)
         start = 0
+
         while start < len(order):
             longest = int(lengths[order[start]])
             stop = start + max(1, self.learning.microbatch_tokens // longest)

@@ -14,8 +14,7 @@ from agents.models import load_model
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model in the directory ``model_config["model"]``; ``model_config["attention"]`` is
-    optional."""
+    """Wraps the model of ``model_config["model"]``; ``model_config["attention"]`` is optional."""
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
@@ -24,11 +23,11 @@ class LLMModule(TorchRLModule):
         )
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Logits (rows, vocabulary) for the token after each row's last, as RLlib's action
-        inputs."""
+        """Logits (rows, vocabulary) after each row's last token, as RLlib's action inputs."""
         last = batch["lengths"] - 1
         hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
         rows = torch.arange(len(last), device=last.device)
+
         return {
             Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])[
                 :, : self.vocab_size
@@ -51,11 +50,10 @@ class LLMModule(TorchRLModule):
 def token_logprobs(
     lm: Any, ids: Tensor, mask: Tensor, temperature: float, vocab_size: int
 ) -> Tensor:
-    """Log-probabilities of the masked tokens under a model, at the temperature that they were
-    sampled with.
+    """Log-probabilities of the masked tokens under a model, at their sampling temperature.
 
     Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
-    made for the masked tokens alone, which are a fraction of all.
+    computed only for the masked tokens, a fraction of all.
 
     Args:
         lm: a causal LM of `transformers`.
@@ -70,6 +68,7 @@ def token_logprobs(
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
     logits = lm.get_output_embeddings()(hidden[own])[:, :vocab_size].float() / temperature
+
     return torch.log_softmax(logits, dim=-1).gather(1, ids[:, 1:][own][:, None]).squeeze(1)
 
 

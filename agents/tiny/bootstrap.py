@@ -1,5 +1,4 @@
-"""Makes the tiny policy from nothing: supervised training on demonstrations over ever new
-worlds."""
+"""Trains the tiny policy from scratch, on demonstrations in ever new worlds."""
 
 from __future__ import annotations
 
@@ -71,6 +70,7 @@ def bootstrap(
         model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01
     )
     model.train()
+
     for step in range(1, config.steps + 1):
         ids, mask = next(simple if step <= config.simple_share * config.steps else full)
         for group in optimizer.param_groups:
@@ -82,6 +82,7 @@ def bootstrap(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         report(step, float(loss.detach()))
+
     return model.eval()
 
 
@@ -102,10 +103,10 @@ def _schedule(step: int, steps: int, warmup: int = 50) -> float:
 def _batches(
     stream: Iterator[Trace], max_tokens: int, rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Batches of traces of similar length, in random order: int64 ids and float mask, (rows,
-    length).
+    """Batches of traces of similar length, in random order.
 
-    Sorting within a pool of a few batches saves a third of the padding.
+    Each is int64 ids and a float mask, both (rows, length). Sorting within a pool of a few batches
+    saves a third of the padding.
     """
     while True:
         pool = sorted((next(stream) for _ in range(_POOL)), key=lambda trace: len(trace.ids))
@@ -114,6 +115,7 @@ def _batches(
             if len(trace.ids) * (len(parts[-1]) + 1) > max_tokens:
                 parts.append([])
             parts[-1].append(trace)
+
         for i in rng.permutation(len(parts)):
             yield _padded(parts[i])
 
@@ -122,21 +124,24 @@ def _padded(rows: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
     longest = max(len(row.ids) for row in rows)
     ids = torch.zeros(len(rows), longest, dtype=torch.long)
     mask = torch.zeros(len(rows), longest)
+
     for i, row in enumerate(rows):
         ids[i, : len(row.ids)] = torch.tensor(row.ids)
         mask[i, : len(row.mask)] = torch.tensor(row.mask, dtype=torch.float)
+
     return ids, mask
 
 
 def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy over the player's own tokens. Right padding is harmless: everything is
-    causal."""
+    """Mean cross-entropy over the player's own tokens; causal layers ignore the right padding."""
     hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
     logits = model.lm_head(hidden[own])
     loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
+
     if not math.isfinite(float(loss.detach())):
         raise FloatingPointError(
             "the bootstrap diverged: its loss is not finite; lower bootstrap.lr"
         )
+
     return loss

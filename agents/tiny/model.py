@@ -1,5 +1,4 @@
-"""The tiny policy: a stock Lfm2 of under a million parameters, and the tokenizer that goes with
-it."""
+"""The tiny policy: a stock Lfm2 with fewer than a million parameters, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -15,14 +14,14 @@ from ssp_env.worlds.mini.lexicon import vocabulary
 
 
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """The mini-wiki's words and the tags as a `transformers` tokenizer; same ids as
-    ``WordTokenizer``."""
+    """The mini-wiki's words and tags as a `transformers` tokenizer, with `WordTokenizer`'s ids."""
     words = WordTokenizer(vocabulary(), Tags().all())
     raw = RawTokenizer(
         WordLevel({token: i for i, token in enumerate(words.tokens)}, unk_token=UNKNOWN)
     )
     raw.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
     raw.add_special_tokens([PAD, EOS, UNKNOWN, *words.tags])
+
     return PreTrainedTokenizerFast(
         tokenizer_object=raw, pad_token=PAD, eos_token=EOS, unk_token=UNKNOWN
     )
@@ -55,8 +54,10 @@ def tiny_config(vocab_size: int) -> Lfm2Config:
 
 
 def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
-    """A fresh model. The stock initialisation stalls at this size: wide embeddings and taps decide
-    it."""
+    """A fresh model.
+
+    The stock initialisation stalls at this size; wide embeddings and taps make the difference.
+    """
     model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -66,5 +67,6 @@ def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
                 parameter.uniform_(-0.5, 0.5, generator=generator)
             elif parameter.ndim >= 2:
                 parameter.normal_(0.0, 0.06, generator=generator)
+
     model.tie_weights()
     return model

@@ -33,14 +33,15 @@ class TraceConfig:
     solver_hops: tuple[float, ...] = (0.70, 0.22, 0.08)
     """Shares of solver questions with 1, 2, 3 hops."""
     careless_relations: int = 8
-    """After how many of the relations (in :data:`CARELESS_ORDER`) the player tends to answer at
-    once."""
+    """After how many relations of :data:`CARELESS_ORDER` the player tends to answer at once."""
     premature: float = 0.85
-    """How often it does so there. A chance that did not depend on the relation would leave the
-    greedy policy on a knife's edge: all two-hop questions answered early, or none."""
+    """How often it does so there.
+
+    If this did not depend on the relation, the greedy policy would be on a knife's edge: it would
+    answer all two-hop questions early, or none.
+    """
     premature_deep: float = 0.8
-    """How often it answers after the second hop where a question has three, whatever the
-    relation."""
+    """How often it answers after the second hop of a three-hop question, whatever the relation."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
     broken: float = 0.06
@@ -52,8 +53,7 @@ class TraceConfig:
     proposer_slips: float = 0.12
     """Share of proposals with a wrong relation at some hop."""
     worlds_every: int = 400
-    """Demonstrations from one world before the next is drawn; a fixed world would be learnt by
-    heart."""
+    """Demonstrations per world; a fixed world would be learnt by heart."""
 
     def __post_init__(self) -> None:
         at_least(self, "traces", 1, "worlds_every")
@@ -61,11 +61,13 @@ class TraceConfig:
             raise ConfigError(
                 "traces.careless_relations", self.careless_relations, f"give 0 to {len(RELATIONS)}"
             )
+
         for name in ("solver_hops", "proposer_hops"):
             if abs(sum(getattr(self, name)) - 1) > 1e-6:
                 raise ConfigError(
                     f"traces.{name}", getattr(self, name), "the shares must add up to 1"
                 )
+
         for name in (
             "premature",
             "premature_deep",
@@ -121,11 +123,13 @@ class TraceWriter:
             world = MiniWorld(seed=int(self.rng.integers(1 << 31)))
             rules = Rules.build(world, self.tokenizer, self.game)
             linked = {name: links for name, links in world.train_graph.backlinks().items() if links}
+
             for _ in range(self.config.worlds_every):
                 if self.rng.random() < self.config.proposer_share:
                     trace = self._propose(world, rules, str(self.rng.choice(list(linked))))
                 else:
                     trace = self._solve(world, rules)
+
                 if trace is not None:
                     yield trace
 
@@ -133,20 +137,24 @@ class TraceWriter:
         chain = world.train_graph.walk(self.rng, self._hops(self.config.solver_hops))
         if chain is None:
             return None
+
         start, path, _ = chain
         question = write_question(start, [Hop(relation) for relation in path])
         trace = self._start(rules.prompts.solver(question, self.game.max_searches))
         stop_after = len(path)
+
         for hop in range(1, len(path)):
             if self.rng.random() < self._haste(hop, path):
                 stop_after = hop
                 break
+
         slip_at = (
             int(self.rng.integers(stop_after))
             if self.rng.random() < self.config.solver_slips
             else -1
         )
         entity = start
+
         for hop in range(stop_after):
             documents = self._look_up(rules, trace, entity)
             relation = path[hop]
@@ -155,10 +163,12 @@ class TraceWriter:
                 value = self._some_name(documents, entity)
             if value is None:
                 return None
+
             self._write(
                 trace, f"{self._tag('think')}{entity} {relation.noun} {value}{self._end('think')}"
             )
             entity = value
+
         self._finish(trace, "answer", entity)
         return trace
 
@@ -175,6 +185,7 @@ class TraceWriter:
             int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
         )
         entity, nouns, seen = answer, [], {answer}
+
         for hop in range(wanted):
             documents = self._look_up(rules, trace, entity)
             facts: list[Fact] = [
@@ -183,6 +194,7 @@ class TraceWriter:
             facts = [f for f in facts if f[1].inverse is None]
             if not facts:
                 return None
+
             source, relation, _ = facts[int(self.rng.integers(len(facts)))]
             if hop == slip_at:
                 relation = RELATIONS[int(self.rng.integers(len(RELATIONS)))]
@@ -193,6 +205,7 @@ class TraceWriter:
             nouns.append(Hop(relation))
             seen.add(source)
             entity = source
+
         self._finish(trace, "question", write_question(entity, nouns[::-1]))
         return trace
 
@@ -219,6 +232,7 @@ class TraceWriter:
         information = rules.prompts.information(shuffled, self.game.max_document_tokens)
         trace.ids.extend(information)
         trace.mask.extend([0] * len(information))
+
         return shuffled
 
     def _some_name(self, documents: list[Document], other_than: str) -> str | None:

@@ -65,26 +65,27 @@ class Caller:
 
     @asynccontextmanager
     async def turn(self, until: float | None = None) -> AsyncIterator[None]:
-        """Waits until fewer calls than ``connections`` are under way. No time-out of :meth:`post`
-        counts this.
+        """Waits until fewer calls than ``connections`` are under way.
+
+        The ``timeout`` of :meth:`post` does not include this wait.
 
         Args:
             until: the loop's time at which the wait ends; it has no end when not given.
 
         Raises:
-            TimeoutError: it did end.
+            TimeoutError: the wait timed out.
         """
         gate = self._session().gate
         async with asyncio.timeout_at(until):
             await gate.acquire()
+
         try:
             yield
         finally:
             gate.release()
 
     async def post(self, body: bytes, timeout: float, service: str) -> Reply:
-        """Posts JSON and reads the whole reply. Nothing is decompressed and no redirect is
-        followed.
+        """Posts JSON and reads the whole reply; does not decompress, and follows no redirect.
 
         Args:
             body: what is sent.
@@ -122,6 +123,7 @@ class Caller:
                         raise TransientServiceError(
                             service, f"{self.url}: reply of more than {self._max_bytes} bytes"
                         )
+
                 return Reply(response.status_code, response.headers, bytes(raw))
         except TimeoutError as error:
             raise NoAnswer(service, f"{self.url}: {stage} after {timeout:g} s") from error
@@ -134,8 +136,7 @@ class Caller:
             ) from error
 
     def complaint(self, reply: Reply, service: str) -> ServiceError | None:
-        """The error that a status other than 200 is; a transient one for 408, 409, 425, 429 and
-        5xx."""
+        """The error for a status other than 200; transient for 408, 409, 425, 429 and 5xx."""
         status = reply.status
         if status == 200:
             return None
@@ -146,12 +147,14 @@ class Caller:
                 f" to {reply.headers['Location'][:_EXCERPT]!r} (redirects are not followed: "
                 f"give the final address)"
             )
+
         what += f": {self.excerpt(reply.body)}"
 
         if status in _WORTH_ANOTHER_TRY or status >= 500:
             return TransientServiceError(
                 service, what, retry_after(reply.headers.get("Retry-After"))
             )
+
         return ServiceError(service, what)
 
     def excerpt(self, raw: bytes) -> str:
@@ -179,6 +182,7 @@ class Caller:
             verify = _certificates() if self.url.startswith("https") else False
             client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
             self._sessions[:] = [_Session(loop, client, asyncio.Semaphore(self._connections))]
+
         return self._sessions[0]
 
 
@@ -204,8 +208,7 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _speaks_no_tls(error: httpx.ConnectError) -> bool:
-    """Whether a server answered the TLS handshake with something else. Versions of OpenSSL say so
-    differently."""
+    """Whether a server answered the TLS handshake with something else; OpenSSL's wordings vary."""
     return bool(
         re.search(
             "wrong.version.number|record.layer.failure|unexpected.message",
@@ -216,16 +219,17 @@ def _speaks_no_tls(error: httpx.ConnectError) -> bool:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds that a ``Retry-After`` header asks for, given as a number or as a date; ``None`` if
-    it says neither."""
+    """Seconds that a ``Retry-After`` header asks for, as number or date; ``None`` otherwise."""
     if value is None:
         return None
     if re.fullmatch(r"\d{1,9}", value.strip()):
         return float(value)
+
     try:
         seconds = (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return None
+
     return max(0.0, seconds)
 
 
@@ -236,6 +240,7 @@ def check_url(name: str, url: str, example: str) -> None:
     """
     if not re.match(r"https?://[^/\s]", url):
         raise ConfigError(name, url, f"give an address such as {example}")
+
     shown = "..." if "@" in url else url  # what is before it may be a password
     try:
         parsed = httpx.URL(url)
@@ -246,6 +251,7 @@ def check_url(name: str, url: str, example: str) -> None:
     if parsed.userinfo:
         fix = "leave user and password out; name an environment variable with a token instead"
         raise ConfigError(name, shown, fix)
+
     if parsed.port is not None and not 1 <= parsed.port <= 65535:
         raise ConfigError(name, shown, f"a port is a number from 1 to 65535, not {parsed.port}")
 
@@ -274,7 +280,9 @@ def read_key(field_name: str, name: str | None, what: str = "the API key") -> st
     """
     if name is None:
         return None
+
     key = os.environ.get(name, "").strip()
     if not key or not key.isascii() or not key.isprintable():
         raise ConfigError(field_name, name, f"set this environment variable to {what}")
+
     return key

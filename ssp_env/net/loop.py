@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for code that blocks but whose waiting has to end on time.
+"""An event loop in its own thread, for code that blocks but whose waiting has to end on time.
 
 A blocking socket can only be given a time-out for each single read; a server that sends a byte now
 and then outlasts any of them. A task on an event loop can be cancelled wherever it waits, name
@@ -19,8 +19,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for any number of threads and other event loops. The thread starts with the
-    first one."""
+    """Runs coroutines for other threads and event loops; its thread starts with the first one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -52,8 +51,7 @@ class LoopThread:
             raise
 
     async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits a coroutine from another loop, which stays free meanwhile; a cancellation is
-        passed on."""
+        """Awaits a coroutine from another loop, which stays free; a cancellation is passed on."""
         return await asyncio.wrap_future(self._submit(work))
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -63,6 +61,7 @@ class LoopThread:
                 threading.Thread(
                     target=_run, args=(self._loop,), name=self._name, daemon=True
                 ).start()
+
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
@@ -84,7 +83,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _forget() -> None:
-    # Threads do not survive a fork: the child needs a loop of its own.
+    # Threads do not survive a fork: the child needs its own loop.
     global _shared
     _shared = LoopThread("ssp-http")
 

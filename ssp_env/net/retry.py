@@ -22,17 +22,16 @@ class RetryPolicy:
     attempts: int = 4
     """Calls in all, the first included; at least 1."""
     first_delay: float = 0.25
-    """Seconds before the second call; doubles with each further one. Jitter takes off up to half of
-    each pause."""
+    """Seconds before the second call; doubles each time. Jitter removes up to half of a pause."""
     max_delay: float = 8.0
     """Seconds that no single pause exceeds, unless the service itself asks for a longer one."""
     max_retry_after: float = 60.0
-    """Longest pause, in seconds, that a service may ask for (HTTP's ``Retry-After``). One that asks
-    for more is given up at once."""
+    """Longest pause, in seconds, that ``Retry-After`` may ask for; a longer one is an error."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ConfigError("retry.attempts", self.attempts, "at least one call has to be made")
+
         for name in ("first_delay", "max_delay", "max_retry_after"):
             seconds = getattr(self, name)
             if not 0 <= seconds < math.inf:
@@ -56,6 +55,7 @@ class RetryPolicy:
                 return function()
             except TransientServiceError as error:
                 sleep(self._next(error, number, pause))
+
         raise AssertionError("the last pause is never slept through")
 
     async def call_async(
@@ -78,6 +78,7 @@ class RetryPolicy:
                 if patience is not None and seconds >= patience():
                     raise _final(error, number, "no time is left for another") from error
                 await asyncio.sleep(seconds)
+
         raise AssertionError("the last pause is never slept through")
 
     def _pauses(self) -> Iterator[float | None]:
@@ -87,6 +88,7 @@ class RetryPolicy:
         for _ in range(self.attempts - 1):
             yield pause * jitter.uniform(0.5, 1.0)
             pause = min(pause * 2, self.max_delay)
+
         yield None
 
     def _next(self, error: TransientServiceError, number: int, pause: float | None) -> float:
@@ -97,9 +99,11 @@ class RetryPolicy:
         """
         if pause is None:
             raise _final(error, number) from error
+
         asked = error.retry_after or 0.0
         if asked > self.max_retry_after:
             raise _final(error, number, f"it asks to be left alone for {asked:g} s") from error
+
         return max(pause, asked)
 
 
