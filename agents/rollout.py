@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import torch
 
 from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
+from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Question
+
+_EVALUATION = 0xE7A1
+"""Sets the random numbers of evaluation apart from those of self-play."""
 
 
 def play(round_: Round, engine: Engine, *, temperature: float, rng: np.random.Generator) -> Round:
@@ -25,6 +34,29 @@ def play(round_: Round, engine: Engine, *, temperature: float, rng: np.random.Ge
         take_turns(round_, pending, engine, temperature, generator)
         round_.advance()
     return round_
+
+
+def answer(
+    rules: Rules, questions: Sequence[Question], engine: Engine, *, temperature: float, seed: int
+) -> list[GameRecord]:
+    """Lets the solver answer fixed questions, once each; nothing is learnt from it.
+
+    Args:
+        rules: what is played by.
+        questions: what is asked.
+        engine: plays the solver.
+        temperature: of sampling; 0 is greedy.
+        seed: decides all randomness.
+
+    Returns:
+        One record per question, in order.
+    """
+    once = replace(rules, config=replace(rules.config, attempts=1))
+    round_ = Round.of_questions(once, questions, [_EVALUATION, seed])
+    rng = np.random.default_rng([_EVALUATION, seed])
+
+    play(round_, engine, temperature=temperature, rng=rng)
+    return [record_game(game, rules, engine.weights_version) for game in round_.games]
 
 
 def take_turns(

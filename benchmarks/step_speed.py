@@ -15,8 +15,8 @@ from statistics import median
 import torch
 
 from experiments.config import load_preset, make_config
+from experiments.run.cluster import algorithm_config, local_ray
 from experiments.run.provenance import git_commit, machine
-from experiments.run.training import algorithm_config, local_ray
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.module import module_spaces
-from agents.rollout import play
+from agents.rollout import answer, play
 from agents.rows import Row, rows_of
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
@@ -43,9 +43,9 @@ class Sample:
     """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
 
 
-_GAMES, _TOKENS, _EVALUATION = 0x9A3E, 0x7E3A, 0xE7A1
-"""First numbers of the seeds of training games, of the tokens sampled in them, and of
-evaluation: their random streams never coincide."""
+_GAMES, _TOKENS = 0x9A3E, 0x7E3A
+"""First numbers of the seeds of training games and of the tokens sampled in them: their random
+streams never coincide."""
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
@@ -96,15 +96,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         self, questions: Sequence[Question], temperature: float, seed: int
     ) -> list[GameRecord]:
         """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
-        once = replace(self.rules, config=replace(self.rules.config, attempts=1))
-        round_ = Round.of_questions(once, questions, [_EVALUATION, seed])
-        play(
-            round_,
-            self.engine,
-            temperature=temperature,
-            rng=np.random.default_rng([_EVALUATION, seed]),
-        )
-        return [record_game(game, self.rules, self.engine.weights_version) for game in round_.games]
+        return answer(self.rules, questions, self.engine, temperature=temperature, seed=seed)
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers

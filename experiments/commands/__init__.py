@@ -10,8 +10,9 @@ from ssp_env.commands.base import Command
 from ssp_env.errors import MissingExtra
 from ssp_env.worlds import WORLDS
 
-STACK = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboard", "matplotlib")
-"""What the extra ``train`` brings; nothing else that is missing is a matter of installation."""
+TRAINING = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX")
+EXTRAS = {**dict.fromkeys(TRAINING, "train"), "matplotlib": "plot"}
+"""Package -> the extra that brings it; nothing else that is missing is a matter of installation."""
 PRESETS = "settings to start from: tiny, wiki, h200, paper-7b (default: tiny)"
 
 
@@ -24,11 +25,12 @@ def _run(name: str, arguments: Namespace) -> int:
     try:
         return cast(int, import_module(f"experiments.commands.{name}").run(arguments))
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in STACK:
-            raise MissingExtra(
-                f"ssp {name} ({error.name} is missing)", "pip install -e '.[train]'"
-            ) from error
-        raise
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+
+        what = f"ssp {name} ({error.name} is missing)"
+        raise MissingExtra(what, f"pip install -e '.[{extra}]'") from error
 
 
 def _configure_train(parser: ArgumentParser) -> None:

@@ -33,7 +33,7 @@ MIN_FREE_BYTES = 200 * 1024 * 1024
 """A run does not start with less free disk than this and its checkpoints."""
 KEPT_CHECKPOINTS = 2
 NO_CHECKPOINT = (
-    "a run that ended before its first checkpoint and cannot go on; delete it, or "
+    "a run that ended before its first checkpoint; start it over with --resume, or "
     "choose another --out"
 )
 CHANGEABLE = (
@@ -89,9 +89,11 @@ class RunDirectory:
                 step = self._first_step(config, resume)
                 room = KEPT_CHECKPOINTS + 1 - len(self._checkpoints())
                 check_free(self.path, MIN_FREE_BYTES + checkpoint_bytes * max(1, room))
-                begun = not resume
-                if resume:
+                begun = step == 0
+                if resume and step:
                     self._drop_after(step)
+                elif resume:
+                    self._start_over()
                 self.write_config(config)
                 yield step
         except BaseException:
@@ -263,7 +265,7 @@ class RunDirectory:
             )
         latest = self.latest_checkpoint()
         if latest is None:
-            raise RunError(f"{self.path} holds {NO_CHECKPOINT}")
+            return 0
         if latest[0] > config.steps:
             raise RunError(
                 f"{self.path} is at step {latest[0]} already; ask for more than {config.steps} "
@@ -272,8 +274,7 @@ class RunDirectory:
         return latest[0]
 
     def _drop_after(self, step: int) -> None:
-        """Forgets what was written after the checkpoint; those steps are played again, to the same
-        result.
+        """Forgets what came after the checkpoint: those steps are played again, to the same result.
 
         The last line may have been cut off by a crash, or be of a step after the checkpoint;
         earlier ones are whole."""
@@ -294,6 +295,14 @@ class RunDirectory:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
+
+    def _start_over(self) -> None:
+        """Forgets a run that has no checkpoint."""
+        try:
+            self.metrics.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunError(f"{self.path} cannot be started over: {error}") from error
+        self._empty()
 
     def _shorten_metrics(self, size: int) -> None:
         try:

@@ -55,8 +55,6 @@ class Progress:
         self._live = Live(self._panel(), console=self._console, refresh_per_second=4)
 
     def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._live.start()
         return self
 
     def __exit__(
@@ -67,6 +65,11 @@ class Progress:
     ) -> None:
         if self._live.is_started:
             self._live.stop()
+
+    def show_panel(self) -> None:
+        """From now on, steps are shown in a live panel, where there is a terminal."""
+        if self._console.is_terminal and not self._live.is_started:
+            self._live.start()
 
     def note(self, text: str) -> None:
         """A line that stays."""
@@ -90,6 +93,8 @@ class Progress:
         """One step is done."""
         self._figures, self._seconds = figures, seconds
         self._bar.update(self._task, completed=step)
+        self.show_panel()
+
         if self._console.is_terminal:
             self._live.update(self._panel())
         elif step % LINE_EVERY == 0 or step == self._steps or step == 1:

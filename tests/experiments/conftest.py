@@ -100,7 +100,7 @@ def _read(terminal: int) -> bytes:
 def cluster() -> Iterator[None]:
     """One local Ray for all runs within this process."""
     from experiments.config import RunConfig
-    from experiments.run.training import local_ray
+    from experiments.run.cluster import local_ray
 
     with local_ray(RunConfig()):
         yield

@@ -20,7 +20,7 @@ from experiments.config import (
     override,
     presets,
 )
-from experiments.run.training import algorithm_config, validate
+from experiments.run.cluster import algorithm_config, validate
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.settings import plain

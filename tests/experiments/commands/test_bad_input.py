@@ -14,7 +14,7 @@ from runs import SETTINGS, arguments
 
 from experiments.config import ComputeConfig
 from experiments.run.checks import check_devices, check_model, parameters
-from experiments.run.training import _Board
+from experiments.run.recorder import Board
 from ssp_env.commands.cli import main
 from ssp_env.errors import ConfigError, ModelError, RunError
 
@@ -327,4 +327,4 @@ def test_gpus_that_are_not_there(
 
 def test_tensorboard_without_room() -> None:
     with pytest.raises(RunError, match=r"/proc/ssp/tensorboard cannot be written"):
-        _Board(Path("/proc/ssp/tensorboard"), 0)
+        Board(Path("/proc/ssp/tensorboard"), 0)

@@ -152,11 +152,15 @@ def without(module: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "module"),
-    [(("train",), "torch"), (("train",), "ray"), (("plot", "x"), "matplotlib")],
+    ("command", "module", "extra"),
+    [
+        (("train",), "torch", "train"),
+        (("train",), "ray", "train"),
+        (("plot", "x"), "matplotlib", "plot"),
+    ],
 )
 def test_missing_extra_is_named_with_how_to_install_it(
-    command: tuple[str, ...], module: str
+    command: tuple[str, ...], module: str, extra: str
 ) -> None:
     result = without(module, *command)
     assert result.returncode == 2, result.stderr
@@ -164,7 +168,7 @@ def test_missing_extra_is_named_with_how_to_install_it(
     assert last.startswith(
         f"ssp: ssp {command[0]} ({module} is missing) needs a package that is not installed"
     )
-    assert last.endswith("run: pip install -e '.[train]'")
+    assert last.endswith(f"run: pip install -e '.[{extra}]'")
     assert "Traceback" not in result.stderr
 
 

@@ -22,8 +22,8 @@ from agents.tiny.bootstrap import BootstrapConfig
 from experiments.commands.eval import answer
 from experiments.config import load_preset, make_config
 from experiments.run.checks import check, check_model
+from experiments.run.cluster import build
 from experiments.run.quiet import filtered_stderr, quiet_libraries
-from experiments.run.training import build
 from ssp_env.commands.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 

@@ -67,22 +67,28 @@ def test_first_ctrl_c_ends_the_run_after_its_step(stopped: tuple[Path, int, str]
     assert done < 6, "the machine was so slow to send the signal that nothing is left to compare"
 
 
-def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(policy: Path, tmp_path: Path) -> None:
+def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
+    policy: Path, whole_run: Run, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     command = arguments(policy, run, "--steps", "500")
     status, errors = interrupt(run, [SSP, *command], after=0, again=True)
     assert status == 130, errors
-    fate = (
-        f"{run} holds a run that ended before its first checkpoint and cannot go on; delete "
-        f"it, or choose another"
-    )
+    fate = f"{run} holds a run that ended before its first checkpoint; start it over with --resume"
     # Not always the last line: Python itself tells of an interruption that came while it tidied up.
     assert any(line.startswith(f"ssp: interrupted; {fate}") for line in errors.splitlines()), errors
-    for more in ([], ["--resume"]):
-        result = ssp(*command, *more)
-        assert result.returncode == 2
-        assert "cannot go on; delete it, or choose another --out" in result.stderr
     assert metrics(run)[0]["step"] == 0, "what it had done is left alone"
+    result = ssp(*command)
+    assert result.returncode == 2
+    assert "start it over with --resume" in result.stderr
+
+    result = ssp("train", "--resume", "--out", str(run), "--steps", "1")
+    assert result.returncode == 0, result.stderr
+    assert "the run ended before its first checkpoint: it starts over" in result.stderr
+    # The last step is evaluated besides.
+    same, other = timeless(run), timeless(whole_run[0])[:2]
+    assert same[0] == other[0]
+    assert {**same[1], **other[1]} == same[1]
 
 
 def test_libraries_stay_silent(stopped: tuple[Path, int, str]) -> None:

@@ -402,13 +402,17 @@ def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"holds no run to resume \(config.yaml is missing\)"):
         resume(RunDirectory(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_a_checkpoint_starts_over(tmp_path: Path) -> None:
     directory = begun(tmp_path / "run")
     shutil.rmtree(directory.checkpoints)
-    with pytest.raises(
-        RunError, match="ended before its first checkpoint and cannot go on; delete it, or choose"
-    ):
-        resume(directory)
+    with pytest.raises(RunError, match="other settings"):
+        resume(directory, config_with("seed=1"))
     assert len(directory.read_metrics()) == 4
+
+    assert resume(directory) == 0
+    assert {path.name for path in directory.path.iterdir()} == {"config.yaml"}
 
 
 def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
@@ -425,7 +429,7 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
     directory = begun(tmp_path / "run")
     assert "go on with it by --resume" in refused(directory.path)
     shutil.rmtree(directory.checkpoints)
-    assert refused(directory.path).endswith("cannot go on; delete it, or choose another --out")
+    assert "start it over with --resume" in refused(directory.path)
     directory.metrics.unlink()
     assert refused(directory.path).endswith("is not empty; choose another --out"), (
         "config.yaml is a name that many use"

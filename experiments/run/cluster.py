@@ -1,0 +1,117 @@
+"""What a run needs of Ray and RLlib: the cluster, the config, the algorithm.
+
+Importing this takes seconds; ``training.py`` does it after the base policy was evaluated.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from agents.rllib.algorithm import SSP, SSPConfig
+from experiments.config import RunConfig
+from experiments.run.interrupt import ignore_at_exit, uninterrupted
+from experiments.run.quiet import filtered_stderr, quiet_libraries
+from experiments.run.rules import MakeRules
+from ssp_env.errors import ConfigError
+
+
+def algorithm_config(config: RunConfig) -> SSPConfig:
+    """The RLlib config of a run."""
+    compute = config.compute
+    made = SSPConfig()
+    made.environment(
+        env_config={
+            "world": config.world,
+            "world_options": config.world_options,
+            "game": config.game,
+            "make_rules": MakeRules(config),
+        }
+    )
+    made.training(model_dir=config.model_dir, **vars(config.learning))
+
+    # Ray gives each actor as many threads as it has CPUs.
+    made.env_runners(
+        num_env_runners=compute.env_runners,
+        num_gpus_per_env_runner=compute.gpus_per_env_runner,
+        num_cpus_per_env_runner=compute.threads,
+    )
+
+    # RLlib refuses a learner with GPUs and more than one CPU.
+    learner_cpus = 1 if compute.gpus_per_learner else compute.threads
+    made.learners(
+        num_learners=compute.learners,
+        num_gpus_per_learner=compute.gpus_per_learner,
+        num_cpus_per_learner=learner_cpus,
+    )
+
+    made.debugging(seed=config.seed, log_level="ERROR")
+    return made
+
+
+def validate(config: RunConfig) -> None:
+    """What RLlib's config knows of settings that cannot work together.
+
+    Raises:
+        ConfigError: names our setting.
+    """
+    try:
+        algorithm_config(config).validate()
+    except ConfigError as error:
+        # RLlib has other names for our sections.
+        field = error.field.removeprefix("env_config.").replace("training.", "learning.", 1)
+        raise ConfigError(field, error.value, error.fix) from None
+
+
+def build(config: RunConfig) -> SSP:
+    """The algorithm, with its model loaded. The caller stops it."""
+    with filtered_stderr():
+        algorithm = algorithm_config(config).build_algo()
+
+    assert isinstance(algorithm, SSP)
+    # RLlib makes a folder for results in the home directory. It stays empty: ours is elsewhere.
+    Path(algorithm.logdir).rmdir()
+    return algorithm
+
+
+@contextmanager
+def local_ray(config: RunConfig) -> Iterator[None]:
+    """Starts Ray on this machine, quiet and without a dashboard, unless it is running already.
+
+    ``RAY_ADDRESS`` names a cluster to use instead.
+    """
+    if ray.is_initialized():
+        yield
+        return
+
+    quiet_libraries()
+    compute = config.compute
+    address = os.environ.get("RAY_ADDRESS", "local")
+    local: dict[str, Any] = {}
+    if address == "local":
+        actors = compute.env_runners + compute.learners
+        local["num_cpus"] = 1 + actors * compute.threads
+        if not actors:
+            # Nothing is shared between processes then.
+            local["object_store_memory"] = 100 * 1024 * 1024
+
+    ray.init(
+        address=address,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        **local,
+    )
+    ignore_at_exit()  # Ray goes on with its shutdown then
+
+    try:
+        yield
+    finally:
+        with uninterrupted():
+            ray.shutdown()

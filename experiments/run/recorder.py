@@ -1,0 +1,192 @@
+"""Figures of a run: on the screen, in ``metrics.jsonl``, for TensorBoard, and in the summary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tensorboardX import SummaryWriter
+
+from experiments.config import RunConfig
+from experiments.run.directory import RunDirectory
+from experiments.run.evaluation import Accuracy, accuracies
+from experiments.run.progress import Progress
+from experiments.run.provenance import git_commit, machine
+from ssp_env.errors import RunError, ServiceError
+from ssp_env.game.record import GameRecord
+from ssp_env.game.rules import resolve_verifier
+from ssp_env.types import Question
+from ssp_env.worlds import open_world
+
+Solve = Callable[[Sequence[Question], float, int], list[GameRecord]]
+"""Lets a policy answer questions at a temperature, with a seed: one record per question."""
+
+
+class Recorder:
+    """Evaluates, and writes down what became of each step."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: RunDirectory,
+        questions: list[Question],
+        progress: Progress,
+        done: int,
+        began: float,
+    ) -> None:
+        """
+        Args:
+            config: the run's settings.
+            directory: where the figures go.
+            questions: what the policy is measured by.
+            progress: what a person sees.
+            done: how many steps an earlier part of the run has done.
+            began: ``time.perf_counter()`` when the run began.
+        """
+        self._config, self._directory = config, directory
+        self._questions, self._progress = questions, progress
+        self._board = Board(directory.tensorboard, done)
+        self._last_line = began
+
+    def base(self, solve: Solve) -> None:
+        """Measures the policy before the first step.
+
+        Raises:
+            ServiceError: an outage leaves a group of questions without a single answer.
+        """
+        seconds: dict[str, float] = {}
+        base = self._evaluate("base", solve, seconds)
+
+        for group, accuracy in base.items():
+            if not accuracy.asked:
+                fix = f"no question of group {group} could be judged; see that it answers"
+                raise ServiceError("judge", fix)
+
+        self._log({"step": 0}, seconds, base)
+
+    def step(
+        self, step: int, figures: dict[str, float], seconds: dict[str, float], solve: Solve
+    ) -> None:
+        """Shows and writes a step, with an evaluation where one is due.
+
+        Raises:
+            RunError: the figures cannot be written.
+        """
+        self._progress.step(step, figures, seconds)
+
+        accuracy: dict[str, Accuracy] = {}
+        last = step == self._config.steps
+        if last or step % self._config.evaluation.every == 0:
+            accuracy = self._evaluate("final" if last else f"step {step}", solve, seconds)
+
+        self._log({"step": step, **figures}, seconds, accuracy)
+
+    def close(self) -> None:
+        """Closes TensorBoard's file."""
+        self._board.close()
+
+    def _evaluate(self, label: str, solve: Solve, seconds: dict[str, float]) -> dict[str, Accuracy]:
+        """Accuracies by group; adds the time it took to ``seconds``."""
+        began = time.perf_counter()
+        self._progress.note(f"evaluating {len(self._questions)} questions ({label})")
+
+        settings = self._config.evaluation
+        records = solve(self._questions, settings.temperature, settings.seed)
+        result = accuracies(self._questions, records)
+
+        self._progress.accuracy(label, result)
+        seconds["evaluation"] = time.perf_counter() - began
+        return result
+
+    def _log(
+        self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
+    ) -> None:
+        """One line of ``metrics.jsonl``, and the same for TensorBoard."""
+        now = time.perf_counter()
+        seconds["wall"], self._last_line = now - self._last_line, now
+        line["seconds"] = seconds
+
+        # A group that an outage hit whole has no accuracy.
+        known = {group: a for group, a in accuracy.items() if a.asked}
+        if accuracy:
+            line["accuracy"] = {group: a.value for group, a in known.items()}
+            line["interval"] = {group: list(a.interval()) for group, a in known.items()}
+            line["questions"] = {group: a.asked for group, a in accuracy.items()}
+            line["void_questions"] = sum(a.void for a in accuracy.values())
+        self._directory.append_metrics(line)
+
+        figures = {name: value for name, value in line.items() if isinstance(value, float)}
+        figures |= {f"seconds/{name}": value for name, value in seconds.items()}
+        figures |= {f"accuracy/{group}": a.value for group, a in known.items()}
+        self._board.add(line["step"], figures)
+
+
+class Board:
+    """TensorBoard's copy of the figures."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        """
+        Args:
+            folder: where the events go.
+            done: steps whose figures stand; later ones, of a run that was interrupted, are hidden.
+        """
+        self._folder = folder
+        with self._writing():
+            self._writer = SummaryWriter(str(folder), purge_step=done + 1 if done else None)
+
+    def add(self, step: int, figures: dict[str, float]) -> None:
+        """Adds the figures of a step.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        with self._writing():
+            for name, value in figures.items():
+                self._writer.add_scalar(name, value, step)
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._writing():
+            self._writer.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(f"{self._folder} cannot be written: {error}") from error
+
+
+def summarise(config: RunConfig, directory: RunDirectory) -> dict[str, Any]:
+    """The result of a finished run, from what its directory holds.
+
+    Raises:
+        RunError: its metrics cannot be read.
+    """
+    lines = directory.read_metrics()
+    base, final = lines[0], lines[-1]
+    world = open_world(config.world, **config.world_options)
+    return {
+        "preset": config.preset,
+        "seed": config.seed,
+        "steps": final["step"],
+        "world": config.world,
+        "verifier": resolve_verifier(config.game.verifier, world),
+        "learning_roles": list(config.learning.learning_roles),
+        "accuracy": {"base": base["accuracy"], "final": final["accuracy"]},
+        "interval": {"base": base["interval"], "final": final["interval"]},
+        "questions_per_hop": config.evaluation.per_group,
+        "questions": {"base": base["questions"], "final": final["questions"]},
+        "void_games": sum(line.get("void_games", 0.0) for line in lines),
+        "void_questions": sum(line.get("void_questions", 0) for line in lines),
+        "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
+        "seconds_per_step": round(median(line["seconds"]["step"] for line in lines[1:]), 3),
+        "model": config.model or "tiny (shipped)",
+        "git_commit": git_commit(),
+        "machine": machine(),
+    }
