@@ -15,7 +15,7 @@ from rich.table import Table
 from experiments.config import RunConfig, load_preset, make_config, override
 from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
 from experiments.run.early_checks import check_early
-from experiments.run.interrupt import uninterrupted
+from experiments.run.interrupt import ignore_at_exit, uninterrupted
 
 DEFAULT_PRESET = "tiny"
 
@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> int:
     config, out = plan(arguments)
     check_early(config, out, arguments.resume)
     if not arguments.quiet:
-        print(f"loading PyTorch and Ray ({config.preset}, {config.steps} steps)", file=sys.stderr)
+        print(f"loading PyTorch ({config.preset}, {config.steps} steps)", file=sys.stderr)
     try:
         from experiments.run.training import train
 
@@ -33,6 +33,7 @@ def run(arguments: Namespace) -> int:
     except KeyboardInterrupt:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
+            ignore_at_exit()
             return 130
     show(summary, out)
     return 0
