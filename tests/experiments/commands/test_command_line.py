@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from runs import environment, ssp
 
-from experiments.commands import STACK
+from experiments.commands import EXTRAS
 from experiments.config import presets
 from ssp_env.commands import cli
 from ssp_env.commands.base import Command
@@ -179,7 +179,7 @@ def test_overview_needs_no_extra() -> None:
 def test_missing_module_of_our_own_is_no_matter_of_installation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert "experiments" not in STACK
+    assert "experiments" not in EXTRAS
     monkeypatch.setitem(sys.modules, "experiments.commands.plot", None)
     with pytest.raises(ModuleNotFoundError) as raised:
         cli.main(["plot", "x"])
