@@ -129,14 +129,14 @@ def replacing(path: Path) -> Iterator[TextIO]:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     finally:
         if unfinished.is_file():
             unfinished.unlink()
 
 
-def sync_folder(path: Path) -> None:
-    """Returns once the names of a directory's files are on disk."""
+def sync(path: Path) -> None:
+    """Returns once a file, or the names of a directory's files, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

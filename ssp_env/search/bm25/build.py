@@ -7,7 +7,6 @@ per distinct word of each block, and 4 bytes per passage."""
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections import defaultdict
@@ -32,7 +31,7 @@ from ssp_env.search.bm25.index import (
     words_of,
 )
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.arrays import hash_text, save_array
+from ssp_env.search.index.arrays import hash_text
 from ssp_env.search.index.directory import Encoder
 from ssp_env.search.index.manifest import EncoderInfo, Manifest
 from ssp_env.search.index.store import PassageStore
@@ -43,7 +42,7 @@ BLOCK_WORDS = 4_000_000
 _EVERY = 2048
 """Passages between two reports of progress."""
 
-Block = dict[str, NDArray[Any]]
+_Block = dict[str, NDArray[Any]]
 """The words of some passages: ``words`` uint64 (w), rising hashes; ``sizes`` int64 (w), how many
 passages have each; ``passages`` and ``counts`` int32, the passages of one word after the other and
 how often each has it; ``lengths`` int32, the running words of each passage of the block."""
@@ -74,15 +73,13 @@ class BM25Kind:
             what = f"holds {len(store):,} passages; an index takes up to {2**31 - 1:,}"
             raise DataError(store.folder, what)
         place.clear()
-
         scratch = place.path / "scratch"
         scratch.mkdir()
+
         paths = []
         for number, block in enumerate(_blocks(store, progress)):
             paths.append(scratch / f"{number}.npz")
-            with open(paths[-1], "wb") as file:
-                np.savez(file, allow_pickle=False, **block)
-
+            np.savez(paths[-1], allow_pickle=False, **block)
         _merge(place.path, paths, len(store), progress)
         shutil.rmtree(scratch)
         return PARAMETERS
@@ -90,14 +87,11 @@ class BM25Kind:
     def open(
         self, folder: Path, store: PassageStore, encoder: Encoder | None, manifest: Manifest
     ) -> BM25Retriever:
-        """
-        Raises:
-            DataError: the files are not what they should be.
-        """
+        """See :meth:`ssp_env.search.bm25.index.BM25Index.open`."""
         return BM25Retriever(store, BM25Index.open(folder, store.digest()))
 
 
-def _blocks(store: PassageStore, progress: Progress) -> Iterator[Block]:
+def _blocks(store: PassageStore, progress: Progress) -> Iterator[_Block]:
     vocabulary: defaultdict[str, int] = defaultdict()
     vocabulary.default_factory = vocabulary.__len__
     text: list[int] = []
@@ -111,20 +105,13 @@ def _blocks(store: PassageStore, progress: Progress) -> Iterator[Block]:
         if last or position % _EVERY == 0:
             progress("counting words", position, len(store))
         if last or len(text) >= BLOCK_WORDS:
-            yield _block(vocabulary, text, lengths, position - len(lengths))
+            yield _block(list(vocabulary), text, lengths, position - len(lengths))
             vocabulary.clear()
             text, lengths = [], []
 
 
-def _block(vocabulary: dict[str, int], text: list[int], lengths: list[int], first: int) -> Block:
-    """Sorts a block by word, then passage, and counts.
-
-    Args:
-        vocabulary: the block's words.
-        text: its running words, as indices into the vocabulary.
-        lengths: how many each passage has.
-        first: position of the first passage.
-    """
+def _block(vocabulary: list[str], text: list[int], lengths: list[int], first: int) -> _Block:
+    """Sorts the running words of passages, from position ``first`` on, by word, then passage."""
     hashes = np.array([hash_text(word) for word in vocabulary], np.uint64)
     words, ranks = np.unique(hashes, return_inverse=True)
     passages = np.repeat(np.arange(first, first + len(lengths)), lengths)
@@ -143,62 +130,39 @@ def _block(vocabulary: dict[str, int], text: list[int], lengths: list[int], firs
 
 def _merge(folder: Path, paths: list[Path], passages: int, progress: Progress) -> None:
     """Writes the index. A block's postings go behind those of the blocks before it, by word."""
-    words, sizes, lengths = _totals(paths)
-    columns = np.zeros(len(words) + 1, np.int64)
-    np.cumsum(sizes, out=columns[1:])
-    save_array(folder / WORDS, words)
-    save_array(folder / COLUMNS, columns)
+    parts = [_parts(path, "words", "sizes", "lengths") for path in paths]
+    words = np.unique(np.concatenate([part[0] for part in parts]))
+    lengths = np.concatenate([part[2] for part in parts])
+    sizes = np.zeros(len(words), np.int64)
+    for some, theirs, _ in parts:
+        sizes[np.searchsorted(words, some)] += theirs
+    columns = np.concatenate([[0], np.cumsum(sizes)])
+    np.save(folder / WORDS, words)
+    np.save(folder / COLUMNS, columns)
 
-    idf = np.array([_idf(size, passages) for size in sizes.tolist()], np.float32)
+    idf = np.log(1 + (passages - sizes + 0.5) / (sizes + 0.5)).astype(np.float32)
     mean = lengths.mean(dtype=np.float64)
-    total, done = int(columns[-1]), 0
+    total, done, ends = int(columns[-1]), 0, columns[:-1].copy()
     all_passages = _reserved(folder / PASSAGES, np.int32, total)
     all_scores = _reserved(folder / SCORES, np.float32, total)
-    ends = columns[:-1].copy()
-    for path in paths:
-        with np.load(path, allow_pickle=False) as block:
-            rows = np.searchsorted(words, block["words"])
-            places = _consecutive(ends[rows], block["sizes"])
-            ends[rows] += block["sizes"]
+    for path, (some, theirs, _) in zip(paths, parts, strict=True):
+        who, counts = _parts(path, "passages", "counts")
+        rows = np.searchsorted(words, some)
+        starts = ends[rows] - (np.cumsum(theirs) - theirs)
+        places = np.repeat(starts, theirs) + np.arange(len(who))
+        ends[rows] += theirs
 
-            # As bm25s does it: idf in float32, the rest in float64.
-            counts = block["counts"].astype(np.float64)
-            share = counts / (K1 * (1 - B + B * lengths[block["passages"]] / mean) + counts)
-            all_scores[places] = share * np.repeat(idf[rows], block["sizes"])
-            all_passages[places] = block["passages"]
-            done += len(places)
-            progress("merging postings", done, total)
-    for array in (all_passages, all_scores):
-        array.flush()
+        # As bm25s does it: idf in float32, the rest in float64.
+        share = counts / (K1 * (1 - B + B * lengths[who] / mean) + counts)
+        all_scores[places] = share * np.repeat(idf[rows], theirs)
+        all_passages[places] = who
+        done += len(who)
+        progress("merging postings", done, total)
 
 
-def _totals(
-    paths: list[Path],
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int32]]:
-    """All words, in how many passages each is, and the length of each passage."""
-    words, sizes, lengths = [], [], []
-    for path in paths:
-        with np.load(path, allow_pickle=False) as block:
-            words.append(block["words"])
-            sizes.append(block["sizes"])
-            lengths.append(block["lengths"])
-
-    distinct = np.unique(np.concatenate(words))
-    totals = np.zeros(len(distinct), np.int64)
-    for some, their_sizes in zip(words, sizes, strict=True):
-        totals[np.searchsorted(distinct, some)] += their_sizes
-    return distinct, totals, np.concatenate(lengths)
-
-
-def _consecutive(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """``starts[0], starts[0] + 1, ...``: so many numbers from each start on."""
-    ends = np.cumsum(sizes)
-    numbers: NDArray[np.int64] = np.repeat(starts - (ends - sizes), sizes)
-    return numbers + np.arange(len(numbers))
-
-
-def _idf(size: int, passages: int) -> float:
-    return math.log(1 + (passages - size + 0.5) / (size + 0.5))
+def _parts(path: Path, *names: str) -> list[NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as block:
+        return [block[name] for name in names]
 
 
 def _reserved(path: Path, dtype: Any, rows: int) -> Any:

@@ -77,24 +77,17 @@ class BM25Index:
         return cls(vocabulary, index)
 
     @classmethod
-    def open(cls, folder: str | Path, corpus: str, *, check: bool = False) -> BM25Index:
-        """Opens an index on disk; it is mapped, not read.
-
-        Args:
-            folder: where it is.
-            corpus: digest of the passages that it must belong to.
-            check: compares every byte with the manifest, not only sizes.
+    def open(cls, folder: str | Path, corpus: str) -> BM25Index:
+        """Opens the index of the passages with this digest; it is mapped, not read.
 
         Raises:
-            DataError: not such an index, half built, cut, corrupt (with ``check``), or of another
-                corpus.
+            DataError: not such an index, half built, cut, or of another corpus.
         """
         folder = Path(folder)
-        manifest = read_manifest(folder, KIND, corpus=corpus, check=check)
+        manifest = read_manifest(folder, KIND, corpus=corpus)
         if manifest.parameters != PARAMETERS:
-            raise DataError(
-                folder, f"was built with {manifest.parameters}, not {PARAMETERS}; build it again"
-            )
+            what = f"was built with {manifest.parameters}, not {PARAMETERS}; build it again"
+            raise DataError(folder, what)
 
         words = load_array(folder / WORDS, np.uint64)
         columns = load_array(folder / COLUMNS, np.int64, rows=len(words) + 1)
@@ -123,9 +116,7 @@ class BM25Index:
     def best(self, words: Sequence[int], k: int) -> tuple[list[int], list[float]]:
         """Positions and scores of the ``k`` best passages, best first, equal scores by position.
 
-        Args:
-            words: columns of distinct words, in the query's order, in which scores are added.
-            k: at least 1; fewer are returned where fewer passages have any of the words.
+        ``words`` are columns of distinct words, in the query's order, in which scores are added.
 
         Raises:
             DataError: a column names a passage that is not there: the index is corrupt.

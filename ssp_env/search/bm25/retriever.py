@@ -52,23 +52,16 @@ class BM25Retriever:
         self._lock = Lock()
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
+        """See :meth:`ssp_env.search.base.Retriever.search`.
 
-        Args:
-            queries: any strings. One without a word of the corpus gets an empty list.
-            k: how many documents per query, at least 1; more than the corpus holds is fine.
-
-        Raises:
-            ConfigError: ``k`` is not a whole number from 1 up.
-            UsageError: ``queries`` is not a sequence of strings.
+        A query without a word of the corpus gets an empty list.
         """
         check_request(queries, k)
         rankings = {query: self._documents(query, k) for query in dict.fromkeys(queries)}
         return [list(rankings[query]) for query in queries]
 
     def knows(self, text: str) -> bool:
-        """Whether any word of a text occurs in the corpus; otherwise no search for it finds
-        anything."""
+        """Whether any word of a text occurs in the corpus, so that a search finds something."""
         return bool(self._index.find(tokenize(text)))
 
     def _documents(self, query: str, k: int) -> list[Document]:
@@ -87,8 +80,7 @@ class BM25Retriever:
         return documents
 
     def _rank(self, query: str, k: int) -> _Ranking:
-        words = self._index.find(dict.fromkeys(tokenize(query)))
-        return self._index.best(words, k)
+        return self._index.best(self._index.find(dict.fromkeys(tokenize(query))), k)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (self.corpus, self._index, int(self._cache.maxsize))

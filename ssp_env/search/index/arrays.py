@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -14,38 +13,23 @@ from ssp_env.errors import DataError
 from ssp_env.search.index.workplace import again
 
 
-def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Writes a ``.npy`` file and waits until it is on disk."""
-    with open(path, "wb") as file:
-        np.save(file, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def load_array(path: Path, dtype: Any, rows: int | None = None) -> NDArray[Any]:
-    """A one-dimensional ``.npy`` file, memory-mapped and read-only. Nothing in it can run code.
-
-    Args:
-        path: the file.
-        dtype: what its elements must be.
-        rows: how many it must have; ``None`` takes any number.
+    """A vector in a ``.npy`` file, memory-mapped and read-only. Nothing in it can run code.
 
     Raises:
-        DataError: not such a file.
+        DataError: not such a file, or one of another type or number of rows than is given.
     """
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(
-            path, f"is not an array that can be read ({error}); {again(path.parent)}"
-        ) from error
+        what = f"is not an array that can be read ({error})"
+        raise DataError(path, f"{what}; {again(path.parent)}") from error
 
     fits = array.ndim == 1 and (rows is None or len(array) == rows)
     if array.dtype != np.dtype(dtype) or not fits:
         wanted = f"{np.dtype(dtype)} of shape ({'any' if rows is None else rows},)"
-        raise DataError(
-            path, f"holds {array.dtype} of shape {array.shape}, not {wanted}; {again(path.parent)}"
-        )
+        what = f"holds {array.dtype} of shape {array.shape}, not {wanted}"
+        raise DataError(path, f"{what}; {again(path.parent)}")
     return np.asarray(array)  # a plain array over the same pages: np.memmap is slow to slice
 
 

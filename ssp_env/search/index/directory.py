@@ -71,37 +71,23 @@ class IndexKind(Protocol):
     def load_encoder(self, directory: str | Path, recorded: EncoderInfo | None) -> Encoder:
         """Loads the encoder of a model directory.
 
-        Args:
-            directory: of the model.
-            recorded: the encoder that the index was made with, for what the directory does not say.
-                ``None`` where a new index is built.
-
-        Raises:
-            ModelError: the directory holds no model that can be loaded.
+        ``recorded`` is the one that an index was made with, for what the directory does not say.
         """
         ...
 
     def build(
         self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
     ) -> dict[str, Any]:
-        """Writes the index's files into ``place.path`` and returns its parameters.
+        """Writes the index's files into ``place.path``; returns parameters for its manifest.
 
-        The workplace is open; what a killed build left is in it. The parameters go into the
-        manifest, which the caller writes before it publishes. ``OSError`` may be let through.
-
-        Raises:
-            DataError: passages that this kind cannot take, or what was left is of another build.
+        The workplace is open; what a killed build left is in it. ``OSError`` may be let through.
         """
         ...
 
     def open(
         self, folder: Path, store: PassageStore, encoder: Encoder | None, manifest: Manifest
     ) -> Retriever:
-        """The retriever over a folder whose manifest was found to fit ``store`` and ``encoder``.
-
-        Raises:
-            DataError: the files are not what they should be.
-        """
+        """The retriever over a folder whose manifest was found to fit ``store`` and ``encoder``."""
         ...
 
 
@@ -170,20 +156,19 @@ def open_index(
     encoder: Encoder | str | Path | None = None,
     check: bool = False,
 ) -> Retriever:
-    """Opens an index for searching. Files are mapped, not read: this takes milliseconds at any
-    size.
+    """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
 
     Args:
         directory: as :func:`build_index` left it.
         kind: which index of the directory; may be left out where there is only one.
         encoder: for a dense kind: the one that it was built with, or the directory of its model.
             ``None`` loads the directory that the manifest names.
-        check: compares every byte with the manifests (about a second a gigabyte), not only sizes.
+        check: compares every byte with the manifests (about a second per gigabyte), not only sizes.
 
     Raises:
         ConfigError: the kind is not in the directory, or several are and none is named; the model
             is not where the manifest says.
-        DataError: the index is half built, cut, corrupt, of a newer format, or belongs to another
+        DataError: the index is half built, cut, corrupt, of another format, or belongs to another
             corpus or encoder.
         ModelError: the directory of the encoder holds no model that can be loaded.
     """

@@ -70,13 +70,7 @@ class Manifest:
 def write_manifest(
     folder: Path, manifest: Manifest, packages: tuple[str, ...] = ("numpy",)
 ) -> Manifest:
-    """Completes a manifest with the folder's files and the versions of packages, and writes it.
-
-    Args:
-        folder: holds the finished files.
-        manifest: its ``files`` and ``versions`` are filled in here.
-        packages: distributions whose versions are recorded, beside ``ssp-env``.
-    """
+    """Adds the folder's files and the versions of packages to a manifest, and writes it."""
     paths = sorted(path for path in folder.iterdir() if path.name not in (MANIFEST, JOURNAL))
     files = {path.name: FileInfo(path.stat().st_size, sha256(path)) for path in paths}
     versions = {package: _version(package) for package in ("ssp-env", *packages)}
@@ -99,9 +93,8 @@ def read_manifest(
 
     Args:
         folder: where the manifest is.
-        kind: what the folder must hold; ``None`` takes any.
-        corpus: digest of the passages that it must belong to; ``None`` takes any.
-        encoder: the encoder that it must have been made with, told by digest and dimension;
+        kind, corpus, encoder: what the folder must hold, the digest of the passages that it must
+            belong to, the encoder (by digest and dimension) that it must have been made with;
             ``None`` takes any.
         check: compares the bytes of every file (about a second per gigabyte), not only the sizes.
 
@@ -110,16 +103,27 @@ def read_manifest(
             missing, cut or changed. Says what to do.
     """
     manifest = _load(folder)
+    made_with = manifest.encoder
     if kind is not None and manifest.kind != kind:
         raise DataError(folder, f"holds {manifest.kind!r}, not {kind!r}")
     if corpus is not None and manifest.corpus != corpus:
         digests = f"digest {manifest.corpus[:12]}, the passages have {corpus[:12]}"
         what = f"belongs to another corpus ({digests})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
+    if encoder is not None and made_with is None:
+        raise DataError(folder, "was made without an encoder; leave the encoder away")
+    if encoder is not None and made_with is not None and _key(encoder) != _key(made_with):
+        there, here = (
+            f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
+            for info in (made_with, encoder)
+        )
+        fix = f"open it with its own encoder, or {again(folder)}"
+        raise DataError(folder, f"was made with {there}, not with {here}; {fix}")
 
-    _check_encoder(folder, manifest.encoder, encoder)
     for name, info in manifest.files.items():
-        _check_file(folder / name, info, check)
+        damage = _damage(folder / name, info, check)
+        if damage is not None:
+            raise DataError(folder / name, f"{damage}; {again(folder)}")
     return manifest
 
 
@@ -142,9 +146,9 @@ def _load(folder: Path) -> Manifest:
 
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+        if raw["format"] == FORMAT:
+            return _parse(**raw)
         found = int(raw["format"])
-        if found == FORMAT:
-            return _parse(raw)
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"is not a manifest of an index ({error!r})"
         raise DataError(path, f"{what}; {again(folder)}") from error
@@ -152,52 +156,32 @@ def _load(folder: Path) -> Manifest:
     raise DataError(path, f"is of format {found}; this version reads format {FORMAT}: {fix}")
 
 
-def _parse(raw: dict[str, Any]) -> Manifest:
-    encoder = raw["encoder"]
-    files = {
-        name: FileInfo(int(info["size"]), str(info["sha256"]))
-        for name, info in raw["files"].items()
-    }
+def _parse(
+    files: dict[str, dict[str, Any]], encoder: dict[str, Any] | None, **fields: Any
+) -> Manifest:
     if any(Path(name).name != name for name in files):
         raise ValueError("a file outside the folder")
-
-    return Manifest(
-        kind=str(raw["kind"]),
-        corpus=str(raw["corpus"]),
-        passages=int(raw["passages"]),
-        encoder=None if encoder is None else EncoderInfo(**encoder),
-        parameters=dict(raw["parameters"]),
-        versions=dict(raw["versions"]),
-        files=files,
-    )
+    infos = {name: FileInfo(int(i["size"]), str(i["sha256"])) for name, i in files.items()}
+    made_with = None if encoder is None else EncoderInfo(**encoder)
+    manifest = Manifest(**fields, encoder=made_with, files=infos)
+    if not isinstance(manifest.passages, int) or not isinstance(manifest.parameters, dict):
+        raise TypeError("passages and parameters are a number and an object")
+    return manifest
 
 
-def _check_encoder(folder: Path, made_with: EncoderInfo | None, given: EncoderInfo | None) -> None:
-    if given is None:
-        return
-    if made_with is None:
-        raise DataError(folder, "was made without an encoder; leave the encoder away")
-
-    if (made_with.digest, made_with.dimension) != (given.digest, given.dimension):
-        there, here = (
-            f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
-            for info in (made_with, given)
-        )
-        fix = f"open it with its own encoder, or {again(folder)}"
-        raise DataError(folder, f"was made with {there}, not with {here}; {fix}")
+def _key(info: EncoderInfo) -> tuple[str, int]:
+    return info.digest, info.dimension
 
 
-def _check_file(path: Path, info: FileInfo, check: bool) -> None:
+def _damage(path: Path, info: FileInfo, check: bool) -> str | None:
     if not path.is_file():
-        raise DataError(path, f"is missing; {again(path.parent)}")
-
+        return "is missing"
     size = path.stat().st_size
     if size != info.size:
-        what = f"has {size} bytes, its manifest says {info.size}: it was cut or changed"
-        raise DataError(path, f"{what}; {again(path.parent)}")
+        return f"has {size} bytes, its manifest says {info.size}: it was cut or changed"
     if check and sha256(path) != info.sha256:
-        what = "is corrupt: its bytes are not those that were written"
-        raise DataError(path, f"{what}; {again(path.parent)}")
+        return "is corrupt: its bytes are not those that were written"
+    return None
 
 
 def _version(package: str) -> str:

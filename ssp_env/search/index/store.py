@@ -25,8 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
-from ssp_env.search.corpus import JsonLines, encode, read_jsonl, to_document
-from ssp_env.search.index.arrays import hash_text, load_array, save_array
+from ssp_env.search.corpus import JsonLines, encode, to_document
+from ssp_env.search.index.arrays import hash_text, load_array
 from ssp_env.search.index.manifest import Manifest, read_manifest, write_manifest
 from ssp_env.search.index.workplace import Progress, Workplace, again, no_progress
 from ssp_env.types import Document, Passages
@@ -80,12 +80,6 @@ class PassageStore(Passages):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Document]: ...
     def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
-        """A passage, or a list of passages.
-
-        Raises:
-            IndexError: no such position.
-            DataError: the passage is not text: the file is corrupt.
-        """
         if isinstance(index, slice):
             return [self[position] for position in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
@@ -100,11 +94,10 @@ class PassageStore(Passages):
         return self._document([column[position - self._starts[number]] for column in columns])
 
     def __iter__(self) -> Iterator[Document]:
-        """Reads the file from beginning to end, a batch at a time, without the mapping."""
         return self.read_from(0)
 
     def read_from(self, start: int) -> Iterator[Document]:
-        """Iterates from a position on; see :meth:`__iter__`."""
+        """Iterates from a position on: a batch at a time, without the mapping."""
         file = self._opened(pa.OSFile)
         for number, first in enumerate(self._starts[:-1]):
             if self._starts[number + 1] > start:
@@ -169,12 +162,7 @@ class _Column:
 def write_store(
     documents: Iterable[Document], folder: str | Path, name: str = "corpus"
 ) -> PassageStore:
-    """Writes passages that are at hand anyway to a store, and opens it.
-
-    Args:
-        documents: the passages, in index order.
-        folder: where the store shall appear; must not exist.
-        name: what errors and records call the passages.
+    """Writes passages that are at hand anyway to a new folder, and opens it.
 
     Raises:
         DataError: no passage, an id that occurs twice, a folder that exists, or that cannot be
@@ -196,7 +184,7 @@ def build_store(
 ) -> PassageStore:
     """Builds a store from a corpus file, or opens the one that is there.
 
-    Reads line by line and writes batch by batch: a few MB of memory, and 24 bytes per passage.
+    Reads line by line and writes batch by batch: a few MB of memory, and 32 bytes per passage.
 
     Args:
         source: see :func:`~ssp_env.search.corpus.read_corpus`.
@@ -211,7 +199,12 @@ def build_store(
     """
     place, lines = Workplace(Path(folder)), JsonLines(source)
     if place.target.exists():
-        _refuse_other_source(place.target, lines)
+        for _ in lines:  # to its end, where its digest is known
+            pass
+        made_of = read_manifest(place.target, KIND).parameters.get("source_digest")
+        if made_of != lines.digest:
+            what = f"holds other passages than {source}"
+            raise DataError(place.target, f"{what}; give another --out")
         return PassageStore(place.target)
 
     def parameters() -> dict[str, str]:
@@ -244,29 +237,24 @@ def _write(
     origin: object,
     parameters: Callable[[], Mapping[str, Any]],
 ) -> str:
-    """Writes a store's files and returns the corpus digest.
+    """Writes a store's files and manifest; returns the corpus digest.
 
-    Args:
-        place: open; emptied first, and again if the passages cannot be used.
-        documents: ``(line, passage)``.
-        origin: what errors call the passages.
-        parameters: of the manifest; asked after all documents were read.
-    """
+    ``documents`` are ``(line, passage)``; ``parameters`` is asked once they were read."""
     place.clear()
     try:
-        digest, hashes = _write_texts(place.path / TEXTS, documents)
+        digest, lines, hashes = _write_texts(place.path / TEXTS, documents)
         if not len(hashes):
             raise DataError(origin, "holds no passage")
         order = np.argsort(hashes, kind="stable")
         hashes = hashes[order]
-        _refuse_twins(place.path / TEXTS, hashes, order, origin)
+        _refuse_twins(place.path / TEXTS, hashes, order, lines, origin)
 
-        save_array(place.path / HASHES, hashes)
-        save_array(place.path / ORDER, order)
+        np.save(place.path / HASHES, hashes)
+        np.save(place.path / ORDER, order)
         manifest = Manifest(KIND, digest, len(hashes), parameters=dict(parameters()))
         write_manifest(place.path, manifest, ("pyarrow",))
     except BaseException:
-        # Begun afresh by the next build anyway: what stays would only say "half built".
+        # The next build begins afresh anyway: what stays would only say "half built".
         place.clear()
         raise
     return digest
@@ -274,61 +262,48 @@ def _write(
 
 def _write_texts(
     path: Path, documents: Iterable[tuple[int, Document]]
-) -> tuple[str, NDArray[np.uint64]]:
-    """Writes the Arrow file; returns the corpus digest and the hash of each id."""
-    sha, hashes, rows = hashlib.sha256(), array("Q"), iter(documents)
+) -> tuple[str, array[int], NDArray[np.uint64]]:
+    """Writes the Arrow file; returns the corpus digest, and the line and the id's hash of each."""
+    sha, lines, hashes, rows = hashlib.sha256(), array("Q"), array("Q"), iter(documents)
     with open(path, "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        while batch := _batch(rows):
-            for parts in batch:
-                sha.update(b"".join(part + b"\0" for part in parts))
-                hashes.append(hash_text(parts[0].decode("utf-8", "surrogatepass")))
+        while True:
+            batch: list[tuple[bytes, bytes, bytes]] = []
+            size = 0
+            for line, document in islice(rows, BATCH):
+                lines.append(line)
+                hashes.append(hash_text(document.id))
+                batch.append(encode(document))
+                sha.update(b"".join(part + b"\0" for part in batch[-1]))
+                size += sum(map(len, batch[-1]))
+                if size >= _BATCH_BYTES:
+                    break
+            if not batch:
+                return sha.hexdigest(), lines, np.array(hashes, np.uint64)
+
             columns = [pa.array(column, pa.large_binary()) for column in zip(*batch, strict=True)]
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-    return sha.hexdigest(), np.array(hashes, np.uint64)
-
-
-def _batch(documents: Iterator[tuple[int, Document]]) -> list[tuple[bytes, bytes, bytes]]:
-    batch: list[tuple[bytes, bytes, bytes]] = []
-    size = 0
-    for _, document in islice(documents, BATCH):
-        batch.append(encode(document))
-        size += sum(map(len, batch[-1]))
-        if size >= _BATCH_BYTES:
-            break
-    return batch
 
 
 def _refuse_twins(
-    path: Path, hashes: NDArray[np.uint64], order: NDArray[np.int64], origin: object
+    path: Path,
+    hashes: NDArray[np.uint64],
+    order: NDArray[np.int64],
+    lines: array[int],
+    origin: object,
 ) -> None:
     """
     Raises:
-        DataError: an id occurs twice. Names the lines, where ``origin`` is a file.
+        DataError: an id occurs twice; names the lines.
     """
     twins = np.flatnonzero(hashes[1:] == hashes[:-1])
     if not len(twins):
         return
-
-    texts = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["id"]
     seen: dict[bytes, int] = {}
     for position in np.sort(order[np.union1d(twins, twins + 1)]).tolist():
-        id_ = texts["id"][position].as_py()
-        if id_ in seen:
-            first, second = (_line(origin, at) for at in (seen[id_], position))
+        id_ = ids[position].as_py()
+        first = seen.setdefault(id_, position)
+        if first != position:
             name = id_.decode("utf-8", "surrogatepass")
-            raise DataError(origin, f"id {name!r} occurs twice, first in line {first}", second)
-        seen[id_] = position
-
-
-def _line(origin: object, position: int) -> int:
-    """The line that a passage stands in."""
-    if not isinstance(origin, Path):
-        return position + 1
-    return next(islice(read_jsonl(origin), position, None))[0]
-
-
-def _refuse_other_source(folder: Path, lines: JsonLines) -> None:
-    for _ in lines:
-        pass
-    if read_manifest(folder, KIND).parameters.get("source_digest") != lines.digest:
-        raise DataError(folder, f"holds other passages than {lines.path}; give another --out")
+            what = f"id {name!r} occurs twice, first in line {lines[first]}"
+            raise DataError(origin, what, lines[position])

@@ -11,55 +11,52 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ssp_env.disk import exclusive, make_directories, remove_empty, replacing, sync_folder
+from ssp_env.disk import exclusive, make_directories, remove_empty, replacing, sync
 from ssp_env.errors import DataError, RunError
 
 Progress = Callable[[str, int, int], None]
 """Called now and then during a build: the stage in words, how much of it is done, and the total."""
-
 JOURNAL = "journal.json"
-_SUFFIX = ".building"
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Workplace:
     """The folder in which something is built, next to where it will appear.
 
-    ``Workplace(out / "bm25")`` works in ``out / "bm25.building"``. :meth:`publish` renames it. What
+    ``Workplace(out / "bm25")`` works in ``out / "bm25.building"``; :meth:`publish` renames it. What
     a killed build leaves there is the next one's to use or to :meth:`clear`."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self.path = target.with_name(target.name + _SUFFIX)
+        self.path = target.with_name(target.name + ".building")
 
     @contextmanager
     def open(self) -> Iterator[Path]:
-        """The folder; its parent is locked against a second builder.
-
-        Directories made for it go again if nothing comes to be in them.
+        """The folder; its parent is locked. Folders made for it go again if they stay empty.
 
         Raises:
             DataError: another process builds in the same directory; the target exists; the disk is
                 full or not writable.
         """
-        made: list[Path] = []
         try:
             made = make_directories(self.target.parent)
             with exclusive(self.target.parent):
                 if self.target.exists():
                     raise DataError(self.target, "exists already")
                 self.path.mkdir(exist_ok=True)
-
                 try:
                     yield self.path
                 finally:
                     remove_empty([self.path, *made])
         except BlockingIOError:
-            raise DataError(self.target.parent, "is in use by another build; wait for it") from None
-        except RunError as error:
-            raise DataError(self.target, f"cannot be built: {error}") from error
-        except OSError as error:
-            raise self._failed(error) from error
+            what = "is in use by another build; wait for it"
+            raise DataError(self.target.parent, what) from None
+        except (OSError, RunError) as error:
+            what = f"cannot be built: {error}"
+            full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            if isinstance(error, OSError) and error.errno in full:
+                what = f"cannot be written: {error.strerror}; make room and run the same command"
+                what += " again"
+            raise DataError(self.target, what) from error
 
     def state(self) -> dict[str, Any]:
         """What the last :meth:`checkpoint` recorded; ``{}`` at the start.
@@ -68,11 +65,8 @@ class Workplace:
             DataError: the journal is damaged.
         """
         journal = self.path / JOURNAL
-        if not journal.exists():
-            return {}
-
         try:
-            state = json.loads(journal.read_text(encoding="utf-8"))
+            state = json.loads(journal.read_text(encoding="utf-8")) if journal.exists() else {}
         except ValueError:
             state = None
         if not isinstance(state, dict):
@@ -86,23 +80,16 @@ class Workplace:
 
     def clear(self) -> None:
         """Deletes everything built so far."""
-        for entry in self.path.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+        shutil.rmtree(self.path)
+        self.path.mkdir()
 
     def publish(self) -> None:
         """Makes the folder, whose manifest is written, appear under its name."""
         (self.path / JOURNAL).unlink(missing_ok=True)
+        for path in self.path.iterdir():
+            sync(path)
         os.replace(self.path, self.target)
-        sync_folder(self.target.parent)
-
-    def _failed(self, error: OSError) -> DataError:
-        if error.errno not in _FULL:
-            return DataError(self.target, f"cannot be built: {error}")
-        fix = "make room and run the same command again"
-        return DataError(self.target, f"cannot be written: {error.strerror}; {fix}")
+        sync(self.target.parent)
 
 
 def again(folder: Path) -> str:
@@ -116,4 +103,4 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 def is_half_built(target: Path) -> bool:
     """Whether a build of this folder was begun and has not ended."""
-    return not target.exists() and target.with_name(target.name + _SUFFIX).exists()
+    return not target.exists() and Workplace(target).path.exists()
