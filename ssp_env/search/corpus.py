@@ -22,10 +22,7 @@ class Corpus(Passages):
     """An immutable sequence of passages with unique ids."""
 
     def __init__(self, documents: Iterable[Document], name: str = "corpus") -> None:
-        """
-        Args:
-            documents: the passages, in index order.
-            name: what errors and records call it.
+        """``name`` is what errors and records call it.
 
         Raises:
             DataError: no passage at all, or an id that occurs twice.
@@ -102,11 +99,7 @@ def _passages(path: str | Path) -> Iterator[Document]:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields ``(line number, object)`` of a JSONL file, plain or gzip; blank lines are passed over.
-
-    Raises:
-        DataError: no such file, not readable, or a line that is not a JSON object.
-    """
+    """The ``(line number, object)`` of a JSONL file; see :class:`JsonLines`."""
     return iter(JsonLines(path))
 
 
@@ -187,11 +180,8 @@ def require(
         DataError: the field is missing or of another type.
     """
     if field not in row:
-        raise DataError(
-            path,
-            f"field {field!r} is missing (the line has: {', '.join(sorted(row)) or 'nothing'})",
-            line,
-        )
+        has = ", ".join(sorted(row)) or "nothing"
+        raise DataError(path, f"field {field!r} is missing (the line has: {has})", line)
     value = row[field]
     if not isinstance(value, kind) or isinstance(value, bool):
         raise DataError(path, f"field {field!r} has the type {type(value).__name__}", line)
@@ -212,12 +202,10 @@ def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
         formats = (
             '"contents" (a title in double quotes, a newline, the text), or "title" and "text"'
         )
-        raise DataError(
-            path, f"a passage needs {formats}; the line has: {', '.join(sorted(row))}", line
-        )
-    return Document(
-        document_id, require(path, line, row, "title", str), require(path, line, row, "text", str)
-    )
+        what = f"a passage needs {formats}; the line has: {', '.join(sorted(row))}"
+        raise DataError(path, what, line)
+    title, text = (require(path, line, row, field, str) for field in ("title", "text"))
+    return Document(document_id, title, text)
 
 
 def split_contents(contents: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ class HybridRetriever:
         """
         Args:
             retrievers: at least one.
-            weights: one a retriever, each above 0; ``None`` weighs all alike.
+            weights: one per retriever, each above 0; ``None`` weighs all alike.
             rrf_k: the higher, the less the very first ranks stand out.
 
         Raises:
@@ -48,36 +48,30 @@ class HybridRetriever:
             if not isinstance(retriever, Retriever):
                 raise ConfigError("retrievers", retriever, "give objects with search(queries, k)")
         _check_corpora(retrievers)
+
         weights = [1.0] * len(retrievers) if weights is None else weights
-        above_zero = hasattr(weights, "__len__") and all(
-            _is_number(weight) and weight > 0 for weight in weights
-        )
-        if not above_zero or len(weights) != len(retrievers):
-            raise ConfigError(
-                "weights", weights, f"give {len(retrievers)} numbers above 0, one a retriever"
-            )
+        counted = hasattr(weights, "__len__") and len(weights) == len(retrievers)
+        if not counted or not all(_is_number(weight) and weight > 0 for weight in weights):
+            fix = f"give {len(retrievers)} numbers above 0, one per retriever"
+            raise ConfigError("weights", weights, fix)
         if not (_is_number(rrf_k) and rrf_k >= 0):
             raise ConfigError("rrf_k", rrf_k, "give a number, 0 or more; 60 is usual")
         self.retrievers, self.weights, self.rrf_k = tuple(retrievers), tuple(weights), rrf_k
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
+        """See :meth:`ssp_env.search.base.Retriever.search`.
 
-        Each retriever is asked once, for the whole batch and at least 100 documents a query.
+        Each retriever is asked once, for the whole batch and at least 100 documents per query.
 
         Raises:
-            ConfigError: ``k`` is no whole number from 1 up.
-            UsageError: ``queries`` is no sequence of strings.
             ServiceError: a retriever could not answer, or not for every query.
         """
         check_request(queries, k)
         answers = [retriever.search(queries, max(k, DEPTH)) for retriever in self.retrievers]
         for retriever, rankings in zip(self.retrievers, answers, strict=True):
             if len(rankings) != len(queries):
-                what = (
-                    f"{type(retriever).__name__} gave {len(rankings)} rankings for "
-                    f"{len(queries)} queries"
-                )
+                name = type(retriever).__name__
+                what = f"{name} gave {len(rankings)} rankings for {len(queries)} queries"
                 raise ServiceError("search", what)
         return [
             fuse(rankings, self.weights, self.rrf_k)[:k] for rankings in zip(*answers, strict=True)
@@ -92,11 +86,8 @@ def _check_corpora(retrievers: Sequence[Retriever]) -> None:
     # A digest reads a corpus in memory from end to end: not where all parts share one object.
     if len(told) > 1 and len({corpus.digest() for corpus in told}) > 1:
         names = [str(getattr(corpus, "name", "corpus")) for corpus in told]
-        raise ConfigError(
-            "retrievers",
-            names,
-            "these corpora differ, and ids would be mixed; give retrievers over one",
-        )
+        fix = "these corpora differ, and ids would be mixed; give retrievers over one"
+        raise ConfigError("retrievers", names, fix)
 
 
 def _is_number(value: object) -> bool:
@@ -106,14 +97,7 @@ def _is_number(value: object) -> bool:
 def fuse(
     rankings: Sequence[Sequence[Document]], weights: Sequence[float], rrf_k: float
 ) -> list[Document]:
-    """One ranking from several, by reciprocal rank fusion. A document that a ranking repeats counts
-    there once.
-
-    Args:
-        rankings: of one query, best first.
-        weights: one a ranking.
-        rrf_k: see :class:`HybridRetriever`.
-    """
+    """One ranking from several of one query; a document that one repeats counts there once."""
     documents: dict[str, Document] = {}
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):

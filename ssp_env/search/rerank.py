@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
 from ssp_env.search.base import Retriever, check_request
 from ssp_env.search.corpus import passage_text
-from ssp_env.search.dense.encoder import INSTALL, no_bar
+from ssp_env.search.dense.encoder import INSTALL, clean, load_model
 from ssp_env.types import Document
 
 
@@ -48,13 +48,11 @@ class RerankedRetriever:
         self.retriever, self.reranker, self.depth = retriever, reranker, depth
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
+        """See :meth:`ssp_env.search.base.Retriever.search`.
 
         The reranker is asked once, for all documents of all queries.
 
         Raises:
-            ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string.
             ServiceError: the retriever could not answer, or the reranker did not score every
                 document.
         """
@@ -109,7 +107,6 @@ class CrossEncoderReranker:
         if batch_size < 1:
             raise ConfigError("batch_size", batch_size, "give at least 1")
         self._arguments = (Path(directory), batch_size, max_length, device)
-        self._batch_size = batch_size
         self._model = _load(Path(directory), max_length, device)
         self._lock = Lock()
 
@@ -119,10 +116,10 @@ class CrossEncoderReranker:
         Raises:
             ModelError: the model gives scores that are not finite.
         """
-        texts = [(_clean(query), _clean(passage_text(document))) for query, document in pairs]
+        texts = [(clean(query), clean(passage_text(document))) for query, document in pairs]
         with self._lock:
             scores = self._model.predict(
-                texts, batch_size=self._batch_size, show_progress_bar=False
+                texts, batch_size=self._arguments[1], show_progress_bar=False
             )
         if not np.isfinite(scores).all():
             raise ModelError(f"{self._arguments[0]}: gives scores that are not finite")
@@ -137,11 +134,6 @@ def _sorted(ranking: Sequence[Document], scores: Sequence[float]) -> list[Docume
     return [Document(ranking[i].id, ranking[i].title, ranking[i].text, scores[i]) for i in order]
 
 
-def _clean(text: str) -> str:
-    # No tokenizer takes lone surrogates.
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _again(
     directory: Path, batch_size: int, max_length: int | None, device: str | None
 ) -> CrossEncoderReranker:
@@ -152,45 +144,18 @@ def _again(
 
 def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
     try:
-        import torch
-        from sentence_transformers import CrossEncoder
+        from torch.nn import Identity
     except ImportError as error:
         raise MissingExtra("a reranker", INSTALL) from error
-    if not directory.is_dir():
-        raise ModelError(
-            f"{directory}: no such directory; rerankers are read from local directories, never "
-            f"downloaded"
-        )
-    try:
-        with no_bar():
-            model = CrossEncoder(
-                str(directory),
-                device=device,
-                max_length=max_length,
-                local_files_only=True,
-                activation_fn=torch.nn.Identity(),
-                model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-            )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ModelError(
-            f"{directory}: holds no cross-encoder that can be loaded ({error})"
-        ) from error
+    options: dict[str, Any] = {"max_length": max_length, "activation_fn": Identity()}
+    model = load_model("CrossEncoder", directory, device, **options)
     if model.num_labels != 1:
-        raise ModelError(
-            f"{directory}: has {model.num_labels} outputs; a reranker needs a model with one"
-        )
-    _refuse_untrained(directory, model)
-    return model.eval()
+        what = f"has {model.num_labels} outputs; a reranker needs a model with one"
+        raise ModelError(f"{directory}: {what}")
 
-
-def _refuse_untrained(directory: Path, model: Any) -> None:
-    """transformers draws weights that the files lack at random, and says so in a log line alone.
-
-    Raises:
-        ModelError: a weight of the model is in none of its files.
-    """
+    # transformers draws weights that the files lack at random, and says so in a log line alone.
+    # Read once more, as sentence-transformers keeps to itself which these are.
     transformer = model.model
-    # Read once more, as sentence-transformers keeps this to itself.
     _, info = type(transformer).from_pretrained(
         transformer.name_or_path,
         config=transformer.config,
@@ -202,3 +167,4 @@ def _refuse_untrained(directory: Path, model: Any) -> None:
         raise ModelError(
             f"{directory}: was not trained as a cross-encoder: {what}; an encoder cannot rerank"
         )
+    return model

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import passage_text
@@ -124,7 +125,7 @@ def _spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> fl
     return float(own.min())
 
 
-def _stored(path: Path, index: Any, positions: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
+def _stored(path: Path, index: Any, positions: NDArray[np.int64]) -> Any:
     try:
         if kind_of(index) == IVF:
             index.make_direct_map()
@@ -136,16 +137,13 @@ def _stored(path: Path, index: Any, positions: np.ndarray[Any, np.dtype[np.int64
 
 def _bring(path: Path, target: Path, how: Bring) -> None:
     """Puts the file at its place; the one that is to be moved is deleted by the caller, at last."""
+    if how == "copy":
+        shutil.copyfile(path, target)
+        return
     try:
-        if how == "copy":
-            shutil.copyfile(path, target)
-        else:
-            os.link(path.resolve(), target)
+        os.link(path.resolve(), target)
     except OSError as error:
-        if how == "move":
-            shutil.copyfile(path, target)
-        elif how == "link" and not target.exists():
-            fix = f"cannot be linked into {target.parent} ({error.strerror}); choose copy or move"
-            raise ConfigError("adopt_by", how, f"{path} {fix}") from error
-        else:
-            raise
+        if how == "link":
+            what = f"{path} cannot be linked into {target.parent} ({error.strerror})"
+            raise ConfigError("adopt_by", how, f"{what}; choose copy or move") from error
+        shutil.copyfile(path, target)

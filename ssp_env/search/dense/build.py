@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -105,14 +106,12 @@ def _encode(
         stage += f" (resuming at {rows:,} of {len(store):,})"
     progress(stage, rows, len(store))
     writer = FlatWriter(path, encoder.info.dimension, rows)
-    try:
+    with closing(writer):
         for vectors in encoded(store.read_from(rows), encoder):
             writer.append(vectors)
             place.checkpoint({**begun, "vectors": writer.rows})
             progress(stage, writer.rows, len(store))
         writer.finish()
-    finally:
-        writer.close()
     return path
 
 

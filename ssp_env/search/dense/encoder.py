@@ -88,33 +88,28 @@ class SentenceTransformerEncoder:
         if batch_size < 1:
             raise ConfigError("batch_size", batch_size, "give at least 1")
         if max_length is not None and max_length < 3:
-            raise ConfigError(
-                "max_length", max_length, "give at least 3 tokens: two are the text's frame"
-            )
+            fix = "give at least 3 tokens: two are the text's frame"
+            raise ConfigError("max_length", max_length, fix)
         if dtype not in DTYPES:
             raise ConfigError("dtype", dtype, f"give one of {', '.join(DTYPES)}")
-        self._settings = {
-            "prefixes": prefixes,
-            "name": name,
-            "batch_size": batch_size,
-            "max_length": max_length,
-        }
-        self._settings |= {"device": device, "dtype": dtype}
+
+        self._settings = {"prefixes": prefixes, "name": name, "batch_size": batch_size}
+        self._settings |= {"max_length": max_length, "device": device, "dtype": dtype}
+        self._batch_size, self._lock = batch_size, Lock()
         self._directory = Path(source) if isinstance(source, str | Path) else None
-        self._model = (
-            _load(self._directory, device, dtype)
-            if self._directory is not None
-            else _moved(source, device)
-        )
+        self._model: Any = source
+        if self._directory is not None:
+            self._model = load_model("SentenceTransformer", self._directory, device, dtype)
+        elif device is not None:
+            self._model = self._model.to(device)
         if max_length is not None:
             self._model.max_seq_length = max_length
+
         self.name: str = name or ("a model object" if self._directory is None else str(source))
         if prefixes is None:
             known_as = name or ("" if self._directory is None else model_name(self._directory))
             prefixes = choose_prefixes(known_as, self._model.prompts)
         self.prefixes = prefixes
-        self._batch_size = batch_size
-        self._lock = Lock()
         dimension = int(self._model.get_embedding_dimension())
         self._info = EncoderInfo(
             self.name, self._digest(), dimension, prefixes.query, prefixes.passage
@@ -129,30 +124,21 @@ class SentenceTransformerEncoder:
         return self._info
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :meth:`Encoder.encode_queries`.
-
-        Raises:
-            ModelError: the model gives vectors that are not finite.
-        """
+        """See :meth:`Encoder.encode_queries`; :class:`ModelError` for vectors not finite."""
         return self._encode(texts, self.prefixes.query)
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :meth:`Encoder.encode_passages`.
-
-        Raises:
-            ModelError: the model gives vectors that are not finite.
-        """
+        """See :meth:`Encoder.encode_passages`; :class:`ModelError` for vectors not finite."""
         return self._encode(texts, self.prefixes.passage)
 
     def _encode(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
         if not len(texts):
             return np.zeros((0, self._info.dimension), np.float32)
-        clean = [self._clean(text) for text in texts]
-        # Fast tokenizers may not be used by two threads at once: they keep their padding in the
-        # tokenizer.
+        cleaned = [self._clean(text) for text in texts]
+        # Fast tokenizers may not be used by two threads at once: they keep their padding.
         with self._lock:
             vectors = self._model.encode(
-                clean,
+                cleaned,
                 prompt=prefix,
                 batch_size=self._batch_size,
                 show_progress_bar=False,
@@ -161,23 +147,15 @@ class SentenceTransformerEncoder:
         return normalised(np.asarray(vectors, np.float32), self.name)
 
     def _clean(self, text: str) -> str:
-        """The text without lone surrogates, which no tokenizer takes, and without an end that is
-        cut off anyway."""
+        # An end that is cut off anyway would take long to tokenize.
         limit = self._model.max_seq_length
-        if limit is not None:
-            text = text[: limit * _CHARACTERS_A_TOKEN]
-        return text.encode("utf-8", "replace").decode("utf-8")
+        return clean(text if limit is None else text[: limit * _CHARACTERS_A_TOKEN])
 
     def _digest(self) -> str:
-        sha = hashlib.sha256()
-        limit = self._model.max_seq_length
-        sha.update(
-            repr((self.prefixes.query, self.prefixes.passage, limit, "unit length")).encode()
-        )
-        parts = (
-            _of_files(self._directory) if self._directory is not None else _of_object(self._model)
-        )
-        for key, digest in parts.items():
+        settings = (self.prefixes.query, self.prefixes.passage, self._model.max_seq_length)
+        sha = hashlib.sha256(repr((*settings, "unit length")).encode())
+        of = _of_object(self._model) if self._directory is None else _of_files(self._directory)
+        for key, digest in of.items():
             sha.update(f"{key}\0{digest}\n".encode())
         return sha.hexdigest()
 
@@ -186,33 +164,26 @@ class SentenceTransformerEncoder:
 
 
 def choose_prefixes(name: str, prompts: Mapping[str, str]) -> Prefixes:
-    """The prefixes of a model of which nothing is known but its name and the prompts of its
-    configuration.
+    """The prefixes of a model, by its name and the prompts of its configuration.
 
     Raises:
         ConfigError: it seems to be an E5 of the ``-instruct`` kind, whose prefix depends on the
             task.
     """
-    query, passage = (
-        prompts.get("query", ""),
-        prompts.get("document", "") or prompts.get("passage", ""),
-    )
+    query = prompts.get("query", "")
+    passage = prompts.get("document", "") or prompts.get("passage", "")
     if query or passage:
         return Prefixes(query, passage)
     if not _E5.search(name.lower()):
         return NO_PREFIXES
     if "instruct" in name.lower() or "mistral" in name.lower():
-        raise ConfigError(
-            "prefixes",
-            None,
-            f"{name} wants an instruction before queries; give it as Prefixes(query=)",
-        )
+        fix = f"{name} wants an instruction before queries; give it as Prefixes(query=)"
+        raise ConfigError("prefixes", None, fix)
     return E5_PREFIXES
 
 
 def model_name(directory: Path) -> str:
-    """What to call the model of a directory: its name, or the hub's name for a snapshot in the
-    hub's cache."""
+    """The name of a model directory; that of the hub for a snapshot in the hub's cache."""
     directory = directory.absolute()
     if directory.parent.name == "snapshots":
         return directory.parent.parent.name.removeprefix("models--").replace("--", "/")
@@ -220,14 +191,10 @@ def model_name(directory: Path) -> str:
 
 
 def normalised(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
-    """Rows scaled to length 1; a row of zeros stays.
-
-    Args:
-        vectors: shape ``(n, dimension)``.
-        name: of the encoder, for the error.
+    """Rows, shape ``(n, dimension)``, scaled to length 1; a row of zeros stays.
 
     Raises:
-        ModelError: a number that is not finite.
+        ModelError: a number that is not finite; ``name`` is the encoder's.
     """
     if not np.isfinite(vectors).all():
         raise ModelError(f"{name} gives vectors that are not finite; try dtype='float32'")
@@ -236,40 +203,46 @@ def normalised(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
     return unit
 
 
+def clean(text: str) -> str:
+    """The text without lone surrogates, which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _again(source: Any, settings: dict[str, Any]) -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(source, **settings)
 
 
-def _moved(model: Any, device: str | None) -> Any:
-    return model if device is None else model.to(device)
+def load_model(
+    name: str, directory: Path, device: str | None, dtype: str = "float32", **options: Any
+) -> Any:
+    """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name.
 
-
-def _load(directory: Path, device: str | None, dtype: str) -> Any:
+    Raises:
+        ModelError: the directory holds no such model.
+        MissingExtra: sentence-transformers is not installed.
+    """
+    what = "cross-encoder" if name == "CrossEncoder" else "encoder"
     try:
+        import sentence_transformers
         import torch
-        from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise MissingExtra("an encoder", INSTALL) from error
+        raise MissingExtra(f"a model ({what})", INSTALL) from error
     if not directory.is_dir():
-        raise ModelError(
-            f"{directory}: no such directory; encoders are read from local directories, never "
-            f"downloaded"
-        )
-    options = {"use_safetensors": True, "dtype": getattr(torch, dtype)}
+        fix = "models are read from local directories, never downloaded"
+        raise ModelError(f"{directory}: no such directory; {fix}")
+
+    loader = getattr(sentence_transformers, name)
+    options["model_kwargs"] = {"use_safetensors": True, "dtype": getattr(torch, dtype)}
     try:
         with no_bar():
-            model = SentenceTransformer(
-                str(directory), device=device, local_files_only=True, model_kwargs=options
-            )
-        return model.eval()
+            return loader(str(directory), device=device, local_files_only=True, **options).eval()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ModelError(f"{directory}: holds no encoder that can be loaded ({error})") from error
+        raise ModelError(f"{directory}: holds no {what} that can be loaded ({error})") from error
 
 
 @contextmanager
 def no_bar() -> Iterator[None]:
-    """Keeps transformers from drawing a progress bar, which it would for a model that loads at
-    once."""
+    """Keeps transformers from drawing a progress bar."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -291,13 +264,10 @@ def _of_files(directory: Path) -> dict[str, str]:
 
 def _of_object(model: Any) -> dict[str, str]:
     """The same of a model in memory: its parameters, by name, and its vocabulary."""
-    digests = {}
-    for key, tensor in sorted(model.state_dict().items()):
-        digests[key] = hashlib.sha256(
-            tensor.detach().cpu().float().contiguous().numpy()
-        ).hexdigest()
-    vocabulary = sorted(model.tokenizer.get_vocab().items())
-    return {
-        **digests,
-        "vocabulary": hashlib.sha256(repr(vocabulary).encode("utf-8", "surrogatepass")).hexdigest(),
+    parts: dict[str, Any] = {
+        key: tensor.detach().cpu().float().contiguous().numpy()
+        for key, tensor in sorted(model.state_dict().items())
     }
+    vocabulary = repr(sorted(model.tokenizer.get_vocab().items()))
+    parts["vocabulary"] = vocabulary.encode("utf-8", "surrogatepass")
+    return {key: hashlib.sha256(data).hexdigest() for key, data in parts.items()}

@@ -54,10 +54,7 @@ class Neighbours:
     """Vectors, by position, that can be searched by inner product. Threads may share one."""
 
     def __init__(self, index: Any, *, gpu: bool = True) -> None:
-        """
-        Args:
-            index: a FAISS index of one of :data:`KINDS`.
-            gpu: whether to move it to a GPU, if FAISS sees one and searches such indexes there.
+        """``gpu`` moves the index to a GPU, if FAISS sees one and searches such indexes there.
 
         Raises:
             DataError: it cannot be moved there.
@@ -70,12 +67,7 @@ class Neighbours:
         self._turn: AbstractContextManager[Any] = nullcontext() if self._gpu is None else Lock()
 
     def search(self, queries: Vectors, k: int) -> list[Ranking]:
-        """The ``k`` nearest of each query, fewer only where there are fewer.
-
-        Args:
-            queries: shape ``(n, dimension)``.
-            k: at least 1.
-        """
+        """The ``k`` nearest of each query, shape ``(n, dimension)``; all where there are fewer."""
         k = min(k, self._index.ntotal)
         with self._turn:
             scores, positions = self._index.search(queries, k)
@@ -87,11 +79,6 @@ class Neighbours:
                 found = self._index.search(queries[short], k, params=far)
                 scores[short], positions[short] = found
         return [_sorted(*row) for row in zip(scores, positions, strict=True)]
-
-
-def in_factory(kind: str, count: int) -> str:
-    """How FAISS's ``index_factory`` calls an index of a kind, for so many vectors."""
-    return {FLAT: "Flat", HNSW: "HNSW32", IVF: f"IVF{list_count(count)},SQ8"}[kind]
 
 
 def list_count(vectors: int) -> int:
@@ -109,16 +96,11 @@ def flat(vectors: Vectors) -> Any:
 def approximate(kind: str, exact: Any, progress: Progress) -> Any:
     """An approximate index of the vectors of an exact one.
 
-    Memory: the index, and for lists the sample that they are learnt from, twice.
-
-    Args:
-        kind: :data:`HNSW` or :data:`IVF`.
-        exact: an ``IndexFlatIP``.
-        progress: told how many vectors are in.
-    """
+    Memory: the index, and for lists the sample that they are learnt from, twice."""
     count = exact.ntotal
     module = faiss()
-    index = module.index_factory(exact.d, in_factory(kind, count), module.METRIC_INNER_PRODUCT)
+    name = "HNSW32" if kind == HNSW else f"IVF{list_count(count)},SQ8"
+    index = module.index_factory(exact.d, name, module.METRIC_INNER_PRODUCT)
     if kind == IVF:
         index.cp.spherical, index.cp.min_points_per_centroid = True, 1
         rng = np.random.default_rng(0)
@@ -179,30 +161,25 @@ def tune(
 def load(
     kind: str, path: Path, count: int, dimension: int, parameters: Mapping[str, Any]
 ) -> Neighbours:
-    """Opens an index, memory-mapped and read-only.
-
-    Args:
-        kind: one of :data:`KINDS`.
-        path: of the file.
-        count: how many vectors there must be.
-        dimension: of each.
-        parameters: of the manifest; say how far to look.
+    """Opens an index, memory-mapped; the manifest's parameters say how far it has to look.
 
     Raises:
-        DataError: not such a file; or it cannot be moved to the GPU that FAISS sees.
+        DataError: it is not of this kind, number of vectors and dimension; or it cannot be moved to
+            the GPU that FAISS sees.
     """
-    index = read_faiss(path)
+    index, effort, what = read_faiss(path), 0, None
+    if kind != FLAT:
+        effort = parameters.get(_EFFORT[kind], 0)
     if kind_of(index) != kind or index.d != dimension:
         what = f"does not hold a {kind} index of dimension {dimension}"
+    elif index.ntotal != count:
+        what = f"holds {index.ntotal} vectors, not {count}"
+    elif kind != FLAT and effort < 1:
+        what = f"is to look at {effort} lists or nodes, by its manifest"
+    if what is not None:
         raise DataError(path, f"{what}; {again(path.parent)}")
-    if index.ntotal != count:
-        raise DataError(path, f"holds {index.ntotal} vectors, not {count}; {again(path.parent)}")
 
     if kind != FLAT:
-        effort = parameters.get(_EFFORT[kind])
-        if not isinstance(effort, int) or effort < 1:
-            what = f"is to look at {effort} lists or nodes, by its manifest"
-            raise DataError(path, f"{what}; {again(path.parent)}")
         _set_effort(index, effort)
     return Neighbours(index)
 

@@ -4,7 +4,7 @@ Needs the extra ``dense``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,7 @@ class DenseRetriever:
     def open(
         cls, folder: Path, passages: Passages, encoder: Encoder, manifest: Manifest
     ) -> DenseRetriever:
-        """A retriever over the files of an index, memory-mapped. Its manifest has been checked.
-
-        Raises:
-            DataError: the files are not what they should be.
-            MissingExtra: FAISS is not installed.
-        """
+        """A retriever over the files of an index, memory-mapped. Its manifest has been checked."""
         retriever = cls.__new__(cls)
         size = (len(passages), encoder.info.dimension)
         neighbours = load(manifest.kind, folder / INDEX, *size, manifest.parameters)
@@ -80,16 +75,7 @@ class DenseRetriever:
         return retriever
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
-
-        Args:
-            queries: any strings; an empty one has a vector too.
-            k: how many documents per query, at least 1; more than the corpus holds is fine.
-
-        Raises:
-            ConfigError: ``k`` is not a whole number from 1 up.
-            UsageError: ``queries`` is not a sequence of strings.
-        """
+        """See :meth:`ssp_env.search.base.Retriever.search`; an empty query has a vector too."""
         check_request(queries, k)
         distinct = list(dict.fromkeys(queries))
         if not distinct:
@@ -97,7 +83,8 @@ class DenseRetriever:
 
         found = self._neighbours.search(self.encoder.encode_queries(distinct), k)
         rankings = {
-            query: self._documents(*ranking) for query, ranking in zip(distinct, found, strict=True)
+            query: [self._document(*each) for each in zip(*ranking, strict=True)]
+            for query, ranking in zip(distinct, found, strict=True)
         }
         return [list(rankings[query]) for query in queries]
 
@@ -105,12 +92,9 @@ class DenseRetriever:
         self.corpus, self.encoder, self._neighbours = passages, encoder, neighbours
         self._origin: tuple[Any, ...] | None = None
 
-    def _documents(self, scores: Iterable[float], positions: Iterable[int]) -> list[Document]:
-        documents = []
-        for score, position in zip(scores, positions, strict=True):
-            document = self.corpus[int(position)]
-            documents.append(Document(document.id, document.title, document.text, float(score)))
-        return documents
+    def _document(self, score: float, position: int) -> Document:
+        document = self.corpus[int(position)]
+        return Document(document.id, document.title, document.text, float(score))
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         # What is on disk is opened again where the retriever arrives.

@@ -46,14 +46,9 @@ def read_faiss(path: Path) -> Any:
 
 
 def write_faiss(index: Any, path: Path) -> None:
-    """Writes an index and waits until it is on disk.
-
-    It goes through a file of Python's: FAISS's own writer overlooks a disk that fills up at the
-    last bytes."""
+    """Writes an index; FAISS's own writer overlooks a disk that fills up at the last bytes."""
     with open(path, "wb") as file:
         faiss().write_index(index, faiss().PyCallbackIOWriter(file.write))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 class FlatWriter:
@@ -72,49 +67,37 @@ class FlatWriter:
         Raises:
             DataError: the file holds fewer.
         """
-        self._header = bytearray(faiss().serialize_index(faiss().IndexFlatIP(dimension)).tobytes())
-        self._dimension = dimension
-        self.rows = rows
-        """Vectors so far."""
+        empty = faiss().serialize_index(faiss().IndexFlatIP(dimension))
+        self._header, self._dimension, self.rows = bytearray(empty.tobytes()), dimension, rows
+        wanted = len(self._header) + 4 * dimension * rows if rows else 0
+        there = path.stat().st_size if path.exists() else 0
+        if there < wanted:
+            what = f"holds {there} bytes of the {wanted} that its journal names"
+            raise DataError(path, f"{what}; delete {path.parent}")
+
         self._file: BinaryIO = open(path, "r+b" if rows else "w+b")  # noqa: SIM115
+        self._file.truncate(wanted)
+        self._file.seek(wanted)
         if not rows:
             self._file.write(self._header)
 
-        wanted = len(self._header) + 4 * dimension * rows
-        there = self._file.seek(0, os.SEEK_END)
-        if there < wanted:
-            self._file.close()
-            what = f"holds {there} bytes of the {wanted} that its journal names"
-            raise DataError(path, f"{what}; delete {path.parent}")
-        self._file.truncate(wanted)
-        self._file.seek(wanted)
-
     def append(self, vectors: Vectors) -> None:
-        """Adds vectors, shape ``(n, dimension)``, and waits until they are on disk.
-
-        Raises:
-            ValueError: vectors of another dimension.
-        """
-        if vectors.shape[1:] != (self._dimension,):
-            raise ValueError(f"vectors of shape {vectors.shape}, not (n, {self._dimension})")
+        """Adds vectors, shape ``(n, dimension)``, and waits until they are on disk."""
+        assert vectors.shape[1:] == (self._dimension,), vectors.shape
         self._file.write(np.ascontiguousarray(vectors, "<f4").data.cast("B"))
-        self._sync()
         self.rows += len(vectors)
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def finish(self) -> None:
         """Writes how many vectors there are: from here on FAISS reads the file."""
-        # FAISS's format: the count behind the magic word and the dimension; at the end of the
-        # header, of how many numbers the vectors consist.
+        # FAISS's format: the count stands behind the magic word and the dimension; at the end of
+        # the header, of how many numbers the vectors consist.
         self._header[8:16] = self.rows.to_bytes(8, "little")
         self._header[-8:] = (self.rows * self._dimension).to_bytes(8, "little")
         self._file.seek(0)
         self._file.write(self._header)
-        self._sync()
 
     def close(self) -> None:
         """Leaves the file as it is; a later writer takes it up again."""
         self._file.close()
-
-    def _sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
