@@ -96,12 +96,12 @@ class SentenceTransformerEncoder:
         self._settings = {"prefixes": prefixes, "name": name, "batch_size": batch_size}
         self._settings |= {"max_length": max_length, "device": device, "dtype": dtype}
         self._batch_size, self._lock = batch_size, Lock()
-        self._directory = Path(source) if isinstance(source, str | Path) else None
-        self._model: Any = source
-        if self._directory is not None:
+        self._directory = None
+        if isinstance(source, str | Path):
+            self._directory = Path(source)
             self._model = load_model("SentenceTransformer", self._directory, device, dtype)
-        elif device is not None:
-            self._model = self._model.to(device)
+        else:
+            self._model = source if device is None else source.to(device)
         if max_length is not None:
             self._model.max_seq_length = max_length
 
