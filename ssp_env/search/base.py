@@ -16,7 +16,7 @@ from ssp_env.types import Document
 class Retriever(Protocol):
     """Ranks the passages of a corpus for queries.
 
-    ``search`` takes many queries at once and returns, in the same order, one list a query of at
+    ``search`` takes many queries at once and returns, in the same order, one list per query of at
     most ``k`` documents, best first. A query that matches nothing gets an empty list; a failure
     raises :class:`~ssp_env.errors.ServiceError`, never an empty list. Same queries, same answer.
     """
@@ -26,7 +26,7 @@ class Retriever(Protocol):
 
         Args:
             queries: any strings, the empty one included.
-            k: how many documents a query, at least 1.
+            k: how many documents per query, at least 1.
 
         Raises:
             ServiceError: the retriever could not answer.
@@ -39,15 +39,14 @@ class PartialRetriever(Retriever, Protocol):
     """A retriever that can say which queries of a batch failed. The game asks it this way."""
 
     def search_each(self, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
-        """One entry a query, in order: its ranking, or the error that it is to blame for or was hit
-        by."""
+        """One entry per query, in order: its ranking, or the error that hit it."""
         ...
 
 
 def search_each(
     retriever: Retriever, queries: Sequence[str], k: int
 ) -> list[list[Document] | ServiceError]:
-    """One ranking or error a query, from any retriever.
+    """One ranking or error per query, from any retriever.
 
     One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one
     query at a time, so that only those that are hit are errors.
@@ -68,20 +67,9 @@ def search_each(
     except ServiceError as error:
         if len(queries) == 1:
             return [error]
-    else:
-        check_count(rankings, queries)
-        return [*rankings]
-
-    alone: list[list[Document] | ServiceError] = []
-    for query in queries:
-        try:
-            rankings = retriever.search([query], k)
-        except ServiceError as error:
-            alone.append(error)
-        else:
-            check_count(rankings, [query])
-            alone.extend(rankings)
-    return alone
+        return [result for query in queries for result in search_each(retriever, [query], k)]
+    check_count(rankings, queries)
+    return [*rankings]
 
 
 def whole(results: Sequence[list[Document] | ServiceError]) -> list[list[Document]]:
@@ -123,10 +111,10 @@ def check_request(queries: Sequence[str], k: int) -> None:
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
     """
     Raises:
-        UsageError: the retriever did not give a list with one result a query.
+        UsageError: the retriever did not give a list with one result per query.
     """
     if not isinstance(results, list | tuple):
         what = f"the retriever gave {describe(results)} for {len(queries)} queries"
-        raise UsageError(f"{what}: a list is wanted, with one list of Documents a query")
+        raise UsageError(f"{what}: a list is wanted, with one list of Documents per query")
     if len(results) != len(queries):
         raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")

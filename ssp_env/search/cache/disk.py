@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,61 +40,46 @@ class _TextOnly(diskcache.Disk):  # type: ignore[misc]
 
 
 class DiskCache:
-    """Keeps texts by key; the oldest go when the directory grows too large.
-
-    A cache is never the reason that a search fails: what cannot be read or written later on is
-    logged once, and from then on nothing is. Threads and processes may share it."""
+    """Keeps texts by key; the oldest go when the directory grows too large. Threads and processes
+    may share it."""
 
     def __init__(self, path: str | Path, max_bytes: int) -> None:
         """
-        Args:
-            path: the directory; made where it is missing.
-            max_bytes: about how large it may grow.
-
         Raises:
             ConfigError: ``max_bytes`` below a megabyte.
-            DataError: it cannot be opened.
+            DataError: the directory cannot be opened.
         """
         if max_bytes < _SMALLEST:
             fix = f"give the directory at least {_SMALLEST} bytes"
             raise ConfigError("cache.disk_bytes", max_bytes, fix)
-        self.path, self._usable = Path(path), True
+        self.path, self.usable = Path(path), True
+        limits = {"size_limit": max_bytes, "disk_min_file_size": _IN_ONE_FILE}
         try:
-            self._cache = diskcache.Cache(
-                str(path), disk=_TextOnly, size_limit=max_bytes, disk_min_file_size=_IN_ONE_FILE
-            )
+            self._cache = diskcache.Cache(str(path), disk=_TextOnly, **limits)
         except (sqlite3.Error, OSError, ValueError) as error:
             fix = "delete it, or name another directory that can be read and written"
             raise DataError(path, f"cannot be used as a cache: {error}; {fix}") from error
 
+    @contextmanager
+    def harmless(self) -> Iterator[None]:
+        """A cache is never the reason that a search fails: what cannot be read or written is logged
+        once, and from then on nothing is."""
+        try:
+            yield
+        except (sqlite3.Error, diskcache.Timeout, OSError, ValueError, TypeError) as error:
+            text = "the search cache %s cannot be used and is left alone from now on: %s"
+            _LOG.warning(text, self.path, error)
+            self.usable = False
+
     def get(self, keys: Iterable[str]) -> dict[str, str]:
         """The texts that are there."""
-        found: dict[str, str] = {}
-        if self._usable:
-            try:
-                for key in keys:
-                    if (text := self._cache.get(key)) is not None:
-                        found[key] = text
-            except (sqlite3.Error, diskcache.Timeout, OSError, ValueError) as error:
-                self.give_up("read", error)
-                return {}
-        return found
+        return {key: text for key in keys if (text := self._cache.get(key)) is not None}
 
     def put(self, texts: Mapping[str, str]) -> None:
         """Keeps texts."""
-        if self._usable:
-            try:
-                with self._cache.transact():
-                    for key, text in texts.items():
-                        self._cache.set(key, text)
-            except (sqlite3.Error, diskcache.Timeout, OSError) as error:
-                self.give_up("written", error)
-
-    def give_up(self, what: str, error: Exception) -> None:
-        """Uses the directory no more."""
-        text = "the search cache %s cannot be %s and is left alone from now on: %s"
-        _LOG.warning(text, self.path, what, error)
-        self._usable = False
+        with self._cache.transact():
+            for key, text in texts.items():
+                self._cache.set(key, text)
 
     def close(self) -> None:
         """Closes the directory."""

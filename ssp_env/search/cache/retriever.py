@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
-from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search import base
 from ssp_env.search.base import Retriever, check_count, check_request, whole
@@ -61,9 +61,11 @@ class CachedRetriever:
         if not isinstance(retriever, Retriever):
             fix = "give an object with search(queries, k); for a server, HTTPRetriever(its address)"
             raise ConfigError("cache.retriever", retriever, fix)
-        self.retriever, self.memory_bytes, self.disk_bytes = retriever, memory_bytes, disk_bytes
-        self.path, self.identity = path, identity
-        at_least(self, "cache", 0, "memory_bytes")
+        if memory_bytes < 0:
+            raise ConfigError("cache.memory_bytes", memory_bytes, "give a number of bytes")
+        self.retriever, self.identity = retriever, identity
+        self._settings: dict[str, Any] = {"memory_bytes": memory_bytes, "path": path}
+        self._settings |= {"identity": identity, "disk_bytes": disk_bytes}
 
         # Texts, as on disk: their size is known, and no caller can spoil them.
         self._memory: LRUCache[str, str] = LRUCache(memory_bytes, _size)
@@ -97,14 +99,8 @@ class CachedRetriever:
         if self._disk is not None:
             self._disk.close()
 
-    def __reduce__(self) -> tuple[Callable[..., CachedRetriever], tuple[object, ...]]:
-        return _again, (
-            self.retriever,
-            self.memory_bytes,
-            self.path,
-            self.identity,
-            self.disk_bytes,
-        )
+    def __reduce__(self) -> tuple[Callable[..., CachedRetriever], tuple[Retriever]]:
+        return partial(CachedRetriever, **self._settings), (self.retriever,)
 
     def _look_up(
         self, queries: Sequence[str], k: int, ask: Callable[[list[str]], Results]
@@ -123,8 +119,9 @@ class CachedRetriever:
                 if not isinstance(result, ServiceError):
                     fresh[keys[query]] = _write(result)
             self._remember(fresh)
-            if self._disk is not None and fresh:
-                self._disk.put(fresh)
+            if self._disk is not None and self._disk.usable:
+                with self._disk.harmless():
+                    self._disk.put(fresh)
 
         # Each a list of its own, so that no caller changes another's.
         found = [known[keys[query]] for query in queries]
@@ -135,43 +132,22 @@ class CachedRetriever:
         with self._lock:
             texts = {key: text for key in keys if (text := self._memory.get(key)) is not None}
         rankings = {key: _read(text) for key, text in texts.items()}
-        if self._disk is None:
-            return rankings
-
-        stored = self._disk.get(key for key in keys if key not in texts)
-        try:
-            rankings |= {key: _read(text) for key, text in stored.items()}
-        except (ValueError, TypeError) as error:
-            self._disk.give_up("read", error)
-        else:
-            self._remember(stored)
+        if self._disk is not None and self._disk.usable:
+            with self._disk.harmless():
+                stored = self._disk.get(key for key in keys if key not in texts)
+                rankings |= {key: _read(text) for key, text in stored.items()}
+                self._remember(stored)
         return rankings
 
     def _remember(self, texts: Mapping[str, str]) -> None:
         with self._lock:
             for key, text in texts.items():
-                if _size(text) <= self.memory_bytes:
+                if _size(text) <= self._memory.maxsize:
                     self._memory[key] = text
 
     def _key(self, query: str, k: int) -> str:
         # Of a fixed length, whatever a policy searches for.
         return hashlib.sha256(json.dumps([self.identity, int(k), query]).encode()).hexdigest()
-
-
-def _again(
-    retriever: Retriever,
-    memory_bytes: int,
-    path: str | Path | None,
-    identity: str | None,
-    disk_bytes: int,
-) -> CachedRetriever:
-    return CachedRetriever(
-        retriever,
-        memory_bytes=memory_bytes,
-        path=path,
-        identity=identity,
-        disk_bytes=disk_bytes,
-    )
 
 
 def _size(text: str) -> int:

@@ -42,24 +42,19 @@ class HTTPConfig:
     retry: RetryPolicy = _PATIENT
     """How often a request is tried, as long as ``deadline`` allows: 8 times, with pauses of 12 to
     24 seconds in all, which outlive a server's restart. A search that fails is a void game."""
-    breaker_failures: int = 3
-    """Requests given up in a row, after all their tries, after which the server is left alone."""
-    breaker_seconds: float = 5.0
-    """Seconds for which it is left alone, and every search fails at once; then a single request
-    tries, once."""
 
     def __post_init__(self) -> None:
         check_url("http.url", self.url, "http://127.0.0.1:8000")
         check_key_name("http.token_env", self.token_env)
 
-        for name in ("timeout", "deadline", "breaker_seconds"):
+        for name in ("timeout", "deadline"):
             seconds = getattr(self, name)
             if not (seconds > 0 and math.isfinite(seconds)):
                 fix = "give a finite number of seconds above zero"
                 raise ConfigError(f"http.{name}", seconds, fix)
 
         counts = ("connections", "max_batch", "max_query_chars", "max_reply_bytes")
-        at_least(self, "http", 1, *counts, "breaker_failures")
+        at_least(self, "http", 1, *counts)
 
     @property
     def endpoint(self) -> str:

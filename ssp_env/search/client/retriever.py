@@ -11,15 +11,14 @@ from ssp_env.errors import ServiceError
 from ssp_env.net.http import Caller, read_key
 from ssp_env.net.loop import shared
 from ssp_env.search.base import check_request, whole
-from ssp_env.search.client.asking import Asking, Breaker, Results
+from ssp_env.search.client.asking import Asking, Results
 from ssp_env.search.client.config import HTTPConfig
 from ssp_env.search.client.wire import well_formed
 from ssp_env.types import Document
 
 
 class _Client:
-    """What both faces share. Pickled or copied, it opens connections of its own and takes no
-    failures along."""
+    """What both faces share. Pickled or copied, it opens connections of its own."""
 
     def __init__(self, config: HTTPConfig | str) -> None:
         """
@@ -30,25 +29,27 @@ class _Client:
             ConfigError: a setting that cannot work, or the variable for the token is not set.
         """
         self.config = HTTPConfig(config) if isinstance(config, str) else config
-        config, url = self.config, self.config.endpoint
-        key = read_key("http.token_env", config.token_env, "the server's token")
-        self._caller = Caller(url, key, config.connections, config.max_reply_bytes)
-        self._breaker = Breaker(url, config.breaker_failures, config.breaker_seconds)
+        key = read_key("http.token_env", self.config.token_env, "the server's token")
+        limits = self.config.connections, self.config.max_reply_bytes
+        self._caller = Caller(self.config.endpoint, key, *limits)
 
     def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
         return type(self), (self.config,)
 
     async def _each(self, queries: Sequence[str], k: int, divide: bool) -> Results:
         """One result per query. The same query is sent once; ``divide`` as for ``Asking``."""
+        check_request(queries, k)
+
         # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and
         # cutting may halve a pair.
         sent = [well_formed(query[: self.config.max_query_chars]) for query in queries]
         different = list(dict.fromkeys(sent))
 
-        asking = Asking(self.config, self._caller, self._breaker, k, divide)
+        asking = Asking(self.config, self._caller, k, divide)
         size = self.config.max_batch
         chunks = [different[start : start + size] for start in range(0, len(different), size)]
-        answers = await asyncio.gather(*(asking.chunk(chunk) for chunk in chunks))
+        retry = self.config.retry
+        answers = await asyncio.gather(*(asking.request(chunk, retry) for chunk in chunks))
 
         found = dict(zip(different, itertools.chain.from_iterable(answers), strict=True))
         return [
@@ -79,17 +80,14 @@ class HTTPRetriever(_Client):
             ConfigError: ``k`` below 1.
             UsageError: ``queries`` is one string, or the retriever is closed.
         """
-        check_request(queries, k)
         return whole(shared().run(self._each(queries, k, divide=False)))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
         """One ranking or error per query; see :class:`~ssp_env.search.base.PartialRetriever`.
 
         Raises:
-            ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string, or the retriever is closed.
+            ConfigError, UsageError: as for :meth:`search`.
         """
-        check_request(queries, k)
         return shared().run(self._each(queries, k, divide=True))
 
     def close(self) -> None:
@@ -108,12 +106,10 @@ class AsyncHTTPRetriever(_Client):
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As :meth:`HTTPRetriever.search`."""
-        check_request(queries, k)
         return whole(await shared().run_async(self._each(queries, k, divide=False)))
 
     async def search_each(self, queries: Sequence[str], k: int) -> Results:
         """As :meth:`HTTPRetriever.search_each`."""
-        check_request(queries, k)
         return await shared().run_async(self._each(queries, k, divide=True))
 
     async def aclose(self) -> None:

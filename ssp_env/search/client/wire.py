@@ -68,44 +68,34 @@ def _ranking(ranking: Any, position: int, k: int) -> list[Document]:
 
     documents = [_document(hit, f"{where}[{rank}]") for rank, hit in enumerate(ranking)]
     if len({document.id for document in documents}) != len(documents):
-        ids = [document.id for document in documents]
-        raise WrongReply(f"{where} holds a document twice: {ids}")
+        raise WrongReply(f"{where} holds a document twice")
     return documents
 
 
 def _document(hit: Any, where: str) -> Document:
-    fields = hit.get("document") if isinstance(hit, dict) else None
-    if not isinstance(fields, dict):
+    row = hit.get("document") if isinstance(hit, dict) else None
+    if not isinstance(row, dict):
         raise WrongReply(f"{where} is no object with a 'document'")
 
     score = hit.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not _finite(score):
         raise WrongReply(f"{where}.score is {_kind(score)}, not a finite number")
-
-    if "contents" in fields:
-        title, text = split_contents(_text(fields, "contents", where))
+    if "contents" in row:
+        title, text = split_contents(_text(row, "contents", where))
     else:
-        title = _text(fields, "title", where) if "title" in fields else ""
-        text = _text(fields, "text", where)
-    return Document(_id(fields, where, title, text), title, text, float(score))
+        title, text = _text(row, "title", where, ""), _text(row, "text", where)
+
+    # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
+    name: Any = row.get("id", hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16])
+    if isinstance(name, bool) or not isinstance(name, int | str):
+        raise WrongReply(f"{where}.document.id is {_kind(name)}, not a string")
+    return Document(well_formed(str(name)), title, text, float(score))
 
 
-def _id(fields: dict[str, Any], where: str, title: str, text: str) -> str:
-    """The id, which is a number in some corpora. Search-R1's BM25 sends none: there, what is
-    written is what it is."""
-    if "id" not in fields:
-        return hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
-    value = fields["id"]
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return _text(fields, "id", where)
-
-
-def _text(fields: dict[str, Any], name: str, where: str) -> str:
-    value = fields.get(name)
+def _text(row: dict[str, Any], name: str, where: str, missing: str | None = None) -> str:
+    value = row.get(name, missing)
     if not isinstance(value, str):
-        came = _kind(value) if name in fields else "missing"
-        raise WrongReply(f"{where}.document.{name} is {came}, not a string")
+        raise WrongReply(f"{where}.document.{name} is {_kind(value)}, not a string")
     return well_formed(value)
 
 
@@ -117,7 +107,7 @@ def _finite(number: int | float) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
+    return "null or missing" if value is None else type(value).__name__
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -23,6 +23,7 @@ from ssp_env.search.server.config import ServerConfig
 from ssp_env.search.server.metrics import Metrics
 from ssp_env.search.server.wire import (
     PROBLEMS,
+    UNAUTHORIZED,
     Query,
     Result,
     limited,
@@ -33,7 +34,6 @@ from ssp_env.search.server.wire import (
 
 CUT = "X-Queries-Cut"
 """Header of an answer that says how many of its queries were cut."""
-
 _PROBE = "/healthz"
 _RETRY = {"Retry-After": "1"}
 _NO_ANSWER = 499
@@ -53,6 +53,7 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         description="Search-R1's retrieval protocol: ranked passages for queries.",
         openapi_url=None,  # it is served below, with the token
         redirect_slashes=False,
+        responses=UNAUTHORIZED if config.token is not None else {},
     )
     metrics = Metrics(lambda: batcher.waiting)
     batcher = Batcher(retriever, config.max_batch, config.max_waiting, metrics.call)
@@ -101,7 +102,7 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         """Search-R1's sign of life."""
         return JSONResponse("ok")
 
-    @app.get(_PROBE, response_class=PlainTextResponse)
+    @app.get(_PROBE, response_class=PlainTextResponse, openapi_extra={"security": []})
     async def healthz() -> str:
         """Whether the process answers; it listens once the index is loaded."""
         return "ok"
@@ -114,7 +115,12 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
     @app.get("/openapi.json", response_model=dict[str, Any])
     async def document() -> Response:
         """This document."""
-        return JSONResponse(_document(app, config))
+        described = app.openapi()
+        if config.token is not None:  # for which the middleware asks
+            scheme = {"token": {"type": "http", "scheme": "bearer"}}
+            described["components"]["securitySchemes"] = scheme
+            described["security"] = [{"token": []}]
+        return JSONResponse(described)
 
     return app
 
@@ -177,22 +183,3 @@ class _Gate:
         came = "what came is not it" if given else "none came"
         what = f"this server wants its token, as Authorization: Bearer TOKEN; {came}"
         return JSONResponse({"detail": what}, 401, {"WWW-Authenticate": "Bearer"})
-
-
-def _document(app: FastAPI, config: ServerConfig) -> dict[str, Any]:
-    """FastAPI's document, with the token, which the middleware asks for."""
-    document = app.openapi()
-    if config.token is None:
-        return document
-    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    schema = {"$ref": "#/components/schemas/Problem"}
-    refusal = {
-        "description": "No token, or not this server's.",
-        "content": {"application/json": {"schema": schema}},
-    }
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            if path != _PROBE:
-                operation["security"] = [{"token": []}]
-                operation["responses"]["401"] = refusal
-    return document

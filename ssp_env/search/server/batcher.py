@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Thread
 
 from ssp_env.errors import ServiceError, UsageError
@@ -20,8 +20,7 @@ from ssp_env.types import Document
 Rankings = list[list[Document]]
 
 OUTAGE_AFTER = 3
-"""``ServiceError`` in a row, of the requests of a failed batch that are repeated alone, after which
-the rest of the batch is given up."""
+"""Outages in a row, of requests that are repeated alone, after which the others are given up."""
 
 _WINDOW = 0.002
 _logger = logging.getLogger(__name__)
@@ -65,9 +64,7 @@ class Batcher:
     ) -> None:
         """
         Args:
-            retriever: the backend.
-            max_batch: most queries of a call.
-            max_waiting: most queries that may wait for their answer.
+            retriever, max_batch, max_waiting: as in ``ServerConfig``.
             observe: called after each backend call, in the batcher's thread.
         """
         self.waiting = 0
@@ -75,7 +72,7 @@ class Batcher:
         self._retriever, self._observe = retriever, observe
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._last = Call(0, 0, 0.0)
-        self._arrived: SimpleQueue[_Piece | None] = SimpleQueue()
+        self._arrived: SimpleQueue[_Piece] = SimpleQueue()
 
         # A daemon: a backend that hangs does not keep the process alive.
         Thread(target=self._work, name="search backend", daemon=True).start()
@@ -106,35 +103,24 @@ class Batcher:
                 piece.future.cancel()  # what has not begun is dropped
         return [ranking for part in parts for ranking in part]
 
-    def close(self) -> None:
-        """Ends the thread after the call that it is in."""
-        self._arrived.put(None)
-
     def _work(self) -> None:
         waiting: deque[_Piece] = deque()
         while True:
-            for piece in self._new_ones(block=not waiting):
-                if piece is None:
-                    return
-                waiting.append(piece)
-            batch = self._take(waiting)
-            if not batch:
-                continue
-            outcomes = self._answer(batch)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop = batch[0].future.get_loop()
-                loop.call_soon_threadsafe(_deliver, batch, outcomes)
+            if not waiting and self._arrived.empty():
+                waiting.append(self._arrived.get())
+                self._wait_for_company()
+            while not self._arrived.empty():  # nobody else takes from it
+                waiting.append(self._arrived.get())
 
-    def _new_ones(self, block: bool) -> Iterator[_Piece | None]:
-        if block:
-            yield self._arrived.get()
-            self._wait_for_company()
-        with suppress(Empty):
-            while True:
-                yield self._arrived.get_nowait()
+            batch = self._take(waiting)
+            if batch:
+                outcomes = self._answer(batch)
+                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    loop = batch[0].future.get_loop()
+                    loop.call_soon_threadsafe(_deliver, batch, outcomes)
 
     def _wait_for_company(self) -> None:
-        """Waits for as many requests as the last call had, for as long as that may be worth it.
+        """Waits a moment for as many requests as the last call had.
 
         Clients that got their answers together ask again together, a moment later. A call that
         started at once would miss all but the first of them, for the whole length of a call."""
@@ -166,7 +152,9 @@ class Batcher:
         begin = time.perf_counter()
         try:
             rankings = self._retriever.search(queries, batch[0].k)
-            _check(rankings, queries, batch[0].k)
+            check_count(rankings, queries)
+            if any(len(ranking) > batch[0].k for ranking in rankings):
+                raise UsageError("the retriever gave more documents than were asked for")
         except Exception as error:
             if len(batch) > 1:
                 _logger.warning("%d requests failed together: %s", len(batch), error)
@@ -202,14 +190,3 @@ def _deliver(batch: list[_Piece], outcomes: list[Rankings | Exception]) -> None:
             piece.future.set_exception(outcome)
         else:
             piece.future.set_result(outcome)
-
-
-def _check(rankings: Rankings, queries: Sequence[str], k: int) -> None:
-    """
-    Raises:
-        UsageError: not the shape that was asked for.
-    """
-    check_count(rankings, queries)
-    longest = max(map(len, rankings), default=0)
-    if longest > k:
-        raise UsageError(f"the retriever gave {longest} documents where {k} were asked for")

@@ -59,33 +59,29 @@ class ServerConfig:
     """Most seconds for a request, from its head to its answer; then 504."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            fix = "a port is a number from 0 (any free one) to 65535"
-            raise ConfigError("port", self.port, fix)
-        for name in (
-            "default_k",
-            "max_k",
-            "max_queries",
-            "max_documents",
-            "max_query_length",
-            "max_body_bytes",
-            "max_batch",
-        ):
+        counts = ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes")
+        for name in (*counts, "max_documents", "max_batch", "max_waiting"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "give a whole number from 1 up")
 
-        if self.default_k > self.max_k:
-            fix = f"it may not exceed max_k, which is {self.max_k}"
-            raise ConfigError("default_k", self.default_k, fix)
-        if self.max_documents < self.max_k:
-            fix = f"a request for one query with the largest topk ({self.max_k}) has to fit"
-            raise ConfigError("max_documents", self.max_documents, fix)
-        if self.max_waiting < self.max_queries:
-            fix = f"the largest request ({self.max_queries} queries) has to fit into the queue"
-            raise ConfigError("max_waiting", self.max_waiting, fix)
-        if not 0 < self.answer_seconds < math.inf:
-            fix = "give a finite number of seconds above 0"
-            raise ConfigError("answer_seconds", self.answer_seconds, fix)
+        most = f"which is {self.max_k}"
+        for name, right, fix in (
+            ("port", 0 <= self.port <= 65535, "give a number from 0 (any free one) to 65535"),
+            ("default_k", self.default_k <= self.max_k, f"it may not exceed max_k, {most}"),
+            ("max_documents", self.max_documents >= self.max_k, f"it has to reach max_k, {most}"),
+            (
+                "max_waiting",
+                self.max_waiting >= self.max_queries,
+                f"the largest request ({self.max_queries} queries) has to fit",
+            ),
+            (
+                "answer_seconds",
+                0 < self.answer_seconds < math.inf,
+                "give a finite number of seconds above 0",
+            ),
+        ):
+            if not right:
+                raise ConfigError(name, getattr(self, name), fix)
         self._check_token()
 
     def _check_token(self) -> None:
@@ -121,21 +117,14 @@ def read_token(file: str | Path | None, environment: Mapping[str, str] = os.envi
             from.
     """
     if file is None:
-        token = environment.get(TOKEN_VARIABLE)
-        if token is not None and not _is_token(token):
-            shown = "(not shown)" if token else token
-            raise ConfigError(
-                TOKEN_VARIABLE,
-                shown,
-                f"{_TOKEN}; unset the environment variable if there is to be none",
-            )
-        return token
-    try:
-        token = Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("token-file", str(file), f"cannot be read: {error}") from None
-    if not _is_token(token):
-        raise ConfigError("token-file", str(file), f"it holds no token: {_TOKEN}")
+        where, token = TOKEN_VARIABLE, environment.get(TOKEN_VARIABLE)
+    else:
+        try:
+            where, token = "token-file", Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("token-file", str(file), f"cannot be read: {error}") from None
+    if token is not None and not _is_token(token):
+        raise ConfigError(where, "(not shown)", _TOKEN)
     return token
 
 

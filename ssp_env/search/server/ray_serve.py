@@ -1,9 +1,9 @@
 """The search server as a Ray Serve deployment: replicas behind Ray's proxies, on one machine or
 many.
 
-Each replica holds an index and a batcher of its own, so more replicas are more backends. Ray
-restarts a replica that dies. Requests that were in it get an error, which a retrying client
-outlives. ``/metrics`` shows the replica that happens to answer."""
+Each replica holds an index and a batcher of its own. Ray restarts a replica that dies; requests
+that were in it get an error, which a retrying client outlives. ``/metrics`` shows the replica that
+happens to answer."""
 
 from __future__ import annotations
 
@@ -21,39 +21,6 @@ APP = "ssp-search"
 """What Ray calls the application."""
 
 
-def deployment(open_retriever: Callable[[], Retriever], config: ServerConfig, replicas: int) -> Any:
-    """A Ray Serve application to ``serve.run`` or to deploy from a config file.
-
-    Args:
-        open_retriever: loads the index, in each replica; a replica is not used before it is done.
-        config: the settings; ``host`` and ``port`` are Ray's own business here.
-        replicas: how many.
-
-    Raises:
-        ConfigError: fewer than one replica.
-    """
-    from ray import serve
-
-    if replicas < 1:
-        raise ConfigError("replicas", replicas, "at least one has to answer")
-
-    def build() -> Any:
-        return build_app(open_retriever(), config)
-
-    settings = serve.deployment(
-        name="SearchServer",
-        num_replicas=replicas,
-        # What waits in a replica is what its batcher joins: Ray's default of 5 would make every
-        # batch a small one.
-        max_ongoing_requests=1024,
-        health_check_period_s=2,
-        health_check_timeout_s=10,
-        graceful_shutdown_timeout_s=config.answer_seconds,
-        logging_config={"enable_access_log": False},
-    )
-    return settings(serve.ingress(build)()).bind()
-
-
 def run_on_ray(
     open_retriever: Callable[[], Retriever],
     config: ServerConfig,
@@ -61,9 +28,7 @@ def run_on_ray(
     on_ready: Callable[[str], None],
 ) -> None:
     """Deploys on the Ray cluster that ``RAY_ADDRESS`` names or this machine is in, or else on one
-    of its own.
-
-    Returns after SIGTERM, once the deployment is taken down; it finishes what it accepted.
+    of its own. Returns after SIGTERM, once the requests in progress are answered.
 
     Args:
         open_retriever: loads the index, in each replica.
@@ -80,10 +45,23 @@ def run_on_ray(
     from ray import serve
 
     if config.port == 0:
-        raise ConfigError(
-            "port", 0, "with Ray, name the port: each machine's proxy binds the same one"
-        )
-    application = deployment(open_retriever, config, replicas)
+        fix = "with Ray, name the port: each machine's proxy binds the same one"
+        raise ConfigError("port", 0, fix)
+    if replicas < 1:
+        raise ConfigError("replicas", replicas, "at least one has to answer")
+
+    deployment = serve.deployment(
+        name="SearchServer",
+        num_replicas=replicas,
+        # What waits in a replica is what its batcher joins: Ray's default of 5 would make every
+        # batch a small one.
+        max_ongoing_requests=1024,
+        health_check_period_s=2,
+        health_check_timeout_s=10,
+        graceful_shutdown_timeout_s=config.answer_seconds,
+        logging_config={"enable_access_log": False},
+    )
+    ingress: Any = serve.ingress(lambda: build_app(open_retriever(), config))
     stop = Event()
     signals: list[int] = []
 
@@ -93,9 +71,10 @@ def run_on_ray(
 
     ray.init(log_to_driver=False, ignore_reinit_error=True)
     try:
-        # Ray and Serve set handlers of their own while they start.
         serve.start(http_options={"host": config.host, "port": config.port})
-        serve.run(application, name=APP)
+        serve.run(deployment(ingress()).bind(), name=APP)
+
+        # Not before: Ray and Serve set handlers of their own while they start.
         signal.signal(signal.SIGINT, on_signal)
         signal.signal(signal.SIGTERM, on_signal)
         host = f"[{config.host}]" if ":" in config.host else config.host

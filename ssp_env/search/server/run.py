@@ -103,19 +103,12 @@ def _bind(config: ServerConfig) -> socket.socket:
     Raises:
         ConfigError: no such address, or its port is taken.
     """
+    listener = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
     try:
-        found = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-        except OSError:
-            listener.close()
-            raise
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((config.host, config.port))
     except OSError as error:
+        listener.close()
         where = f"{config.host}:{config.port}"
         raise ConfigError("host and port", where, f"cannot be bound: {error}") from None
     return listener

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, TypeVar
+from http import HTTPStatus
+from typing import Any
 
 from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
@@ -15,8 +16,6 @@ from ssp_env.search.client.wire import well_formed
 from ssp_env.search.server.batcher import Rankings
 from ssp_env.search.server.config import ServerConfig
 from ssp_env.types import Document
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class Query(BaseModel):
@@ -69,17 +68,13 @@ class Problem(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": text}
-    for status, text in {
-        400: "The body cannot be read as JSON.",
-        413: "The body is too large.",
-        422: "Not the shape of a request, or a limit is exceeded.",
-        500: "The search failed for this request.",
-        503: "Too much is waiting, or what the search needs is out; try again.",
-        504: "The search took too long.",
-    }.items()
+    status: {"model": Problem, "description": HTTPStatus(status).phrase}
+    for status in (400, 413, 422, 500, 503, 504)
 }
 """What ``/retrieve`` answers besides rankings."""
+_SCHEMA = {"schema": {"$ref": "#/components/schemas/Problem"}}
+UNAUTHORIZED: dict[int | str, dict[str, Any]] = {401: {"content": {"application/json": _SCHEMA}}}
+"""What every route but the probe answers without the token."""
 
 
 def limited(config: ServerConfig) -> type[Query]:
@@ -112,7 +107,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     return bytes(body)
 
 
-def parse(model: type[M], raw: bytes) -> M:
+def parse(model: type[Query], raw: bytes) -> Query:
     """
     Raises:
         HTTPException: it is not JSON, or not of the model's shape.

@@ -148,7 +148,7 @@ def _hammer(path: Path, name: int) -> None:
         queries = [f"{(i * 7 + j * name) % 50}" for j in range(5)]
         assert retriever.search(queries, 2) == answers(queries, 2)
     assert retriever._disk is not None
-    assert retriever._disk._usable
+    assert retriever._disk.usable
 
 
 def test_processes_and_threads_share_a_directory(tmp_path: Path) -> None:

@@ -249,36 +249,16 @@ def test_a_server_that_dies_while_a_batch_is_divided(server: Hostile) -> None:
 # -- a server that is dead or overloaded -------------------------------------------------------
 
 
-def test_an_overloaded_server_is_not_asked_for_every_query_and_then_left_alone(
-    server: Hostile,
-) -> None:
-    server.usual = hostile.status(503)
+def test_a_dead_or_overloaded_server_is_not_asked_for_every_query(server: Hostile) -> None:
     queries = [f"q{i}" for i in range(32)]
-    with client(server, breaker_seconds=0.5) as retriever:
-        for _ in range(3):
-            assert failed(queries, retriever.search_each(queries, 2)) == queries
-        assert len(server.calls) == 3 * 3, "three requests, each with all its tries"
-
-        with pytest.raises(ServiceError, match=r"was not called: its last 3 requests failed"):
-            retriever.search(["q"], 2)
-        assert len(server.calls) == 9
-        time.sleep(0.6)
+    server.usual = hostile.status(503)
+    with client(server) as retriever:
         assert failed(queries, retriever.search_each(queries, 2)) == queries
-        assert len(server.calls) == 10, "one request tries, once"
-
-        server.usual = hostile.Call.well
-        time.sleep(0.6)
-        assert failed(queries, retriever.search_each(queries, 2)) == []
-        assert failed(queries, retriever.search_each(queries, 2)) == []
-
-
-def test_queries_that_a_server_fails_at_are_not_an_outage(server: Hostile) -> None:
-    queries = ["fine", *(f"hostile:down {i}" for i in range(5))]
-    with client(server, breaker_failures=1, breaker_seconds=60) as retriever:
-        for _ in range(3):
-            assert failed(queries, retriever.search_each(queries, 2)) == queries[1:]
-            assert len(failed(["hostile:refused"], retriever.search_each(["hostile:refused"], 2)))
-        assert failed(["fine"], retriever.search_each(["fine"], 2)) == []
+        assert len(server.calls) == 3, "one request, with all its tries"
+        server.stop()
+        began = time.monotonic()
+        assert failed(queries, retriever.search_each(queries, 2)) == queries
+        assert time.monotonic() - began < 5
 
 
 @contextlib.contextmanager

@@ -75,12 +75,10 @@ def test_what_cannot_work_is_refused_at_once(given: dict[str, object], what: str
         ({"token_env": "sk-secret"}, "http.token_env"),
         ({"timeout": 0.0}, "http.timeout"),
         ({"deadline": float("inf")}, "http.deadline"),
-        ({"breaker_seconds": float("nan")}, "http.breaker_seconds"),
         ({"connections": 0}, "http.connections"),
         ({"max_batch": 0}, "http.max_batch"),
         ({"max_query_chars": 0}, "http.max_query_chars"),
         ({"max_reply_bytes": 0}, "http.max_reply_bytes"),
-        ({"breaker_failures": 0}, "http.breaker_failures"),
     ],
 )
 def test_settings_that_cannot_work_are_named(settings: dict[str, Any], field: str) -> None:

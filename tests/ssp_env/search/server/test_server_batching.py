@@ -54,7 +54,6 @@ def play(
         retriever.gate.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         assert batcher.waiting == 0
-        batcher.close()
         return outcomes[1:]
 
     outcomes = asyncio.run(run())
@@ -128,7 +127,6 @@ def test_the_queue_is_bounded_and_a_request_that_was_given_up_makes_room() -> No
         retriever.gate.set()
         await asyncio.gather(*tasks, return_exceptions=True)
         assert "a" not in [query for queries, _ in retriever.calls[1:] for query in queries]
-        batcher.close()
 
     asyncio.run(run())
 
@@ -150,7 +148,6 @@ def test_clients_that_ask_again_a_moment_later_are_waited_for() -> None:
 
         await asyncio.gather(*(client() for _ in range(4)))
         assert sum(call.requests == 4 for call in calls) >= 6, calls
-        batcher.close()
 
     asyncio.run(run())
 

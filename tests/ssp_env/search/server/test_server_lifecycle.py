@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
-import subprocess
 import threading
 import time
 from pathlib import Path
 
 import httpx
 import pytest
-from serverkit import SSP, Served, free_port, ssp_serve, stub
+from serverkit import Served, free_port, stub
 
 
 def test_it_listens_once_the_index_is_loaded_and_can_be_stopped_before(tmp_path: Path) -> None:
@@ -94,43 +91,3 @@ def test_what_says_nothing_or_hangs_does_not_hold_up_the_end(tmp_path: Path) -> 
         begin = time.monotonic()
         assert served.stop() == 0
         assert time.monotonic() - begin < 5
-
-
-def test_ctrl_c_stops_it_in_order_with_the_status_of_ctrl_c(tmp_path: Path) -> None:
-    with ssp_serve(tmp_path / "log", "--world", "small") as served:
-        assert served.retrieve("q").status_code == 200
-        served.process.send_signal(signal.SIGINT)
-        assert served.process.wait(10) == 130
-        assert "Traceback" not in served.log.read_text()
-
-
-def serve(*options: str, **environment: str) -> tuple[int, str]:
-    """Exit status and standard error of an ``ssp serve`` that does not come to serve."""
-    ran = subprocess.run(
-        [SSP, "serve", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
-    return ran.returncode, ran.stderr
-
-
-def test_a_mistake_ends_it_with_status_2_and_one_line(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text('{"id": "1"}\n')
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        for options, says in (
-            (["--host", "0.0.0.0"], "SSP_SERVE_TOKEN"),
-            (["--port", str(taken.getsockname()[1]), "--world", "small"], "in use"),
-            (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
-            (["--corpus", str(broken), "--port", "0"], f"{broken}:1: a passage needs"),
-            (["--replicas", "2", "--port", "0"], "--ray"),
-            (["--ray", "--port", "0"], "port = 0"),
-            (["--max-k", "0"], "max_k = 0"),
-        ):
-            status, errors = serve(*options)
-            assert (status, errors.count("\n")) == (2, 1), errors
-            assert says in errors

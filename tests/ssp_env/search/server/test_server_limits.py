@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serverkit import Served, ssp_serve, stub
+from serverkit import Served, stub
 from stub_server import SECRET
 
 LIMITS: dict[str, Any] = {
@@ -27,7 +27,6 @@ LIMITS: dict[str, Any] = {
     "max_batch": 2,
     "answer_seconds": 2.0,
 }
-TOKEN = "correct-horse-battery"
 
 
 @pytest.fixture(scope="module")
@@ -137,21 +136,3 @@ def test_a_request_past_its_deadline_is_given_up(tmp_path: Path) -> None:
         with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
             connection.sendall(head)
             assert connection.recv(65536).startswith(b"HTTP/1.1 504 ")
-
-
-def test_a_token_is_asked_for_everywhere_but_by_the_probe(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(f"{TOKEN}\n")
-    options = ["--world", "small", "--token-file", str(tmp_path / "token"), "--host", "0.0.0.0"]
-    with ssp_serve(tmp_path / "log", *options) as served:
-        assert httpx.get(f"{served.url}/healthz").text == "ok"
-        right = {"Authorization": f"Bearer {TOKEN}"}
-        wrong = ["", TOKEN, "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Basic Y29y"]
-        for path in ("/status", "/metrics", "/openapi.json", "/nowhere"):
-            for given in wrong:
-                answer = httpx.get(served.url + path, headers={"Authorization": given})
-                assert "its token" in refused(answer, 401)
-                assert answer.headers["www-authenticate"] == "Bearer"
-            assert httpx.get(served.url + path, headers=right).status_code in (200, 404)
-        assert "none came" in refused(served.retrieve("q"), 401)
-        assert served.retrieve("q", headers=right).status_code == 200
-        assert TOKEN not in served.log.read_text()

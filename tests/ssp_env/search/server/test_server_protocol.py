@@ -10,20 +10,11 @@ from typing import Any
 import httpx
 import pytest
 import requests
-from serverkit import Served, ssp_serve, stub
+from serverkit import Served, stub
 
-from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import read_corpus
-from ssp_env.search.index.directory import build_index
 from ssp_env.search.server.wire import contents
 from ssp_env.types import Document
-
-ROWS = [
-    {"id": "1", "contents": '"Danube"\nA river through Vienna.\nIt is long.'},
-    {"id": "2", "contents": '""\nA river without a title.'},
-    {"id": "3", "contents": '"The "Blue" one"\nA river by Strauss.'},
-    {"id": "4", "contents": '"🦉"\nA river of owls \ud800.'},
-]
 
 
 @pytest.fixture(scope="module")
@@ -111,28 +102,6 @@ def test_lone_surrogates_become_replacement_characters(served: Served) -> None:
 def test_a_passage_with_a_lone_surrogate_arrives_as_it_is(served: Served) -> None:
     answer = served.retrieve("surrogate", topk=1)
     assert json.loads(answer.content)["result"][0][0]["contents"].startswith('"\ud800"\n')
-
-
-@pytest.mark.parametrize("index", [False, True])
-def test_the_command_serves_what_bm25_finds(tmp_path: Path, index: bool) -> None:
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    if index:
-        build_index(path, tmp_path / "index", "bm25")
-    what = ["--index", str(tmp_path / "index")] if index else ["--corpus", str(path)]
-    with ssp_serve(tmp_path / "log", *what) as served:
-        assert served.log.read_text().startswith(f"ssp serve: ready at {served.url} (")
-        queries = ["river Vienna", "owls"]
-        result = search(served.url, queries, 3)
-        assert served.stop() == 0
-
-    found = BM25Retriever(read_corpus(path)).search(queries, 3)
-    assert [[item["document"]["id"] for item in ranking] for ranking in result] == [
-        [document.id for document in ranking] for ranking in found
-    ]
-    by_id = {row["id"]: row for row in ROWS}
-    assert result[0][0]["document"] == by_id["1"]
-    assert result[1][0]["document"] == by_id["4"]
 
 
 @pytest.mark.parametrize("title", ["", "Danube", ' "quoted" ', '"', '""', "\t"])

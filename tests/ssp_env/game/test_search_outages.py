@@ -63,7 +63,7 @@ def test_a_round_in_progress_voids_exactly_the_games_that_were_hit(
             await (misbehave if set(bad) & set(call.queries) else hostile.Call.well)(call)
 
         server.usual = usual
-        config = HTTPConfig(server.url, retry=RETRY, breaker_failures=100)
+        config = HTTPConfig(server.url, retry=RETRY)
         with HTTPRetriever(config) as retriever:
             played = play(
                 begin(rules_of(mini, words, retriever=retriever, **changes), slots=8),
@@ -99,9 +99,7 @@ def test_a_server_that_dies_in_a_round_voids_what_searches_from_then_on(
 ) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(serving(rank=bm25(mini)))
-        retriever = stack.enter_context(
-            HTTPRetriever(HTTPConfig(server.url, retry=RETRY, breaker_seconds=60))
-        )
+        retriever = stack.enter_context(HTTPRetriever(HTTPConfig(server.url, retry=RETRY)))
         played = begin(rules_of(mini, words, retriever=retriever, attempts=2), slots=4)
         script = by_role(propose())
         died = None

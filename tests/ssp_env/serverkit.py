@@ -1,4 +1,4 @@
-"""What the tests of the search server share: server processes, and a plain client."""
+"""What the tests of the search server and of ``ssp serve`` share: server processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-STUB = Path(__file__).with_name("stub_server.py")
+STUB = Path(__file__).parent / "search" / "server" / "stub_server.py"
 SSP = str(Path(sys.executable).with_name("ssp"))
 """The command as it is installed, whether or not the environment is active."""
 
