@@ -5,13 +5,13 @@ from __future__ import annotations
 import gymnasium as gym
 import pettingzoo
 
-GAME_ID, SOLVER_ID, PROPOSER_ID = "ssp/SearchSelfPlay-v0", "ssp/Solver-v0", "ssp/Proposer-v0"
+_GAME_ID, _SOLVER_ID, _PROPOSER_ID = "ssp/SearchSelfPlay-v0", "ssp/Solver-v0", "ssp/Proposer-v0"
 
 
 def register_all() -> None:
     """Registers the ids with PettingZoo and Gymnasium: ``gymnasium.make("ssp/Solver-v0")``."""
-    pettingzoo.register("aec", GAME_ID, "ssp_env.doors.aec:env")
-    for name, role in ((SOLVER_ID, "Solver"), (PROPOSER_ID, "Proposer")):
+    pettingzoo.register("aec", _GAME_ID, "ssp_env.doors.aec:env")
+    for name, role in ((_SOLVER_ID, "Solver"), (_PROPOSER_ID, "Proposer")):
         gym.register(
             name,
             entry_point=f"ssp_env.doors.one_role:{role}Env",

@@ -20,7 +20,7 @@ except ImportError as error:
 
 ENV_NAME = "SearchSelfPlay-v0"
 
-PerAgent = dict[str, Any]
+_PerAgent = dict[str, Any]
 
 
 class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
@@ -72,7 +72,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[PerAgent, PerAgent]:
+    ) -> tuple[_PerAgent, _PerAgent]:
         """Begins a game that has a first turn: RLlib cannot end an episode in its reset.
 
         Args:
@@ -97,8 +97,8 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         return self._observe(agent), {agent: self._env.infos[agent]}
 
     def step(
-        self, action_dict: PerAgent
-    ) -> tuple[PerAgent, PerAgent, PerAgent, PerAgent, PerAgent]:
+        self, action_dict: _PerAgent
+    ) -> tuple[_PerAgent, _PerAgent, _PerAgent, _PerAgent, _PerAgent]:
         """Takes the token of the agent whose turn it is.
 
         Raises:
@@ -153,7 +153,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def _over(self) -> bool:
         return any(self._env.terminations.values()) or any(self._env.truncations.values())
 
-    def _observe(self, agent: str) -> PerAgent:
+    def _observe(self, agent: str) -> _PerAgent:
         seen = self._env.observe(agent)
         return {
             agent: {

@@ -25,7 +25,7 @@ from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.search.base import Retriever, check_count, search_each
 from ssp_env.types import Document, GroundTruth
 
-Task = TypeVar("Task", JudgeTask, VerifyTask)
+_Task = TypeVar("_Task", JudgeTask, VerifyTask)
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
 """Draws that many ground truths."""
@@ -262,7 +262,7 @@ def _check_ranking(ranking: object, query: str, queries: int, top_k: int) -> Non
 
 
 def _results(
-    who: str, ask: Callable[[Sequence[Task]], list[Verdict | ServiceError]], tasks: Sequence[Task]
+    who: str, ask: Callable[[Sequence[_Task]], list[Verdict | ServiceError]], tasks: Sequence[_Task]
 ) -> list[Verdict | ServiceError]:
     """One result per task. An outage of the whole call hits every task."""
     if not tasks:

@@ -12,8 +12,8 @@ from ssp_env.types import Document, Role
 from ssp_env.wording.answers import normalise
 
 GAP = "_____"
-FRAME = 'What is missing in this sentence: "{}"'
-SHORTEST, LONGEST = 60, 400
+_FRAME = 'What is missing in this sentence: "{}"'
+_SHORTEST, _LONGEST = 60, 400
 """Characters of a sentence worth asking about."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
@@ -49,7 +49,7 @@ class ClozePlayer(TextPlayer):
             return self._call("search", trajectory.about)
         documents = [d for search in trajectory.searches for d in search.documents]
         return self._call(
-            "question", next(_questions(trajectory.about, documents), FRAME.format(GAP))
+            "question", next(_questions(trajectory.about, documents), _FRAME.format(GAP))
         )
 
     def _call(self, action: str, content: str) -> str:
@@ -61,8 +61,8 @@ def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
     mention = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
     for document in documents:
         for sentence in _SENTENCE_END.split(document.text):
-            if SHORTEST <= len(sentence) <= LONGEST and len(mention.findall(sentence)) == 1:
-                yield FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
+            if _SHORTEST <= len(sentence) <= _LONGEST and len(mention.findall(sentence)) == 1:
+                yield _FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
 
 
 def _query(trajectory: Trajectory) -> str:

@@ -21,7 +21,7 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document, Role
 
 SHIPPED = ("mini", "plain")
-REMEMBERED_PASSAGES = 20_000
+_REMEMBERED_PASSAGES = 20_000
 """Documents whose ids are kept; when there are more, all are forgotten."""
 
 _REQUIRED: dict[str, frozenset[str]] = {
@@ -242,7 +242,7 @@ class Prompts:
         ids = self._passages.get(key)
         if ids is None:
             # Simpler than evicting the oldest, and rare.
-            if len(self._passages) >= REMEMBERED_PASSAGES:
+            if len(self._passages) >= _REMEMBERED_PASSAGES:
                 self._passages.clear()
             values = {"title": self._data(document.title), "text": self._data(document.text)}
             values = {name: value[:max_tokens] for name, value in values.items()}

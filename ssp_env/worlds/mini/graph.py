@@ -9,12 +9,12 @@ import numpy as np
 
 from ssp_env.worlds.mini.lexicon import KINDS, NATION, RELATIONS, Relation
 
-FACT_CHANCE = 0.75
+_FACT_CHANCE = 0.75
 """Chance that an entity has a given fact of its kind."""
-NATIONS = 4
+_NATIONS = 4
 """Number of countries that share all persons as citizens in a one-to-many world."""
 
-Chain = tuple[str, tuple[Relation, ...], str]
+_Chain = tuple[str, tuple[Relation, ...], str]
 """A start entity, the relations to follow in order, and the entity reached."""
 
 
@@ -36,7 +36,7 @@ class Graph:
                     links[value].append((entity, relation))
         return links
 
-    def walk(self, rng: np.random.Generator, hops: int) -> Chain | None:
+    def walk(self, rng: np.random.Generator, hops: int) -> _Chain | None:
         """A random chain of ``hops`` functional facts without a repeated entity, or ``None``."""
         start = _pick(rng, list(self.entities))
         path, entity = [], start
@@ -74,14 +74,14 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
 
         # Every entity keeps at least one fact, so that it has a page.
         own = [relation for relation in RELATIONS if relation.subject == kind]
-        kept = [relation for relation in own if rng.random() < FACT_CHANCE]
+        kept = [relation for relation in own if rng.random() < _FACT_CHANCE]
         for relation in kept or [own[int(rng.integers(len(own)))]]:
             graph.facts[name][relation] = _pick(
                 rng, [n for n in by_kind[relation.value] if n != name]
             )
 
         if one_to_many and kind == "person":
-            graph.facts[name][NATION] = _pick(rng, by_kind["country"][:NATIONS])
+            graph.facts[name][NATION] = _pick(rng, by_kind["country"][:_NATIONS])
     return graph
 
 
