@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -21,20 +22,22 @@ from agents.metrics import step_metrics
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID, shard, to_batch
 from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
+from agents.rllib.honoured import EVALUATION, refuse_ignored
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
 from agents.rows import Row, with_loss_weights
-from ssp_env.errors import ConfigError, ServiceError, nearest
+from ssp_env.errors import ConfigError, ServiceError, UsageError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
-from ssp_env.settings import read
+from ssp_env.settings import named, read, suggestion
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
-from ssp_env.worlds import open_world
+from ssp_env.worlds import WORLDS, check_world, open_world
 
+LEARNING = frozenset(field.name for field in fields(LearningConfig))
 ENV_KEYS = ("world", "world_options", "game", "make_rules")
 STRATEGIES = "ssp_strategies"
 """Where a checkpoint keeps the state of the batch strategies."""
@@ -67,19 +70,29 @@ class SSPConfig(AlgorithmConfig):
         self.policy_mapping_fn = _to_llm
 
     def training(self, *, model_dir: Any = NotProvided, **kwargs: Any) -> SSPConfig:
-        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, or RLlib's
-        own settings."""
+        """Sets fields of :class:`~agents.config.LearningConfig`, and the model directory.
+
+        RLlib's own settings of training are refused: ``validate()`` says what to set instead.
+
+        Raises:
+            ConfigError: no such setting.
+        """
         if model_dir is not NotProvided:
             self.model_dir = str(model_dir)
-        own = {field.name for field in fields(LearningConfig)}
-        for name in [name for name in kwargs if name in own]:
+
+        theirs = inspect.signature(AlgorithmConfig.training).parameters
+        for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
+            if name not in LEARNING:
+                fix = suggestion(name, LearningConfig)
+                raise ConfigError(f"training.{name}", kwargs[name], fix)
             setattr(self, name, kwargs.pop(name))
+
         super().training(**kwargs)
         return self
 
     def learning(self) -> LearningConfig:
         """The learning settings, validated."""
-        values = {field.name: getattr(self, field.name) for field in fields(LearningConfig)}
+        values = {name: getattr(self, name) for name in LEARNING}
         return read(LearningConfig, values, "training")
 
     def game(self) -> GameConfig:
@@ -88,6 +101,7 @@ class SSPConfig(AlgorithmConfig):
         game, world = self.env_config.get("game", {}), self.env_config.get("world", "mini")
         if isinstance(game, GameConfig):
             return game
+
         default, _ = suited(world if isinstance(world, str) else "")
         return read(GameConfig, game, "env_config.game", default=default)
 
@@ -96,6 +110,24 @@ class SSPConfig(AlgorithmConfig):
         world = self.env_config.get("world", "mini")
         options = dict(self.env_config.get("world_options", {}))
         return world(**options) if callable(world) else open_world(world, **options)
+
+    def check_world(self) -> None:
+        """Checks the world's name and settings, and opens it where that takes no time.
+
+        Raises:
+            ConfigError: no such world, or a setting that it cannot have.
+        """
+        world = self.env_config.get("world", "mini")
+        options = self.env_config.get("world_options", {})
+        if not isinstance(options, Mapping):
+            fix = "needs a mapping of the world's settings"
+            raise ConfigError("world_options", options, fix)
+
+        if isinstance(world, str):
+            check_world(world, **options)
+        elif not callable(world):
+            fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes one"
+            raise ConfigError("world", world, fix)
 
     def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
         """What games are played by."""
@@ -106,32 +138,25 @@ class SSPConfig(AlgorithmConfig):
         """Checks our settings before RLlib checks its own, and before anything is built.
 
         Raises:
-            ConfigError: a setting, or a pair of them, that cannot work.
+            ConfigError: a setting, or a pair of them, that cannot work, or one of RLlib's that
+                nothing would read.
             ModelError: the model directory holds no tokenizer.
             TokenizerError: its tokenizer cannot spell a tag.
         """
         for key in self.env_config:
             if key not in ENV_KEYS:
                 raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
+        refuse_ignored(self, type(self)(), LEARNING)
+
         game, learning = self.game(), self.learning()
-        if (
-            "solver" in learning.learning_roles
-            and learning.solver_algorithm == "grpo"
-            and game.attempts < 2
-        ):
-            fix = "GRPO compares attempts: give at least 2"
-            raise ConfigError("env_config.game.attempts", game.attempts, fix)
-        if (
-            "proposer" in learning.learning_roles
-            and learning.proposer_algorithm == "grpo"
-            and game.proposals < 2
-        ):
-            fix = "GRPO compares proposals: give at least 2"
-            raise ConfigError("env_config.game.proposals", game.proposals, fix)
+        with named("env_config"):
+            self.check_world()
+            _check_groups(game, learning)
         if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
             fix = "must be a multiple of game.proposals times the number of env runners"
             raise ConfigError("training.batch_size", learning.batch_size, fix)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
+
         if self.num_env_runners and self.create_local_env_runner:
             # It would hold one more copy of the model in the main process, which may have no GPU
             # for it.
@@ -154,6 +179,20 @@ class SSPConfig(AlgorithmConfig):
     def get_default_learner_class(self) -> type[SSPLearner]:
         """Both losses in one learner."""
         return SSPLearner
+
+
+def _check_groups(game: GameConfig, learning: LearningConfig) -> None:
+    """
+    Raises:
+        ConfigError: GRPO is to compare the trajectories of a group that has only one.
+    """
+    for role, name, size in (
+        ("solver", "attempts", game.attempts),
+        ("proposer", "proposals", game.proposals),
+    ):
+        grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
+        if grouped and size < 2:
+            raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
 
 
 def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:
@@ -222,6 +261,14 @@ class SSP(Algorithm):
         for i, records in enumerate(results):
             answered[i :: len(runners)] = records
         return [record for record in answered if record is not None]
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Refused: RLlib would count environment steps, of which there are none.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"RLlib's evaluation is not used by search self-play; {EVALUATION}")
 
     def policy_weights(self) -> dict[str, Any]:
         """The present weights, named as the model names them."""

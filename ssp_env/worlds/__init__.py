@@ -26,7 +26,8 @@ WORLDS = {
 
 
 def wiki_mini() -> WikiMini:
-    """Opens wiki-mini; its :attr:`~ssp_env.worlds.wiki.WikiMini.retriever` searches it."""
+    """Opens wiki-mini. Nothing is read yet; :attr:`~ssp_env.worlds.wiki.WikiMini.retriever`
+    searches it."""
     from ssp_env.worlds.wiki import WikiMini
 
     return WikiMini()
@@ -43,33 +44,57 @@ def open_world(name: str, /, **options: Any) -> World:
         ConfigError: no such world, a setting that it does not have or that is of another type or
             out of range, or one that it cannot do without.
     """
+    factory = _factory(name)
+    options = _checked_options(name, factory, options)
+    try:
+        return cast(World, factory(**options))
+    except ConfigError as error:  # a world speaks of itself, its user of world_options
+        field = re.sub(r"\Aworld\.", "world_options.", error.field)
+        raise ConfigError(field, error.value, error.fix) from None
+
+
+def check_world(name: str, /, **options: Any) -> None:
+    """Checks a world's name and settings; opens all but ``files``, which may take long to read.
+
+    Raises:
+        ConfigError: as :func:`open_world` does.
+    """
+    if name == "files":
+        _checked_options(name, _factory(name), options)
+    else:
+        open_world(name, **options)
+
+
+def _factory(name: str) -> Any:
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
 
     module, _, attribute = WORLDS[name].partition(":")
-    factory = getattr(import_module(module), attribute)
-    known = inspect.signature(factory).parameters
+    return getattr(import_module(module), attribute)
+
+
+def _checked_options(name: str, factory: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a world, each of its type.
+
+    Raises:
+        ConfigError: one that the world does not have or cannot do without, or of another type.
+    """
+    signature = inspect.signature(factory)
+    known = signature.parameters
     makes = inspect.getattr_static(factory, "__init__") if inspect.isclass(factory) else factory
     hints = get_type_hints(makes) if known else {}
 
+    ready = {}
     for option, value in options.items():
         if option not in known:
             hint = nearest(option, known) if known else "it has none at all"
             fix = f"the world {name!r} has no such setting; {hint}"
             raise ConfigError(f"world_options.{option}", value, fix)
-        options[option] = read_value(hints[option], value, f"world_options.{option}")
+        ready[option] = read_value(hints[option], value, f"world_options.{option}")
 
-    # Signature first, so that a missing setting is not mistaken for an error inside the world.
     try:
-        inspect.signature(factory).bind(**options)
+        signature.bind(**ready)
     except TypeError as error:
-        raise ConfigError(
-            "world_options", options, f"the world {name!r} needs more: {error}"
-        ) from None
-
-    try:
-        return cast(World, factory(**options))
-    except ConfigError as error:  # a world speaks of itself, its user of world_options
-        raise ConfigError(
-            re.sub(r"\Aworld\.", "world_options.", error.field), error.value, error.fix
-        ) from None
+        fix = f"the world {name!r} needs more: {error}"
+        raise ConfigError("world_options", options, fix) from None
+    return ready

@@ -328,6 +328,10 @@ def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SS
     ("env", "training", "runners", "field", "says"),
     [
         ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
+        ({"world": "wiki-mni"}, {}, 0, "env_config.world", "'wiki-mini'"),
+        ({"world": 3}, {}, 0, "env_config.world", "name of a world"),
+        ({"world_options": {"sed": 1}}, {}, 0, "env_config.world_options.sed", "'seed'"),
+        ({"world_options": {"entities": 1}}, {}, 0, "env_config.world_options.entities", ""),
         ({"game": {"attemts": 3}}, {}, 0, "env_config.game.attemts", "'attempts'"),
         ({"game": {"attempts": 1}}, {}, 0, "env_config.game.attempts", "at least 2"),
         ({"game": {"attempts": "5"}}, {}, 0, "env_config.game.attempts", "type int"),
@@ -383,9 +387,46 @@ def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_buil
         config.validate()
 
 
-def test_an_unknown_setting_of_training_is_refused() -> None:
-    with pytest.raises(TypeError, match="kl_coef"):
-        SSPConfig().training(kl_coef=0.1)
+@pytest.mark.parametrize(("name", "offers"), [("kl_coef", "kl_coeff"), ("learning_rate", "lr")])
+def test_an_unknown_setting_of_training_is_refused(name: str, offers: str) -> None:
+    with pytest.raises(ConfigError, match=f"training.{name} = 0.1: did you mean '{offers}'"):
+        SSPConfig().training(**{name: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("gamma", lambda c: c.training(gamma=0.9), "nothing is discounted"),
+        (
+            "train_batch_size_per_learner",
+            lambda c: c.training(train_batch_size_per_learner=9),
+            "training.batch_size=",
+        ),
+        ("minibatch_size", lambda c: c.training(minibatch_size=9), "minibatches"),
+        ("num_epochs", lambda c: c.training(num_epochs=2), "minibatches"),
+        ("grad_clip", lambda c: c.training(grad_clip=1.0), "max_grad_norm"),
+        ("env", lambda c: c.environment("CartPole-v1"), "env_config"),
+        ("framework", lambda c: c.framework("tf2"), "leave it out"),
+        ("evaluation_interval", lambda c: c.evaluation(evaluation_interval=1), "SSP.solve"),
+        ("num_envs_per_env_runner", lambda c: c.env_runners(num_envs_per_env_runner=2), "share"),
+        ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
+        ("callbacks_on_episode_end", lambda c: c.callbacks(on_episode_end=print), "leave it out"),
+    ],
+)
+def test_what_rllib_has_and_nobody_would_read_is_refused(name: str, change: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        change(SSPConfig()).validate()
+    assert caught.value.field == name
+    assert "not used by search self-play" in caught.value.fix
+
+
+def test_what_rllib_does_with_its_settings_for_us_stays(model_dir: Path) -> None:
+    config = SSPConfig().training(model_dir=model_dir, lr=1e-3, batch_size=8)
+    config.env_runners(num_env_runners=2, sample_timeout_s=60, num_cpus_per_env_runner=2)
+    config.learners(num_learners=1).fault_tolerance(restart_failed_env_runners=False)
+    config.callbacks(on_train_result=print).debugging(seed=3, log_level="ERROR")
+    config.validate()
+    config.validate()
 
 
 def test_own_rules_and_worlds_are_used(
