@@ -146,7 +146,9 @@ class SSPConfig(AlgorithmConfig):
         for key in self.env_config:
             if key not in ENV_KEYS:
                 raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
-        refuse_ignored(self, type(self)(), LEARNING)
+        # RLlib makes a second config for its evaluation, which it fills in and never uses here.
+        if not self.in_evaluation:
+            refuse_ignored(self, type(self)(), LEARNING)
 
         game, learning = self.game(), self.learning()
         with named("env_config"):

@@ -78,9 +78,9 @@ def refuse_ignored(config: AlgorithmConfig, fresh: AlgorithmConfig, own: frozens
     Raises:
         ConfigError: a setting was changed that nothing would read.
     """
-    untouched = vars(fresh)
-    for name, value in vars(config).items():
-        if name in HONOURED or name in own or _same(value, untouched.get(name)):
+    for name, default in vars(fresh).items():
+        value = getattr(config, name)
+        if name in HONOURED or name in own or _same(value, default):
             continue
 
         typed = name.removeprefix("_").removesuffix("_str")
