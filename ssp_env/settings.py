@@ -9,8 +9,9 @@ the number that everybody means.
 there, none besides, each of exactly its type. So a file that was cut, edited or written by another
 version is refused instead of being completed with defaults.
 
-Both name what they refuse by the name that was typed. A dataclass may help them with a class
-attribute ``SYNONYMS``, from names that people know a setting by to the names of its fields.
+Both name what they refuse by the name that was typed. A dataclass may help the reader with a class
+attribute ``SYNONYMS``, from names that people know a setting by to the names of its fields, and
+with a class method ``from_text``, for a section that may be written as a single text.
 """
 
 from __future__ import annotations
@@ -219,7 +220,9 @@ class _Reader:
         hint = get_origin(hint) or hint
         if is_dataclass(hint):
             empty = value is None and not self.strict  # a YAML section without a line in it
-            return isinstance(value, Mapping) or empty or isinstance(value, _class(hint))
+            spelled = isinstance(value, str) and not self.strict and hasattr(hint, "from_text")
+            taken = isinstance(value, Mapping) or empty or spelled
+            return taken or isinstance(value, _class(hint))
         if hint is tuple:
             return isinstance(value, list | tuple)
         if hint is dict or hint is Mapping:
@@ -257,6 +260,8 @@ class _Reader:
         if is_dataclass(origin):
             if isinstance(value, _class(origin)):
                 return value
+            if isinstance(value, str):
+                return self._from_text(origin, value, name)
             return self.section(origin, value or {}, name, default)
 
         if origin is tuple:
@@ -279,6 +284,12 @@ class _Reader:
             return convert(value)
         except OverflowError:
             raise ConfigError(name, value, "is too large a number") from None
+
+    def _from_text(self, kind: Any, text: str, name: str) -> Any:
+        try:
+            return kind.from_text(text)
+        except ConfigError as error:
+            raise ConfigError(name, text, error.fix) from None
 
     def _tuple(self, items: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
         if not items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -13,7 +14,8 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import read_corpus, read_jsonl, require
-from ssp_env.types import Analysis, Document, GroundTruth, Question
+from ssp_env.search.base import Retriever
+from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
 
@@ -22,14 +24,17 @@ class FileWorld:
 
     The three formats are JSON lines, plain or gzip:
 
-    ========= =====================================================
-    ========================================== file      a line has
-    it may have ========= =====================================================
-    ========================================== corpus    ``id`` and ``contents``, or ``title`` and
-    ``text``    (see :func:`~ssp_env.search.corpus.read_corpus`) answers   ``answer``
-    ``id``, ``aliases`` (a list of strings) questions ``question``, ``answers`` (a list, canonical
-    first)   ``id``, ``group`` ========= =====================================================
-    =========================================="""
+    ========= ================================================ ==============================
+    file      a line has                                       it may have
+    ========= ================================================ ==============================
+    corpus    ``id`` and ``contents``, or ``title`` and        see
+              ``text``                                         :mod:`ssp_env.search.corpus`
+    answers   ``answer``                                       ``id``, ``aliases`` (strings)
+    questions ``question``, ``answers`` (canonical one first)  ``id``, ``group``
+    ========= ================================================ ==============================
+
+    The corpus may also be an index directory that ``ssp index`` made. Its passages are mapped, not
+    read, so a corpus may have any size, and its own index is what is searched by default."""
 
     can_read = False
 
@@ -43,7 +48,7 @@ class FileWorld:
         """
         Args:
             name: what records call this world.
-            corpus_path: the passages.
+            corpus_path: the passages, or an index directory over them.
             answers_path: the answer set D that the proposer plays from.
             questions_path: evaluation questions; without them :meth:`questions` raises.
 
@@ -61,7 +66,33 @@ class FileWorld:
                     f"question {question.id!r}"
                 )
                 raise DataError(answers_path, f"{what}; leave it out of one of the two files")
-        self.corpus = read_corpus(corpus_path)
+
+        self._index = Path(corpus_path) if Path(corpus_path).is_dir() else None
+        self.corpus: Passages = (
+            read_corpus(corpus_path) if self._index is None else _passages(self._index)
+        )
+
+    @cached_property
+    def retriever(self) -> Retriever | None:
+        """The index of a corpus that is an index directory: BM25 if it is there, else the only one.
+
+        ``None`` for a corpus that is a file.
+
+        Raises:
+            ConfigError: the directory has no index, or several dense ones.
+            ModelError: the encoder of a dense index cannot be loaded.
+        """
+        if self._index is None:
+            return None
+
+        from ssp_env.search.index.directory import kinds_in, open_index
+
+        kinds = kinds_in(self._index)
+        if "bm25" not in kinds and len(kinds) != 1:
+            held = ", ".join(kinds) or "no index"
+            fix = f"it holds {held}: `ssp index` adds bm25, or name another retriever by search"
+            raise ConfigError("world.corpus_path", str(self._index), fix)
+        return open_index(self._index, "bm25" if "bm25" in kinds else kinds[0])
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         """Evaluation questions; see :func:`sample_questions`.
@@ -84,6 +115,13 @@ class FileWorld:
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """``None``: this world has no reader."""
         return None
+
+
+def _passages(directory: Path) -> Passages:
+    # Imported here: a corpus in a file needs no Arrow.
+    from ssp_env.search.index.directory import open_passages
+
+    return open_passages(directory)
 
 
 def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:

@@ -28,12 +28,14 @@ class DenseKind:
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
-    def load_encoder(self, directory: str | Path, recorded: EncoderInfo | None) -> Encoder:
+    def load_encoder(
+        self, directory: str | Path, recorded: EncoderInfo | None, device: str | None = None
+    ) -> Encoder:
         """Takes the prefixes that an index was made with, as its directory may not name them."""
         if recorded is None:
-            return SentenceTransformerEncoder(directory)
+            return SentenceTransformerEncoder(directory, device=device)
         prefixes = Prefixes(recorded.query_prefix, recorded.passage_prefix)
-        return SentenceTransformerEncoder(directory, prefixes=prefixes)
+        return SentenceTransformerEncoder(directory, prefixes=prefixes, device=device)
 
     def build(
         self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress

@@ -68,10 +68,13 @@ class IndexKind(Protocol):
     needs_encoder: bool
     """Whether it is built and opened with an encoder."""
 
-    def load_encoder(self, directory: str | Path, recorded: EncoderInfo | None) -> Encoder:
+    def load_encoder(
+        self, directory: str | Path, recorded: EncoderInfo | None, device: str | None = None
+    ) -> Encoder:
         """Loads the encoder of a model directory.
 
         ``recorded`` is the one that an index was made with, for what the directory does not say.
+        ``device`` is PyTorch's name of where it computes; ``None`` takes a GPU if there is one.
         """
         ...
 
@@ -154,6 +157,7 @@ def open_index(
     kind: str | None = None,
     *,
     encoder: Encoder | str | Path | None = None,
+    device: str | None = None,
     check: bool = False,
 ) -> Retriever:
     """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
@@ -163,6 +167,8 @@ def open_index(
         kind: which index of the directory; may be left out where there is only one.
         encoder: for a dense kind: the one that it was built with, or the directory of its model.
             ``None`` loads the directory that the manifest names.
+        device: PyTorch's name of where a directory's encoder computes; ``None`` takes a GPU if
+            there is one.
         check: compares every byte with the manifests (about a second per gigabyte), not only sizes.
 
     Raises:
@@ -177,8 +183,8 @@ def open_index(
     kind = one_kind(directory, kind)
     opener, recorded = load_kind(kind), read_manifest(directory / kind).encoder
     if encoder is None and opener.needs_encoder:
-        encoder = _directory_of_model(recorded)
-    encoder = _loaded(opener, kind, encoder, recorded)
+        encoder = recorded_encoder(directory / kind)
+    encoder = _loaded(opener, kind, encoder, recorded, device)
     info = None if encoder is None else encoder.info
     folder, digest = directory / kind, store.digest()
     manifest = read_manifest(folder, kind, corpus=digest, encoder=info, check=check)
@@ -259,6 +265,7 @@ def _loaded(
     name: str,
     encoder: Encoder | str | Path | None,
     recorded: EncoderInfo | None = None,
+    device: str | None = None,
 ) -> Encoder | None:
     if kind.needs_encoder and encoder is None:
         raise ConfigError(
@@ -267,11 +274,18 @@ def _loaded(
     if encoder is not None and not kind.needs_encoder:
         given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
         raise ConfigError("encoder", given, f"{name!r} needs none; leave it away")
-    return kind.load_encoder(encoder, recorded) if isinstance(encoder, str | Path) else encoder
+    if isinstance(encoder, str | Path):
+        return kind.load_encoder(encoder, recorded, device)
+    return encoder
 
 
-def _directory_of_model(recorded: EncoderInfo | None) -> str | None:
-    """Where the encoder was when the index was built."""
+def recorded_encoder(folder: Path) -> str | None:
+    """Where the encoder of an index's folder was when the index was built.
+
+    Raises:
+        ConfigError: it is not there any more.
+    """
+    recorded = read_manifest(folder).encoder
     if recorded is not None and not Path(recorded.name).is_dir():
         fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
         raise ConfigError("encoder", recorded.name, fix)

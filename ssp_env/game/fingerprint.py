@@ -1,0 +1,59 @@
+"""What a result depends on besides the policy: two results compare only if these agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from ssp_env.game.rules import Rules
+from ssp_env.search.identity import identify
+
+
+def fingerprint(rules: Rules) -> dict[str, Any]:
+    """Everything about search, judging and prompts that decides what an accuracy means.
+
+    Args:
+        rules: what is played by.
+
+    Returns:
+        Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
+        ``retriever`` (see :func:`~ssp_env.search.identity.identify`), ``top_k``, ``max_searches``,
+        ``max_document_tokens``, ``judge``, ``verifier``, ``prompts`` (name and SHA-256), and
+        ``hash``: the first 12 hexadecimal digits of the SHA-256 over all of these.
+    """
+    config = rules.config
+    parts: dict[str, Any] = {
+        "world": rules.world.name,
+        "corpus": _corpus(rules),
+        "retriever": identify(rules.retriever),
+        "top_k": config.top_k,
+        "max_searches": config.max_searches,
+        "max_document_tokens": config.max_document_tokens,
+        "judge": _part(rules.judge),
+        "verifier": "policy" if rules.verifier is None else _part(rules.verifier),
+        "prompts": {"name": config.prompts, "digest": _digest(dict(rules.prompts.texts))},
+    }
+    return {**parts, "hash": _digest(parts)[:12]}
+
+
+def _corpus(rules: Rules) -> dict[str, Any]:
+    corpus: Any = rules.corpus
+    known = callable(getattr(corpus, "digest", None))
+    return {
+        "name": getattr(corpus, "name", type(corpus).__name__),
+        "passages": len(corpus),
+        "digest": corpus.digest() if known else None,
+    }
+
+
+def _part(part: object) -> str:
+    """A judge or verifier: its class, and the model behind it where there is one."""
+    model = getattr(getattr(getattr(part, "client", None), "config", None), "model", None)
+    name = type(part).__name__
+    return f"{name} ({model})" if isinstance(model, str) else name
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
