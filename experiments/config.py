@@ -17,6 +17,7 @@ from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.net.retry import RetryPolicy
+from ssp_env.search.config import SearchConfig
 from ssp_env.settings import check_path, check_types, read
 
 
@@ -167,6 +168,8 @@ class RunConfig:
     """How the solver is measured."""
     compute: ComputeConfig = field(default_factory=ComputeConfig)
     """What the run is spread over."""
+    search: SearchConfig = field(default_factory=SearchConfig)
+    """Where searches are answered: an index directory or a server; else by the world's own."""
     openai: OpenAIConfig = field(default_factory=OpenAIConfig)
     """A judge or verifier behind an API."""
 
@@ -177,6 +180,8 @@ class RunConfig:
         "model_dir": "model",
         "training_steps": "steps",
         "save_every": "checkpoint_every",
+        "retriever": "search",
+        "index": "search",
     }
     """What these settings are called elsewhere; an error offers the name here."""
 

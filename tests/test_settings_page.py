@@ -22,6 +22,7 @@ from ssp_env.game.config import GameConfig, ViewConfig, suited
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.search.config import SearchConfig
 from ssp_env.worlds import WORLDS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
@@ -100,6 +101,13 @@ def test_fields_defaults_and_values_of_worlds(kind: Any, section: str, worlds: l
             assert not cell or value(cell) != default, (
                 f"{name} of {world} is the default: leave the cell empty"
             )
+
+
+def test_fields_of_search() -> None:
+    listed = {names([row["field"]])[0]: row["default"] for row in rows("`search`", "field")}
+    assert {name: value(cell) for name, cell in listed.items()} == {
+        field.name: getattr(SearchConfig(), field.name) for field in fields(SearchConfig)
+    }
 
 
 def test_options_of_worlds() -> None:

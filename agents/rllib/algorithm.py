@@ -31,14 +31,15 @@ from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
-from ssp_env.settings import named, read, suggestion
+from ssp_env.search.config import SearchConfig, check_search, open_search
+from ssp_env.settings import named, read, read_value, suggestion
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import WORLDS, check_world, open_world
 
 LEARNING = frozenset(field.name for field in fields(LearningConfig))
-ENV_KEYS = ("world", "world_options", "game", "make_rules")
+ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
 STRATEGIES = "ssp_strategies"
 """Where a checkpoint keeps the state of the batch strategies."""
 
@@ -48,10 +49,13 @@ class SSPConfig(AlgorithmConfig):
 
     ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
     ``world_options`` (a dict), ``game`` (a :class:`~ssp_env.game.config.GameConfig` or a dict of
-    its fields) and ``make_rules`` (a function of world, tokenizer and game config, for an own
-    retriever, judge or verifier). ``training(...)`` takes every field of
-    :class:`~agents.config.LearningConfig` by name, and ``model_dir``, a causal LM directory; the
-    tiny policy that ships is used when there is none. ``debugging(seed=...)`` seeds everything."""
+    its fields), ``search`` (a server's address, an index directory, or a dict of the fields of
+    :class:`~ssp_env.search.config.SearchConfig`) and ``make_rules`` (a function of world, tokenizer
+    and game config, for a retriever, judge or verifier of your own).
+
+    ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name, and
+    ``model_dir``, a causal LM directory; the tiny policy that ships is used when there is none.
+    ``debugging(seed=...)`` seeds everything."""
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or SSP)
@@ -105,6 +109,12 @@ class SSPConfig(AlgorithmConfig):
         default, _ = suited(world if isinstance(world, str) else "")
         return read(GameConfig, game, "env_config.game", default=default)
 
+    def search(self) -> SearchConfig:
+        """Where searches are answered, validated."""
+        given = self.env_config.get("search")
+        search: SearchConfig = read_value(SearchConfig, given, "env_config.search")
+        return search
+
     def make_world(self) -> World:
         """Opens the world."""
         world = self.env_config.get("world", "mini")
@@ -131,8 +141,10 @@ class SSPConfig(AlgorithmConfig):
 
     def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
         """What games are played by."""
-        make: Callable[..., Rules] = self.env_config.get("make_rules", Rules.build)
-        return make(world, tokenizer, self.game())
+        make: Callable[..., Rules] | None = self.env_config.get("make_rules")
+        if make is not None:
+            return make(world, tokenizer, self.game())
+        return Rules.build(world, tokenizer, self.game(), retriever=open_search(self.search()))
 
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built.
@@ -154,6 +166,10 @@ class SSPConfig(AlgorithmConfig):
         with named("env_config"):
             self.check_world()
             _check_groups(game, learning)
+            if "search" in self.env_config and "make_rules" in self.env_config:
+                fix = "make_rules chooses the retriever; leave one of them out"
+                raise ConfigError("search", self.env_config["search"], fix)
+            check_search(self.search())
         if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
             fix = "must be a multiple of game.proposals times the number of env runners"
             raise ConfigError("training.batch_size", learning.batch_size, fix)

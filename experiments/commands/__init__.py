@@ -15,6 +15,8 @@ EXTRAS = {**dict.fromkeys(TRAINING, "train"), "matplotlib": "plot"}
 """Package -> the extra that brings it; nothing else that is missing is a matter of installation."""
 PRESETS = "settings to start from: tiny, wiki, h200, paper-7b (default: tiny)"
 
+SEARCH = "a server (`ssp serve`) or an index directory (`ssp index`), in place of the world's own"
+
 
 def _run(name: str, arguments: Namespace) -> int:
     """Runs ``experiments.commands.NAME``.
@@ -41,6 +43,7 @@ def _configure_train(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="DIR", help="a causal LM directory, in place of the tiny policy"
     )
+    parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
     parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
     parser.add_argument(
         "--solver-only", action="store_true", help="the proposer plays, but does not learn"
@@ -79,6 +82,7 @@ def _configure_eval(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--preset", metavar="NAME", help=PRESETS)
     parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
+    parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
     parser.add_argument(
         "--per-group", type=int, metavar="N", help="questions a hop count, or a benchmark"
     )

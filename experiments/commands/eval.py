@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from experiments.run.checks import check
 from experiments.run.evaluation import accuracies
 from experiments.run.quiet import quiet_libraries
 from ssp_env.disk import finished_in_full
+from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -38,13 +39,16 @@ def run(arguments: Namespace) -> int:
     quiet_libraries()
     config = evaluation_config(arguments)
     rules, questions = check(config)
+    basis = fingerprint(rules)
     if arguments.out:
         with finished_in_full(Path(arguments.out)) as file:
             records = answer(config, rules, questions)
-            _write(file, questions, records)
+            _write(file, questions, records, basis["hash"])
     else:
         records = answer(config, rules, questions)
+
     _show(config, questions, records)
+    _show_basis(basis)
     return 0
 
 
@@ -92,9 +96,10 @@ def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[G
     return records
 
 
-def _write(file: TextIO, questions: list[Question], records: list[GameRecord]) -> None:
+def _write(file: TextIO, questions: list[Question], records: list[GameRecord], basis: str) -> None:
     for question, record in zip(questions, records, strict=True):
-        row = {"id": question.id, "question_group": question.group, **record.to_dict()}
+        named = {"id": question.id, "question_group": question.group, "fingerprint": basis}
+        row = {**named, **record.to_dict()}
         file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -115,3 +120,18 @@ def _show(config: RunConfig, questions: list[Question], records: list[GameRecord
         table.add_row(group, *cells, str(a.asked), str(a.void))
     console.print(table)
     console.print(f"model: {config.model_dir}", highlight=False, soft_wrap=True)
+
+
+def _show_basis(basis: dict[str, Any]) -> None:
+    """What the accuracies rest on besides the policy; two of them compare if this is the same."""
+    retriever = basis["retriever"]
+    where = retriever.get("server") or f"{basis['corpus']['passages']:,} passages"
+    parts = [
+        f"{retriever['class']} over {where}",
+        f"top_k {basis['top_k']}",
+        f"max_searches {basis['max_searches']}",
+        f"judge {basis['judge']}",
+        f"prompts {basis['prompts']['name']}",
+    ]
+    text = f"fingerprint: {basis['hash']} ({', '.join(parts)})"
+    Console().print(text, highlight=False, soft_wrap=True)

@@ -64,7 +64,7 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
     Raises:
         ConfigError: an unknown setting, or a value that cannot work.
     """
-    for name in ("seed", "steps", "world", "model"):
+    for name in ("seed", "steps", "world", "model", "search"):
         value = getattr(arguments, name, None)
         if value is not None:
             values[name] = value

@@ -19,6 +19,7 @@ from experiments.run.early_checks import check_model_directory
 from experiments.run.rules import MakeRules, chat_client
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
+from ssp_env.search.config import check_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import open_world
@@ -40,6 +41,7 @@ def check(config: RunConfig) -> tuple[Rules, list[Question]]:
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
     check_sizes(config, model, tokenizer.vocab_size)
+    check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = MakeRules(config)(world, tokenizer, config.game)
     assert len(world.answers), "worlds refuse empty answer sets"

@@ -8,20 +8,21 @@ from pathlib import Path
 from experiments.config import RunConfig
 from experiments.run.directory import RunDirectory
 from ssp_env.errors import ModelError
-from ssp_env.worlds import open_world
+from ssp_env.search.config import check_search
+from ssp_env.worlds import check_world
 
 
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
-    """Looks at the model directory, the world and the run directory; leaves nothing behind.
+    """Looks at model directory, world, run directory and search; leaves nothing behind.
 
     Raises:
         SSPError: one of them cannot be used.
     """
     if config.model:  # the shipped one is found by a module that loads PyTorch
         check_model_directory(Path(config.model))
-    if config.world != "files":  # a corpus of any size would be read twice
-        open_world(config.world, **config.world_options)
+    check_world(config.world, **config.world_options)
     RunDirectory(out).check(config, resume)
+    check_search(config.search)
 
 
 def check_model_directory(directory: Path) -> None:

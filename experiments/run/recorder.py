@@ -17,10 +17,10 @@ from experiments.run.evaluation import Accuracy, accuracies
 from experiments.run.progress import Progress
 from experiments.run.provenance import git_commit, machine
 from ssp_env.errors import RunError, ServiceError
+from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.record import GameRecord
-from ssp_env.game.rules import resolve_verifier
+from ssp_env.game.rules import Rules, resolve_verifier
 from ssp_env.types import Question
-from ssp_env.worlds import open_world
 
 Solve = Callable[[Sequence[Question], float, int], list[GameRecord]]
 """Lets a policy answer questions at a temperature, with a seed: one record per question."""
@@ -162,7 +162,7 @@ class Board:
             raise RunError(f"{self._folder} cannot be written: {error}") from error
 
 
-def summarise(config: RunConfig, directory: RunDirectory) -> dict[str, Any]:
+def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[str, Any]:
     """The result of a finished run, from what its directory holds.
 
     Raises:
@@ -170,13 +170,12 @@ def summarise(config: RunConfig, directory: RunDirectory) -> dict[str, Any]:
     """
     lines = directory.read_metrics()
     base, final = lines[0], lines[-1]
-    world = open_world(config.world, **config.world_options)
     return {
         "preset": config.preset,
         "seed": config.seed,
         "steps": final["step"],
         "world": config.world,
-        "verifier": resolve_verifier(config.game.verifier, world),
+        "verifier": resolve_verifier(config.game.verifier, rules.world),
         "learning_roles": list(config.learning.learning_roles),
         "accuracy": {"base": base["accuracy"], "final": final["accuracy"]},
         "interval": {"base": base["interval"], "final": final["interval"]},
@@ -186,6 +185,7 @@ def summarise(config: RunConfig, directory: RunDirectory) -> dict[str, Any]:
         "void_questions": sum(line.get("void_questions", 0) for line in lines),
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
         "seconds_per_step": round(median(line["seconds"]["step"] for line in lines[1:]), 3),
+        "fingerprint": fingerprint(rules),
         "model": config.model or "tiny (shipped)",
         "git_commit": git_commit(),
         "machine": machine(),

@@ -8,6 +8,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
+from ssp_env.search.config import open_search
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World
 
@@ -19,14 +20,18 @@ class MakeRules:
         self._config = config
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        """Judge and verifier as the settings name them."""
+        """Retriever, judge and verifier as the settings name them."""
         judge: Judge = ExactMatchJudge()
         verifier: Verifier | None = None
         client = chat_client(self._config)
         if client is not None:
             judge = OpenAIJudge(client) if self._config.openai.judge else judge
             verifier = OpenAIVerifier(client, judge) if game.verifier == "openai" else None
-        return Rules.build(world, tokenizer, game, judge=judge, verifier=verifier)
+
+        retriever = open_search(self._config.search)
+        return Rules.build(
+            world, tokenizer, game, retriever=retriever, judge=judge, verifier=verifier
+        )
 
 
 def chat_client(config: RunConfig) -> ChatClient | None:

@@ -60,7 +60,7 @@ def train(
                     progress.note(f"resumed after step {first}" if first else STARTING_OVER)
                 _play(config, directory, first, rules, questions, progress, began)
 
-        summary = summarise(config, directory)
+        summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
 

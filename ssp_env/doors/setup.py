@@ -17,7 +17,7 @@ from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.search.base import Retriever
-from ssp_env.settings import read
+from ssp_env.settings import read, read_value
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import World
 from ssp_env.worlds import WORLDS, open_world
@@ -44,11 +44,13 @@ class Setup(TypedDict, total=False):
     them."""
     view: ViewConfig | Mapping[str, Any]
     """What an agent sees; as for ``game``."""
-    retriever: Retriever | str | Mapping[str, Any]
-    """A retriever; or the address of a server that speaks Search-R1's protocol, such as
-    ``http://127.0.0.1:8000``, or a mapping of the fields of
-    :class:`~ssp_env.search.client.HTTPConfig`: ``{"url": ..., "token_env": ...}``. BM25 over the
-    world's corpus when not given."""
+    search: str | Mapping[str, Any]
+    """Where searches are answered, as plain data: an index directory, the address of a server that
+    speaks Search-R1's protocol, such as ``http://127.0.0.1:8000``, or a mapping of the fields of
+    :class:`~ssp_env.search.config.SearchConfig`: ``{"server": {"url": ..., "token_env": ...}}``.
+    The world's own retriever (BM25 over its corpus) when not given."""
+    retriever: Retriever
+    """A retriever of your own, in place of ``search``."""
     judge: Judge
     """Exact match over all wordings when not given."""
     verifier: Verifier
@@ -120,7 +122,7 @@ def set_up(setup: Setup, *own: str) -> ResolvedSetup:
         world,
         tokenizer,
         game,
-        retriever=_retriever(setup.get("retriever")),
+        retriever=_retriever(setup),
         judge=setup.get("judge"),
         verifier=setup.get("verifier"),
         filters=setup.get("filters"),
@@ -159,21 +161,26 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name
     return read(kind, given, name, default=default)
 
 
-def _retriever(given: Retriever | str | Mapping[str, Any] | None) -> Retriever | None:
-    if isinstance(given, str) and given.startswith(("http://", "https://")):
-        given = {"url": given}
-    if isinstance(given, Mapping):
-        # Imported here: it brings httpx along, which a search in process can do without.
-        from ssp_env.search.client import HTTPConfig, HTTPRetriever
+def _retriever(setup: Setup) -> Retriever | None:
+    """What was given as ``retriever``, or named by ``search``; ``None``: the world's own.
 
-        return HTTPRetriever(read(HTTPConfig, given, "retriever"))
-    if given is not None and not isinstance(given, Retriever):
-        raise ConfigError(
-            "retriever",
-            given,
-            "give a Retriever, or a server's address such as http://127.0.0.1:8000",
-        )
-    return given
+    Raises:
+        ConfigError: both were given, one cannot work, or the retriever is not one.
+        ServiceError: the server that was named does not answer.
+    """
+    retriever = setup.get("retriever")
+    if "search" not in setup:
+        if retriever is not None and not isinstance(retriever, Retriever):
+            fix = "give a Retriever; an address or an index directory goes into search"
+            raise ConfigError("retriever", retriever, fix)
+        return retriever
+
+    if retriever is not None:
+        raise ConfigError("search", setup["search"], "a retriever is given as well; leave one out")
+    # Imported here: it brings httpx along, which a search in process can do without.
+    from ssp_env.search.config import SearchConfig, open_search
+
+    return open_search(read_value(SearchConfig, setup["search"], "search"))
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:

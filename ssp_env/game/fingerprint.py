@@ -48,10 +48,12 @@ def _corpus(rules: Rules) -> dict[str, Any]:
 
 
 def _part(part: object) -> str:
-    """A judge or verifier: its class, and the model behind it where there is one."""
-    model = getattr(getattr(getattr(part, "client", None), "config", None), "model", None)
+    """A judge or verifier: its class, and the model or threshold that it goes by."""
     name = type(part).__name__
-    return f"{name} ({model})" if isinstance(model, str) else name
+    for setting in ("model", "threshold"):
+        if isinstance(value := getattr(part, setting, None), str | float):
+            return f"{name} ({value})"
+    return name
 
 
 def _digest(value: Any) -> str:

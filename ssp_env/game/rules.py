@@ -89,7 +89,8 @@ class Rules:
             world: corpus and answers.
             tokenizer: must be able to spell the tags.
             config: the settings.
-            retriever: BM25 over the world's corpus when not given.
+            retriever: the world's own when not given: BM25 over its corpus, or the index that it
+                has.
             judge: exact match over all wordings when not given.
             verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
             filters: more rules for a question, by reason code; they follow those that
@@ -140,12 +141,11 @@ class Rules:
         own = _own_filters(filters, config)
 
         if retriever is None:
-            # Imported here: it brings scipy along, which a retriever of your own does not need.
-            from ssp_env.search.bm25.retriever import retriever_of
-
-            own_index = retriever_of(world)
-            _check_answers(world, own_index.knows)
-            retriever = own_index
+            retriever = _own_retriever(world)
+            knows = getattr(retriever, "knows", None)
+            # Dense search finds something for any words, and cannot say that it knows none.
+            if knows is not None:
+                _check_answers(world, knows)
 
         return cls(
             config=config,
@@ -162,6 +162,17 @@ class Rules:
             proposer_reward=proposer_reward or PROPOSER_REWARDS[config.proposer_reward],
             solver_reward=solver_reward or right_answer,
         )
+
+
+def _own_retriever(world: World) -> Retriever:
+    """The retriever that a world has, such as a kept index; else BM25 over its corpus."""
+    own: Retriever | None = getattr(world, "retriever", None)
+    if own is not None:
+        return own
+    # Imported here: it brings scipy along, which a retriever of your own can do without.
+    from ssp_env.search.bm25.retriever import BM25Retriever
+
+    return BM25Retriever(world.corpus)
 
 
 _SHORT_FORMS = {

@@ -45,6 +45,11 @@ class OpenAIJudge:
         self._client = client
         self._template = Template(prompt, "judge.txt", ("question", "answers", "prediction"))
 
+    @property
+    def model(self) -> str:
+        """Name of the model that judges."""
+        return self._client.config.model
+
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
 
@@ -83,6 +88,11 @@ class OpenAIVerifier:
         self._client = client
         self._judge = judge
         self._template = Template(prompt, "verify.txt", ("question", "documents"))
+
+    @property
+    def model(self) -> str:
+        """Name of the model that verifies."""
+        return self._client.config.model
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order.

@@ -16,7 +16,7 @@ def identify(retriever: Retriever) -> dict[str, Any]:
     """
     parts: dict[str, Any] = {"class": type(retriever).__name__}
 
-    corpus = getattr(retriever, "corpus", None)
+    corpus: Any = getattr(retriever, "corpus", None)
     if callable(getattr(corpus, "digest", None)):
         parts["corpus"] = corpus.digest()
     info = getattr(getattr(retriever, "encoder", None), "info", None)

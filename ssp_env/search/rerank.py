@@ -107,6 +107,7 @@ class CrossEncoderReranker:
         if batch_size < 1:
             raise ConfigError("batch_size", batch_size, "give at least 1")
         self._arguments = (Path(directory), batch_size, max_length, device)
+        self.name = str(directory)
         self._model = _load(Path(directory), max_length, device)
         self._lock = Lock()
 

@@ -13,8 +13,8 @@ from zlib import crc32
 import numpy as np
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.corpus import read_corpus, read_jsonl, require
 from ssp_env.search.base import Retriever
+from ssp_env.search.corpus import read_corpus, read_jsonl, require
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
@@ -91,7 +91,7 @@ class FileWorld:
         if "bm25" not in kinds and len(kinds) != 1:
             held = ", ".join(kinds) or "no index"
             fix = f"it holds {held}: `ssp index` adds bm25, or name another retriever by search"
-            raise ConfigError("world.corpus_path", str(self._index), fix)
+            raise ConfigError("world_options.corpus_path", str(self._index), fix)
         return open_index(self._index, "bm25" if "bm25" in kinds else kinds[0])
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:

@@ -21,6 +21,7 @@ from experiments.config import (
 )
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
+from ssp_env.search.config import SearchConfig
 from ssp_env.settings import check_path, named, plain, read
 
 
@@ -161,7 +162,16 @@ def test_names_of_paths() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [GameConfig, LearningConfig, EvaluationConfig, ComputeConfig, OpenAIConfig, RunConfig]
+    "kind",
+    [
+        GameConfig,
+        LearningConfig,
+        EvaluationConfig,
+        ComputeConfig,
+        OpenAIConfig,
+        RunConfig,
+        SearchConfig,
+    ],
 )
 def test_every_synonym_leads_to_a_setting(kind: Any) -> None:
     names = {field.name for field in fields(kind)}

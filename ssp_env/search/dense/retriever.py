@@ -60,7 +60,7 @@ class DenseRetriever:
             index = approximate(kind, exact, no_progress)
             queries = likely_queries(passages, encoder, no_progress)
             tune(kind, index, exact, queries, no_progress)
-        self._set(passages, encoder, Neighbours(index))
+        self._set(passages, encoder, Neighbours(index), kind)
 
     @classmethod
     def open(
@@ -70,7 +70,7 @@ class DenseRetriever:
         retriever = cls.__new__(cls)
         size = (len(passages), encoder.info.dimension)
         neighbours = load(manifest.kind, folder / INDEX, *size, manifest.parameters)
-        retriever._set(passages, encoder, neighbours)
+        retriever._set(passages, encoder, neighbours, manifest.kind)
         retriever._origin = (folder, passages, encoder, manifest)
         return retriever
 
@@ -88,8 +88,9 @@ class DenseRetriever:
         }
         return [list(rankings[query]) for query in queries]
 
-    def _set(self, passages: Passages, encoder: Encoder, neighbours: Neighbours) -> None:
+    def _set(self, passages: Passages, encoder: Encoder, neighbours: Neighbours, kind: str) -> None:
         self.corpus, self.encoder, self._neighbours = passages, encoder, neighbours
+        self.kind = kind
         self._origin: tuple[Any, ...] | None = None
 
     def _document(self, score: float, position: int) -> Document:

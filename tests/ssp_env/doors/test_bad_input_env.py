@@ -94,7 +94,7 @@ def test_an_unknown_keyword(door: str) -> None:
             "did you mean 'entities'",
         ),
         ({"world": "files"}, "world_options", "needs more: missing a required argument: 'name'"),
-        ({"retriever": {"ur": "x"}}, "retriever.ur", "did you mean 'url'"),
+        ({"search": {"servr": "x"}}, "search.servr", "did you mean 'server'"),
     ],
 )
 def test_unknown_names(setup: dict[str, Any], field: str, said: str) -> None:

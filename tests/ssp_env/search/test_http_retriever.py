@@ -376,7 +376,7 @@ def test_an_interrupt_ends_a_search_and_frees_its_connection(server: Hostile) ->
 
 
 def test_an_environment_takes_an_address(server: Hostile) -> None:
-    rules = ssp_env.raw_env(world="small", retriever=server.url).rules
+    rules = ssp_env.raw_env(world="small", search=server.url).rules
     assert rules.retriever.search(["q"], 2) == [expected("q", 2)]
-    with pytest.raises(ConfigError, match="retriever"):
-        ssp_env.env(world="small", retriever="bm25")
+    with pytest.raises(ConfigError, match="goes into search"):
+        ssp_env.env(world="small", retriever=server.url)

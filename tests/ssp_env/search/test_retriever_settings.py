@@ -20,7 +20,7 @@ def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch)
         "deadline": 5,
         "retry": {"attempts": 2},
     }
-    retriever = set_up({"world": "small", "retriever": given}).rules.retriever
+    retriever = set_up({"world": "small", "search": {"server": given}}).rules.retriever
     assert isinstance(retriever, HTTPRetriever)
     config = retriever.config
     assert (config.url, config.token_env, config.deadline) == (
@@ -32,9 +32,8 @@ def test_a_mapping_names_a_server_and_its_token(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> None:
-    retriever = set_up(
-        {"world": "small", "retriever": {"url": "http://127.0.0.1:9", "retry": {"max_delay": 2}}}
-    )
+    server = {"url": "http://127.0.0.1:9", "retry": {"max_delay": 2}}
+    retriever = set_up({"world": "small", "search": {"server": server}})
     assert isinstance(retriever.rules.retriever, HTTPRetriever)
     assert retriever.rules.retriever.config.retry == RetryPolicy(attempts=8, max_delay=2.0)
     assert HTTPConfig("http://127.0.0.1:9").retry == RetryPolicy(attempts=8)
@@ -43,21 +42,21 @@ def test_a_part_of_the_retries_leaves_the_others_at_the_clients_defaults() -> No
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"token_env": "OUR_TOKEN"}, r"retriever\.url = None: is missing"),
+        ({"token_env": "OUR_TOKEN"}, r"search\.server\.url = None: is missing"),
         (
             {"url": "http://127.0.0.1:9", "deadlin": 5},
-            r"retriever\.deadlin = 5: did you mean 'deadline'",
+            r"search\.server\.deadlin = 5: did you mean 'deadline'",
         ),
         (
             {"url": "http://127.0.0.1:9", "token_env": "ABSENT_TOKEN"},
-            "ABSENT_TOKEN.*set this environment variable",
+            r"search\.server\.token_env = 'ABSENT_TOKEN.*set this environment variable",
         ),
-        ({"url": "http://127.0.0.1:9", "retry": {"tries": 2}}, r"retriever\.retry\.tries"),
+        ({"url": "http://127.0.0.1:9", "retry": {"tries": 2}}, r"search\.server\.retry\.tries"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(given: dict[str, object], what: str) -> None:
     with pytest.raises(ConfigError, match=what):
-        set_up({"world": "small", "retriever": given})
+        set_up({"world": "small", "search": {"server": given}})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,212 @@
+"""Search named by plain settings: what opens which retriever, and what is refused early."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ssp_env
+from ssp_env.doors.setup import set_up
+from ssp_env.errors import ConfigError, DataError, ServiceError
+from ssp_env.game.config import MINI_GAME
+from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.noise import draw_noise
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.client import HTTPConfig, HTTPRetriever
+from ssp_env.search.config import SearchConfig, check_search, open_search
+from ssp_env.search.identity import identify
+from ssp_env.search.index.directory import build_index, open_passages
+from ssp_env.search.index.store import PassageStore
+from ssp_env.settings import read_value
+from ssp_env.worlds import open_world
+from ssp_env.worlds.mini import MiniWorld
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "mini.jsonl"
+    rows = [{"id": d.id, "title": d.title, "text": d.text} for d in MiniWorld().corpus]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(corpus: Path) -> Path:
+    directory = corpus.parent / "index"
+    build_index(corpus, directory, "bm25")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def answers(corpus: Path) -> Path:
+    path = corpus.parent / "answers.jsonl"
+    titles = [document.title for document in MiniWorld().corpus][:20]
+    path.write_text("".join(f"{json.dumps({'answer': title})}\n" for title in titles))
+    return path
+
+
+# -- what opens which --------------------------------------------------------------------------
+
+
+def test_nothing_named_is_the_worlds_own() -> None:
+    assert open_search(SearchConfig()) is None
+    assert isinstance(set_up({"world": "small", "search": ""}).rules.retriever, BM25Retriever)
+
+
+def test_an_index_directory_answers(index: Path, mini: MiniWorld) -> None:
+    env = ssp_env.raw_env(world="mini", search=str(index))
+    own = ssp_env.raw_env(world="mini").rules.retriever
+    query = [mini.corpus[5].title]
+    assert env.rules.retriever.search(query, 3) == own.search(query, 3)
+
+
+def test_a_text_a_mapping_and_a_config_are_the_same(index: Path) -> None:
+    text = read_value(SearchConfig, str(index), "search")
+    mapping = read_value(SearchConfig, {"index": str(index)}, "search")
+    assert text == mapping == SearchConfig(index=str(index))
+    assert read_value(SearchConfig, NOWHERE, "search") == SearchConfig(server=HTTPConfig(NOWHERE))
+
+
+def test_a_cache_stands_before_the_server(tmp_path: Path) -> None:
+    settings = SearchConfig(
+        server=HTTPConfig(NOWHERE), cache=str(tmp_path / "kept"), cache_identity="mini, BM25"
+    )
+    retriever = open_search(settings)
+    assert retriever is not None
+    parts = identify(retriever)
+    assert parts["identity"] == "mini, BM25"
+    assert parts["of"] == [{"class": "HTTPRetriever", "server": f"{NOWHERE}/retrieve"}]
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "fix"),
+    [
+        ({"kind": "bm25"}, "search.kind", "goes with search.index"),
+        ({"index": "DIR", "kind": "bm52"}, "search.kind", "did you mean 'bm25'"),
+        ({"index": "DIR", "kind": "dense-flat"}, "search.kind", "adds it"),
+        ({"index": "DIR", "kind": "hybrid"}, "search.kind", "nothing to fuse"),
+        ({"index": "DIR", "encoder": "x"}, "search.encoder", "no such directory"),
+        ({"index": "DIR", "reranker": "x"}, "search.reranker", "no such directory"),
+        ({"index": "DIR", "server": NOWHERE}, "search.server", "needs a value of the type"),
+        ({"index": "DIR", "server": {"url": NOWHERE}}, "search.index", "leave one of them out"),
+        ({"index": "DIR", "cache": "x"}, "search.cache_identity", "name what is searched"),
+        ({"index": "nowhere"}, "search.index", "no such directory"),
+        ({"server": {"url": "localhost"}}, "search.server.url", "http://127.0.0.1:8000"),
+        ({"server": {"url": NOWHERE, "token_env": "NO_SUCH"}}, "search.server.token_env", "set"),
+        ({"url": NOWHERE}, "search.url", "did you mean 'server'"),
+    ],
+)
+def test_what_cannot_work_is_named(
+    given: dict[str, Any], field: str, fix: str, index: Path
+) -> None:
+    plain = {name: str(index) if value == "DIR" else value for name, value in given.items()}
+    with pytest.raises(ConfigError) as raised:
+        check_search(read_value(SearchConfig, plain, "search"))
+    assert raised.value.field == field
+    assert fix in raised.value.fix
+
+
+def test_a_directory_that_is_no_index_is_refused(tmp_path: Path) -> None:
+    for act in (check_search, open_search):
+        with pytest.raises(DataError):
+            act(SearchConfig(index=str(tmp_path)))
+
+
+def test_a_server_that_does_not_answer_is_found_out_before_any_work() -> None:
+    with pytest.raises(ServiceError, match=r"search: http://127\.0\.0\.1:9 does not answer"):
+        check_search(SearchConfig(server=HTTPConfig(NOWHERE)))
+
+
+# -- an index directory as a world's corpus ----------------------------------------------------
+
+
+def test_a_corpus_may_be_an_index_directory(index: Path, answers: Path, corpus: Path) -> None:
+    mapped = open_world("files", name="m", corpus_path=index, answers_path=answers)
+    read = open_world("files", name="m", corpus_path=corpus, answers_path=answers)
+    assert isinstance(mapped.corpus, PassageStore)
+    assert list(mapped.corpus) == list(read.corpus)
+
+    rules = [
+        set_up({"world": world, "game": MINI_GAME, "tokenizer": "bytes"}).rules
+        for world in (mapped, read)
+    ]
+    query = [read.corpus[3].title]
+    assert rules[0].retriever.search(query, 3) == rules[1].retriever.search(query, 3)
+    first, second = (fingerprint(each) for each in rules)
+    assert first["corpus"]["digest"] == second["corpus"]["digest"]
+
+
+def test_noise_is_drawn_from_the_directory_without_reading_it(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import numpy as np
+
+    passages = open_passages(index)
+
+    def refuse(self: PassageStore) -> None:
+        raise AssertionError("all passages were read")
+
+    monkeypatch.setattr(PassageStore, "__iter__", refuse)
+    drawn = draw_noise(np.random.default_rng(0), 4, [], [], passages)
+    assert len({item.document.id for item in drawn}) == 4
+
+
+def test_an_answer_that_no_search_finds_is_refused_there_too(index: Path, tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"answer": "Xyzzyplugh"}\n')
+    world = open_world("files", name="m", corpus_path=index, answers_path=path)
+    with pytest.raises(ConfigError, match="cannot be found by any search"):
+        set_up({"world": world, "tokenizer": "bytes"})
+
+
+def test_a_directory_without_an_index_asks_for_one(
+    index: Path, answers: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "passages").symlink_to(index / "passages")
+    world = open_world("files", name="m", corpus_path=tmp_path, answers_path=answers)
+    with pytest.raises(ConfigError, match="ssp index") as raised:
+        set_up({"world": world, "tokenizer": "bytes"})
+    assert raised.value.field == "world_options.corpus_path"
+    named = set_up({"world": world, "tokenizer": "bytes", "search": str(index)}).rules
+    assert isinstance(named.retriever, BM25Retriever)
+
+
+# -- fingerprints ------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_tells_what_differs(index: Path) -> None:
+    def of(**setup: Any) -> dict[str, Any]:
+        return fingerprint(set_up({"world": "mini", **setup}).rules)
+
+    base = of()
+    assert base == of()
+    assert {"corpus", "retriever", "top_k", "max_searches", "judge", "prompts"} < set(base)
+    json.dumps(base)
+    for change in (
+        {"game": {"top_k": 3}},
+        {"game": {"max_searches": 3}},
+        {"game": {"verifier": "none"}},
+        {"world_options": {"seed": 1}},
+        {"judge": ssp_env.judge.exact.F1Judge(0.5)},
+        {"retriever": HTTPRetriever(NOWHERE)},
+    ):
+        assert of(**change)["hash"] != base["hash"], change
+    # Games at other sizes are the same task.
+    assert of(game={"attempts": 2})["hash"] == base["hash"]
+
+
+def test_no_secret_is_in_a_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_TOKEN", "correct-horse-battery")
+    config = HTTPConfig(f"{NOWHERE}/retrieve?key=hidden", token_env="OUR_TOKEN")
+    shown = json.dumps(identify(HTTPRetriever(config)))
+    assert "hidden" not in shown
+    assert "horse" not in shown
+    assert NOWHERE in shown
