@@ -1,4 +1,4 @@
-"""The PettingZoo AEC environment: one game at a time, one token an action."""
+"""The PettingZoo AEC environment: one game at a time, one token per action."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     With ``verifier="policy"``, the solver first reads the documents of the verification. Both
     agents live to the end of the game and end together. Rewards are paid then: the proposer's
     reward, and the solver's mean over its attempts; an invalid game pays ``invalid_reward`` and 0,
-    and terminates like a valid one. A void game pays nothing and is truncated. ``infos`` tell the
-    outcome. Observations: :class:`~ssp_env.doors.observation.Observer`."""
+    and terminates like a valid one. A void game pays nothing and is truncated. ``infos`` report
+    the outcome. Observations: :class:`~ssp_env.doors.observation.Observer`.
+    """
 
     metadata: ClassVar[dict[str, Any]] = {
         "name": "ssp/SearchSelfPlay-v0",
@@ -216,7 +217,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     @property
     def game(self) -> Game:
-        """The game that is played.
+        """The current game.
 
         Raises:
             UsageError: there is none before the first reset.
@@ -246,7 +247,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             )
 
     def _go_on(self) -> None:
-        """Selects whoever has to write next, or ends the game."""
+        """Selects the agent that writes next, or ends the game."""
         pending = self._round.pending()
         if not pending:
             self._finish()

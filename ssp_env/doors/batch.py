@@ -65,7 +65,7 @@ class GameBatch:
         """Begins all games anew and returns the open turns.
 
         Raises:
-            UsageError: a seed that is no whole number, or a negative one.
+            UsageError: a seed that is not a whole number, or a negative one.
         """
         check_seed(seed)
         for i, dealer in enumerate(self._dealers):

@@ -60,7 +60,7 @@ class Dealer:
         Args:
             options: ``answer`` (a string, or a ``GroundTruth``) plays about this answer;
                 ``question`` (a ``Question``) lets the solver answer it; ``start`` (a ``Start``)
-                begins as a saved game did; ``None`` is no option.
+                begins as a saved game did; ``None`` counts as not given.
 
         Raises:
             UsageError: an unknown option, one of another type, more than one of these, or an answer

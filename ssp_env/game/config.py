@@ -26,18 +26,17 @@ class GameConfig:
     """Rules of one game. The defaults are the paper's (its table of hyper-parameters)."""
 
     attempts: int = 5
-    """Solver trajectories a question (the paper's n)."""
+    """Solver trajectories per question (the paper's n)."""
     proposals: int = 1
-    """Proposer trajectories an answer; more than 1 makes groups, as GRPO for the proposer needs
-    them."""
+    """Proposer trajectories per answer; GRPO for the proposer needs more than 1."""
     max_searches: int = 10
     """Search calls that a trajectory may make; one more ends it."""
     top_k: int = 3
-    """Documents a search returns."""
+    """Documents per search."""
     max_prompt_tokens: int = 4096
     """Longest prompt; a game that needs a longer one is invalid."""
     max_response_tokens: int = 8192
-    """Most tokens after the prompt, what was retrieved included."""
+    """Token budget after the prompt, including retrieved text."""
     max_document_tokens: int = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
     max_query_tokens: int = 128
@@ -125,8 +124,8 @@ class ViewConfig:
     """Show every token of the window as a one-hot vector, for networks that take floats; needs a
     ``window``."""
     legal_moves: bool = False
-    """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one token
-    a tag."""
+    """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one
+    token per tag."""
 
     def __post_init__(self) -> None:
         check_types(self, "view")

@@ -51,7 +51,7 @@ class LegalMoves:
     def __init__(self, rules: Rules) -> None:
         """
         Args:
-            rules: their tokenizer has to have one token a tag.
+            rules: their tokenizer has to have one token per tag.
 
         Raises:
             ConfigError: it has not.
@@ -70,7 +70,7 @@ class LegalMoves:
                 if len(ids) != 1:
                     fix = (
                         f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with "
-                        f"one token a tag"
+                        f"one token per tag"
                     )
                     raise ConfigError("view.legal_moves", True, fix)
                 table[action] = ids[0]

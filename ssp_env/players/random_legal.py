@@ -18,7 +18,7 @@ class RandomLegalPlayer:
         """
         Args:
             rules: what the games are played by.
-            rng: source of all randomness.
+            rng: the source of all randomness.
 
         Raises:
             ConfigError: a tokenizer without a token for each tag.

@@ -63,7 +63,7 @@ class RetrieverTests:
         for k in (1, 2, 7):
             for query, ranking in zip(self._queries, self._search(self._queries, k), strict=True):
                 assert len(ranking) <= k, (
-                    f"at most k = {k} documents a query, but {query!r} got {len(ranking)}: cut it"
+                    f"at most k = {k} documents per query, but {query!r} got {len(ranking)}: cut it"
                 )
 
     def test_documents_are_whole_and_different(self) -> None:

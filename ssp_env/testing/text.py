@@ -32,7 +32,7 @@ class TokenizerTests:
         tokenizer = self.make_tokenizer()
         size = tokenizer.vocab_size
         assert len(tokenizer.pieces) == size, (
-            f"one piece an id: {len(tokenizer.pieces)} pieces for vocab_size = {size}"
+            f"one piece per id: {len(tokenizer.pieces)} pieces for vocab_size = {size}"
         )
 
         wrong = [i for i, piece in enumerate(tokenizer.pieces) if not isinstance(piece, bytes)]
@@ -77,7 +77,7 @@ class TokenizerTests:
                 )
                 wrong = [i for i in ids if type(i) is not int or not 0 <= i < tokenizer.vocab_size]
                 assert not wrong, (
-                    f"{name}({shown(text)}) gave {wrong[0]!r}, which is no id of the vocabulary"
+                    f"{name}({shown(text)}) gave {wrong[0]!r}, which is not an id of the vocabulary"
                 )
 
     def test_same_text_same_ids(self) -> None:

@@ -278,7 +278,7 @@ def test_tags_of_several_tokens_have_no_legal_moves(mini: MiniWorld, tokenizer: 
     rules = rules_of(mini, tokenizer)
     with pytest.raises(ConfigError, match=r"view\.legal_moves.*takes \d+ tokens"):
         LegalMoves(rules)
-    with pytest.raises(ConfigError, match="one token a tag"):
+    with pytest.raises(ConfigError, match="one token per tag"):
         ssp_env.SolverEnv(world="small", tokenizer=tokenizer)
 
 
