@@ -31,6 +31,7 @@ def grpo_advantages(
         centred = rewards[members] - rewards[members].mean()
         if std_normalise:
             centred = centred / (rewards[members].std() + 1e-6)
+
         advantages[members] = centred
 
     return advantages

@@ -1,5 +1,4 @@
-"""The figures of a step, made from its game records. One home for every name in
-``metrics.jsonl``."""
+"""The figures of a step, made from its game records: every name in ``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -44,11 +43,13 @@ def step_metrics(
     _mean(figures, "question_hops", [game.hops for game in accepted])
     for hops in (1, 2, 3, 4):
         _mean(figures, f"share_{hops}hop", [float(game.hops == hops) for game in known])
+
     _mean(figures, "question_words", [len((game.question or "").split()) for game in accepted])
     for role in ("proposer", "solver"):
         plays = [t for game in games for t in game.trajectories if t.role == role]
         _mean(figures, f"{role}_searches", [len(t.searches) for t in plays])
         _mean(figures, f"{role}_tokens", [t.policy_tokens for t in plays])
+
     figures.update(_reasons(proposed))
     figures["policy_tokens"] = float(sum(t.policy_tokens for t in _trajectories(games)))
     figures["all_tokens"] = float(
@@ -56,6 +57,7 @@ def step_metrics(
     )
     for name in sorted({name for update in updates for name in update}):
         figures[f"learner_{name}"] = fmean(update[name] for update in updates)
+
     return figures
 
 

@@ -39,9 +39,10 @@ def load_model(
 
     path = Path(directory)
     if not (path / "config.json").is_file():
-        raise ModelError(f"{path} is no model directory (config.json is missing)")
+        raise ModelError(f"{path} is not a model directory (config.json is missing)")
     if attention is None:
         attention = "eager" if torch.device(device).type == "cpu" else "sdpa"
+
     logging.disable_progress_bar()
     logging.set_verbosity_error()
 
@@ -65,6 +66,7 @@ def load_model(
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
 
     _check_complete(path, info)
+
     return model.to(device).eval()
 
 

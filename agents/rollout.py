@@ -66,13 +66,13 @@ def take_turns(
     temperature: float,
     generator: torch.Generator,
 ) -> None:
-    """One engine call for all pending trajectories. If the engine fails for good, their games are
-    void."""
+    """Makes one engine call for all pending trajectories; if it fails, their games are void."""
     requests = [Request(t.key, t.ids, t.tokens_left) for t in pending]
     try:
         generations = engine.generate(requests, temperature=temperature, generator=generator)
     except ServiceError as error:
         round_.void(pending, error)
         return
+
     for trajectory, generation in zip(pending, generations, strict=True):
         trajectory.feed(generation.ids, generation.logprobs)

@@ -103,6 +103,7 @@ class RaggedCache:
         rows, channels, _width = states.shape
         if layer_idx not in self._conv:
             self._conv[layer_idx] = states.new_zeros(rows, channels, conv_kernel_size)
+
         joined = torch.cat([self._conv[layer_idx], states], dim=-1)
         # A row with n real inputs keeps the kernel's width up to its own n-th input, not up to the
         # padding.
@@ -128,6 +129,7 @@ def _room(tensor: Tensor, length: int) -> Tensor:
     """The tensor, with a capacity (dimension 2) of at least ``length``."""
     if tensor.shape[2] >= length:
         return tensor
+
     grown = tensor.new_zeros(*tensor.shape[:2], -(-length // _GROW) * _GROW, tensor.shape[3])
     grown[:, :, : tensor.shape[2]] = tensor
 

@@ -108,6 +108,7 @@ class TransformersEngine:
             if float(going.float().mean()) < _COMPACT_BELOW:
                 if cache is not self._cache:
                     self._cache.put_back(rows, cache)
+
                 rows, tokens, going = rows[going], tokens[going], going[going]
                 live = [turn for turn in live if not turn.stopped]
                 cache = self._cache.select(rows)
@@ -116,6 +117,7 @@ class TransformersEngine:
 
         if cache is not self._cache:
             self._cache.put_back(rows, cache)
+
         for request, turn in zip(requests, turns, strict=True):
             # The last sampled token was never fed: it belongs to the next call's prefill.
             self._seen[request.key] = [*request.ids, *turn.ids[:-1]]
@@ -154,6 +156,7 @@ class TransformersEngine:
 
         self._rows = {request.key: row for row, request in enumerate(requests)}
         self._seen = {}
+
         return logits
 
     def _drop_changed(self, requests: Sequence[Request]) -> None:
@@ -185,6 +188,7 @@ class TransformersEngine:
         mask.masked_fill_(~visible, torch.finfo(dtype).min)
         if self._mapping:
             mask = {"full_attention": mask, "conv": None}
+
         hidden = self.model.base_model(
             input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache
         ).last_hidden_state
@@ -232,6 +236,7 @@ class _Turn:
 
         before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
         self._tail = text[-self._reach :] if self._reach else b""
+
         # Only what this token completes counts.
         return any(
             text.find(string, max(0, before - len(string) + 1)) >= 0
@@ -253,6 +258,7 @@ def _sample(
     """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary)."""
     if temperature > 0:
         logits = logits / temperature
+
     logprobs = torch.log_softmax(logits, dim=-1)
 
     if temperature > 0:

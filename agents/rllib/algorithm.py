@@ -220,7 +220,7 @@ def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:
 class SSP(Algorithm):
     """Search self-play: play a round, learn from it, hand the new weights to the players.
 
-    ``last_games`` holds the records of the latest step, for whoever wants to keep them.
+    ``last_games`` holds the records of the latest step, for callers that want to keep them.
     """
 
     last_games: Sequence[GameRecord] = ()
@@ -294,8 +294,9 @@ class SSP(Algorithm):
         return {name.removeprefix("lm."): value for name, value in module.items()}
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Gives env runners that RLlib has restarted the present weights; their pools of questions
-        start empty."""
+        """Hands the current weights to env runners that RLlib has restarted.
+
+        Their pools of questions start empty."""
         restored: list[int] = env_runner_group.probe_unhealthy_env_runners()
         if restored:
             self._hand_over_weights(self.iteration, restored)
@@ -380,8 +381,7 @@ class SSP(Algorithm):
         self._hand_over_weights(self.iteration)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """As RLlib's, which ends with handing over weights under a version number of the learner's
-        own."""
+        """As RLlib's, but the weights keep the step's number as their version."""
         super().restore_from_path(path, *args, **kwargs)
         self._hand_over_weights(self.iteration)
 

@@ -1,5 +1,4 @@
-"""The EnvRunner: plays whole rounds of games and hands back rows to learn from and records to
-keep."""
+"""The EnvRunner: plays whole rounds; hands back rows to learn from and records to keep."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ streams never coincide."""
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
-    """Holds a world, an engine and a batch strategy of its own; plays its share of each step's
-    slots.
+    """Plays its share of each step's slots, with its own world, engine and batch strategy.
 
     Groups never leave a runner. All randomness follows from the config's seed, the step and the
     runner's index, so a resumed run plays the same games."""
@@ -90,6 +88,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)
         game_seconds = time.perf_counter() - began - engine.seconds
+
         return Sample(rows, records, {"game": game_seconds, "engine": engine.seconds})
 
     def solve(
@@ -125,6 +124,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
         if self._check_component(COMPONENT_STRATEGY, components, not_components):
             state[COMPONENT_STRATEGY] = self.strategy.get_state()
+
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             weights = {
                 name: tensor.cpu().numpy()
@@ -133,13 +133,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             state[COMPONENT_RL_MODULE] = {
                 MODULE_ID: {f"lm.{name}": value for name, value in weights.items()}
             }
+
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes weights (they may come as an object reference) and the strategy's state, whichever
-        is there."""
+        """Takes weights (or a reference to them) and the strategy's state, whichever is there."""
         if COMPONENT_STRATEGY in state:
             self.strategy.set_state(state[COMPONENT_STRATEGY])
+
         if COMPONENT_RL_MODULE in state:
             weights = state[COMPONENT_RL_MODULE]
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights

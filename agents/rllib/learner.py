@@ -81,6 +81,7 @@ class SSPLearner(TorchLearner):
             with quiet:
                 with self._arithmetic():
                     out = module.forward_train({**part, "temperature": self.learning.temperature})
+
                 loss, stats = self._objective(part, out["action_logp"])
                 (loss * scale).backward()
 
@@ -106,6 +107,7 @@ class SSPLearner(TorchLearner):
         """Merges the figures of all learners of one update: sums, or the value that they share."""
         totals = {name: sum(float(result[name]) for result in results) for name in SUMMED}
         tokens = max(1.0, totals["trained_tokens"])
+
         return {
             "loss": totals["loss"],
             "policy_loss": totals["policy_loss"],
@@ -203,5 +205,6 @@ class SSPLearner(TorchLearner):
             }
             for name in ("ids", "loss_mask", "behaviour_logprobs"):
                 part[name] = part[name][:, :longest]
+
             yield part
             start = stop

@@ -75,8 +75,10 @@ def bootstrap(
         ids, mask = next(simple if step <= config.simple_share * config.steps else full)
         for group in optimizer.param_groups:
             group["lr"] = config.lr * _schedule(step, config.steps)
+
         with torch.autocast("cpu", torch.bfloat16):
             loss = _loss(model, ids, mask)
+
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -69,4 +69,5 @@ def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
                 parameter.normal_(0.0, 0.06, generator=generator)
 
     model.tie_weights()
+
     return model

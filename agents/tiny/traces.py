@@ -170,6 +170,7 @@ class TraceWriter:
             entity = value
 
         self._finish(trace, "answer", entity)
+
         return trace
 
     def _haste(self, hop: int, path: tuple[Relation, ...]) -> float:
@@ -198,6 +199,7 @@ class TraceWriter:
             source, relation, _ = facts[int(self.rng.integers(len(facts)))]
             if hop == slip_at:
                 relation = RELATIONS[int(self.rng.integers(len(RELATIONS)))]
+
             self._write(
                 trace,
                 f"{self._tag('think')}{entity} {relation.noun} of {source}{self._end('think')}",
@@ -207,6 +209,7 @@ class TraceWriter:
             entity = source
 
         self._finish(trace, "question", write_question(entity, nouns[::-1]))
+
         return trace
 
     def _start(self, prompt: list[int]) -> Trace:

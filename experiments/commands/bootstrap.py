@@ -37,6 +37,7 @@ def run(arguments: Namespace) -> int:
     unfinished = out.with_name(f".{out.name}.unfinished")
     if unfinished.exists():
         shutil.rmtree(unfinished)
+
     made: list[Path] = []
 
     try:
@@ -67,6 +68,7 @@ def run(arguments: Namespace) -> int:
     Console(stderr=True).print(
         f"wrote {out} (model.safetensors sha256 {digest})", highlight=False, soft_wrap=True
     )
+
     return 0
 
 

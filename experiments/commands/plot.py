@@ -40,6 +40,7 @@ def run(arguments: Namespace) -> int:
     for axis, (title, curves) in zip(axes.flat[:3], PANELS, strict=True):
         for name, label in curves:
             _curve(axis, _smoothed(runs, name, arguments.smooth), label)
+
         axis.set(title=title, xlabel="step", ylim=(0, 1.02 if title in SHARES else None))
 
     groups = sorted(
@@ -74,6 +75,7 @@ def run(arguments: Namespace) -> int:
             unfinished.unlink()
 
     print(f"wrote {out} ({len(runs)} {'run' if len(runs) == 1 else 'runs: mean and range'})")
+
     return 0
 
 

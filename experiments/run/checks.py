@@ -104,7 +104,7 @@ def check_model(directory: Path) -> Any:
             directory, local_files_only=True, trust_remote_code=False
         )
         if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-            raise ModelError(f"the model in {directory} ({config.model_type}) is no causal LM")
+            raise ModelError(f"the model in {directory} ({config.model_type}) is not a causal LM")
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -33,4 +33,4 @@ def check_model_directory(directory: Path) -> None:
     if not directory.is_dir():
         raise ModelError(f"there is no model directory {directory}")
     if not (directory / "config.json").is_file():
-        raise ModelError(f"{directory} is no model directory (config.json is missing)")
+        raise ModelError(f"{directory} is not a model directory (config.json is missing)")

@@ -27,6 +27,7 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
         nonlocal noted
         if noted:
             raise KeyboardInterrupt
+
         noted = True
         threading.Thread(target=tell, daemon=True).start()
 

@@ -76,6 +76,7 @@ class Progress:
         if not self._console.is_terminal:
             self._console.print(Text(f"{self._clock()} {text}"), soft_wrap=True)
             return
+
         # In columns, so that what does not fit goes on under its own beginning.
         line = Table.grid(padding=(0, 1))
         line.add_row(Text(self._clock(), style="dim"), Text(text))
@@ -116,6 +117,7 @@ class Progress:
         ]
         if f.get("void_games"):
             brief.append(("void", f"{f['void_games']:.0f}"))
+
         return [*brief, ("seconds", _show(self._seconds, "step"))]
 
     def _panel(self) -> Group:
@@ -156,6 +158,7 @@ class Progress:
         ]
         for name, value in cells:
             table.add_row(name, Text(value))
+
         return Group(self._bar, table)
 
     def _clock(self) -> str:

@@ -44,6 +44,7 @@ def machine() -> str:
         name = models[0] if models else name
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
     return f"{name}, {cores} cores, Python {platform.python_version()}, torch {torch.__version__}"
 
 

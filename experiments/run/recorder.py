@@ -100,6 +100,7 @@ class Recorder:
 
         self._progress.accuracy(label, result)
         seconds["evaluation"] = time.perf_counter() - began
+
         return result
 
     def _log(
@@ -117,6 +118,7 @@ class Recorder:
             line["interval"] = {group: list(a.interval()) for group, a in known.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
+
         self._directory.append_metrics(line)
 
         figures = {name: value for name, value in line.items() if isinstance(value, float)}
@@ -170,6 +172,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
     """
     lines = directory.read_metrics()
     base, final = lines[0], lines[-1]
+
     return {
         "preset": config.preset,
         "seed": config.seed,

@@ -73,7 +73,7 @@ def test_a_model_that_cannot_be_loaded_says_why(
 
 
 def test_a_directory_that_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no model directory"):
+    with pytest.raises(ModelError, match="not a model directory"):
         load_model(tmp_path / "nowhere")
     with pytest.raises(ModelError, match="holds no tokenizer"):
         HuggingFaceTokenizer.load(tmp_path / "nowhere")

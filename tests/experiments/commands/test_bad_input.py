@@ -94,7 +94,7 @@ def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
 @pytest.mark.parametrize(
     ("file", "says"),
     [
-        ("config.json", "is no model directory (config.json is missing)"),
+        ("config.json", "is not a model directory (config.json is missing)"),
         ("model.safetensors", "holds no weights (model.safetensors is missing)"),
     ],
 )
