@@ -281,13 +281,6 @@ def test_options(mini: MiniWorld) -> None:
 # -- calls that do not fit ---------------------------------------------------------------------
 
 
-def test_before_the_first_reset(mini: MiniWorld) -> None:
-    env = make(mini, render_mode="ansi")
-    for call in (lambda: env.step(5), env.render, lambda: env.observe(PROPOSER), lambda: env.game):
-        with pytest.raises(UsageError, match="reset"):
-            call()
-
-
 @pytest.mark.parametrize("action", [-1, 10**6, 5.0, "5", None, [5]])
 def test_actions_outside_the_space(mini: MiniWorld, action: Any) -> None:
     env = make(mini)
@@ -320,15 +313,6 @@ def test_after_the_end(mini: MiniWorld) -> None:
         env.step(5)
     env.reset()
     env.step(5)
-
-
-def test_settings_that_cannot_work(mini: MiniWorld) -> None:
-    with pytest.raises(ConfigError, match=r"render_mode = 'rgb_array'"):
-        ssp_env.raw_env(world=mini, render_mode="rgb_array")
-    with pytest.raises(ConfigError, match="did you mean 'mini'"):
-        ssp_env.raw_env(world="minni")
-    with pytest.raises(ConfigError, match=r"game\.verifier = 'openai'"):
-        make(mini, verifier="openai")
 
 
 def test_verifiers_of_a_world_that_cannot_read(wiki: World) -> None:

@@ -27,14 +27,12 @@ from ssp_env.errors import (
     UsageError,
 )
 from ssp_env.game.protocol import Tags
-from ssp_env.game.round import Round
 from ssp_env.game.strategies import DynamicResampling, ReplayBuffer, make_strategy
 from ssp_env.judge.exact import F1Judge
 from ssp_env.players import MiniPlayer, RandomLegalPlayer
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
-from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
 SMALL = SmallWorld()
@@ -415,29 +413,6 @@ def test_a_step_after_the_end(door: Door) -> None:
     env.reset()
 
 
-def test_a_step_after_the_end_of_the_aec_env() -> None:
-    env = raw()
-    env.reset(seed=0)
-    env.step(env.rules.tokenizer.eos_id)
-    env.step(None)
-    env.step(None)
-    with pytest.raises(UsageError, match="the game is over"):
-        env.step(5)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_not_one_action_for_each_game(count: int) -> None:
-    batch, vector = ssp_env.GameBatch(2, world=SMALL), ssp_env.SolverVectorEnv(2, world=SMALL)
-    batch.reset(seed=0)
-    vector.reset(seed=0)
-    with pytest.raises(UsageError, match="2 turns are open"):
-        batch.step([[5]] * count)
-    with pytest.raises(UsageError, match="2 envs"):
-        vector.step([5] * count)
-    with pytest.raises(UsageError, match="2 envs"):
-        vector.reset(seed=[1] * count)
-
-
 @pytest.mark.parametrize("seed", [-1, 1.5])
 def test_a_seed_that_is_none(seed: Any) -> None:
     with pytest.raises(UsageError, match=f"seed = {seed!r}: give a whole number from 0 up"):
@@ -467,11 +442,6 @@ def test_dealing_before_seeding() -> None:
         Dealer(raw().rules).deal()
 
 
-def test_fewer_answers_than_slots() -> None:
-    with pytest.raises(UsageError, match="2 answers were to be drawn, but only 1 came"):
-        Round(raw().rules, lambda rng, count: [GroundTruth("x", "Rome")], 2, [0])
-
-
 def test_looking_before_reset() -> None:
     env = raw()
     for look in (env.last, lambda: env.observe("solver"), lambda: env.game):
@@ -487,21 +457,6 @@ def test_an_unknown_agent() -> None:
     for ask in (env.observe, env.observation_space, env.action_space):
         with pytest.raises(UsageError, match="there is no agent 'judge'; the agents are proposer"):
             ask("judge")
-
-
-def test_a_batch_takes_token_ids_not_text() -> None:
-    batch = ssp_env.GameBatch(2, world=SMALL)
-    batch.reset(seed=0)
-    for written, said in (
-        ([[5], ""], r"turn 1 is text: token ids are wanted; encode it with rules\.tokenizer"),
-        ([None, [5]], "turn 0 is None: a list of token ids is wanted"),
-        ([[5], [5, 10**6]], r"turn 1 has a token outside the action space: \[5, 1000000\]"),
-    ):
-        with pytest.raises(UsageError, match=said):
-            batch.step(written)  # type: ignore[arg-type]
-    assert all(len(turn.ids) == turn.trajectory.prompt_length for turn in batch.turns), (
-        "nothing was taken"
-    )
 
 
 @pytest.mark.parametrize(

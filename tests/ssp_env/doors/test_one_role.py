@@ -253,22 +253,6 @@ def test_calls_that_do_not_fit(mini: MiniWorld) -> None:
     env.step(5)
 
 
-def test_settings_that_cannot_work(mini: MiniWorld) -> None:
-    with pytest.raises(ConfigError, match="render_mode"):
-        ssp_env.SolverEnv(world=mini, render_mode="rgb_array")
-    with pytest.raises(ConfigError, match="did you mean 'tokenizer'"):
-        ssp_env.SolverEnv(world=mini, tokeniser="bytes")  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="world = 5: give a World"):
-        ssp_env.SolverEnv(world=5)  # type: ignore[arg-type]
-    for wrong in (5, object(), "nowhere"):
-        with pytest.raises(ConfigError, match=r"tokenizer = .*give a Tokenizer"):
-            ssp_env.SolverEnv(world=mini, tokenizer=wrong)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="only a solver is given questions"):
-        ssp_env.TextRole("proposer", questions=mini.questions(0, 1), world=mini)
-    with pytest.raises(ConfigError, match="role = 'judge'"):
-        ssp_env.TextRole("judge", world=mini)
-
-
 def test_rendering(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:
     env = ssp_env.SolverEnv(world=mini, render_mode="ansi")
     env.reset(seed=1)

@@ -7,7 +7,6 @@ from hf_tokenizers import byte_level
 from scripted import propose, solve
 
 import ssp_env
-from ssp_env.errors import UsageError
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -82,20 +81,6 @@ def test_a_proposer_alone(mini: MiniWorld) -> None:
     while not terminated:
         shown, reward, terminated, _, info = env.step(str(propose(1)(env.game.proposer)))  # type: ignore[arg-type]
     assert (reward, info["solve_rate"]) == (0.0, 1.0)
-
-
-def test_calls_that_do_not_fit(mini: MiniWorld) -> None:
-    for env in (ssp_env.TextGame(world=mini), ssp_env.TextRole(world=mini)):
-        with pytest.raises(UsageError, match=r"call reset\(\) first"):
-            env.step("x")
-        env.reset(seed=1)
-        with pytest.raises(UsageError, match="a turn is a string, not int"):
-            env.step(5)  # type: ignore[arg-type]
-        env.step("")
-        with pytest.raises(UsageError, match="the game is over"):
-            env.step("x")
-        env.reset()
-        env.step("")
 
 
 def test_seeds_and_options(mini: MiniWorld) -> None:
