@@ -195,15 +195,6 @@ def test_nothing_outlasts_its_deadline(
         assert retriever.search(["fine"], 1) == [expected("fine", 1)]
 
 
-def test_waiting_for_a_free_connection_ends_too(server: Hostile) -> None:
-    with client(server, connections=1, deadline=0.4) as retriever, ThreadPoolExecutor(4) as pool:
-        began = time.monotonic()
-        searches = [pool.submit(retriever.search, ["hostile:never"], 1) for _ in range(4)]
-        failures = [search.exception() for search in searches]
-        assert time.monotonic() - began < 3
-    assert all(type(failure) is ServiceError for failure in failures)
-
-
 def test_a_name_that_nobody_knows() -> None:
     with (
         client("http://no-such-host.invalid", deadline=5.0) as retriever,
@@ -301,19 +292,6 @@ def test_a_client_left_at_its_defaults_outlives_a_restart_of_seconds_under_load(
             for done in searches:
                 done.result(30)
     assert hit == []
-
-
-def test_hundreds_of_threads_share_a_retriever(server: Hostile) -> None:
-    with client(server, connections=16, deadline=60.0) as retriever:
-
-        def search(number: int) -> None:
-            bad = [f"hostile:refused {number}"] if number % 10 == 0 else []
-            queries = [f"a {number}", *bad]
-            assert failed(queries, retriever.search_each(queries, 2)) == bad
-
-        with ThreadPoolExecutor(200) as pool:
-            list(pool.map(search, range(400)))
-    assert server.most_busy <= 16
 
 
 # -- life cycle --------------------------------------------------------------------------------

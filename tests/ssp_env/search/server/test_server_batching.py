@@ -169,21 +169,3 @@ def test_concurrent_requests_share_calls_and_one_poisonous_one_fails_alone(tmp_p
         assert 'ssp_search_requests_total{path="/retrieve",status="500"} 1.0' in metrics
         assert "ssp_search_request_seconds_count 40.0" in metrics
         assert "ssp_search_batch_requests_sum 39.0" in metrics
-
-
-def test_five_hundred_clients_at_once_are_all_answered(tmp_path: Path) -> None:
-    async def crowd(url: str) -> list[str]:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        async with httpx.AsyncClient(limits=limits, timeout=60) as client:
-
-            async def one(number: int) -> str:
-                body = {"queries": [f"q {number}"], "topk": 1}
-                answer = await client.post(f"{url}/retrieve", json=body)
-                found: str = answer.json()["result"][0][0]["id"]
-                return found
-
-            return await asyncio.gather(*(one(number) for number in range(500)))
-
-    with stub(tmp_path / "log", seconds=0.005) as served:
-        assert asyncio.run(crowd(served.url)) == [f"q {number}/0" for number in range(500)]
-        assert len(served.calls()) < 400

@@ -11,33 +11,28 @@ from ssp_env.errors import ConfigError
 from ssp_env.search.server.config import ServerConfig, read_token
 
 TOKEN = "0123456789abcdef"
+COUNTS = ("max_k", "max_queries", "max_query_length", "max_body_bytes", "max_batch", "default_k")
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        *((name, 0) for name in COUNTS),
         ("port", 65536),
-        ("default_k", 0),
         ("default_k", 101),
-        ("max_k", 0),
-        ("max_queries", 0),
         ("max_documents", 99),
-        ("max_query_length", 0),
-        ("max_body_bytes", 0),
-        ("max_batch", 0),
         ("max_waiting", 10),
         ("answer_seconds", float("inf")),
         ("token", "short"),
         ("token", TOKEN + " "),
         ("host", "0.0.0.0"),
         ("host", "example.org"),
-        ("host", ""),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(field: str, value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         ServerConfig(**{field: value})
-    assert field in (caught.value.field, "max_k")
+    assert caught.value.field == field
 
 
 def test_who_may_ask() -> None:
@@ -50,22 +45,16 @@ def test_who_may_ask() -> None:
 
 
 def test_the_token_comes_from_the_file_or_else_from_the_environment(tmp_path: Path) -> None:
-    file = tmp_path / "token"
+    file, environment = tmp_path / "token", {"SSP_SERVE_TOKEN": "from-the-environment"}
     file.write_text(f"{TOKEN}\n")
-    environment = {"SSP_SERVE_TOKEN": "from-the-environment"}
     assert read_token(file, environment) == TOKEN
     assert read_token(None, environment) == "from-the-environment"
     assert read_token(None, {}) is None
-    with pytest.raises(ConfigError):
-        read_token(tmp_path / "none", environment)
-
-
-@pytest.mark.parametrize("token", ["", "geheim", "with spaces in between"])
-def test_what_is_not_a_token_is_said_of_where_it_came_from(tmp_path: Path, token: str) -> None:
-    file = tmp_path / "token"
-    file.write_text(token)
+    file.write_text("with spaces")
     for source, name in ((None, "SSP_SERVE_TOKEN"), (file, "token-file")):
         with pytest.raises(ConfigError, match="16 or more") as caught:
-            read_token(source, {"SSP_SERVE_TOKEN": token})
+            read_token(source, {"SSP_SERVE_TOKEN": "geheim"})
         assert caught.value.field == name
-        assert not token or token not in str(caught.value)
+        assert "geheim" not in str(caught.value)
+    with pytest.raises(ConfigError):
+        read_token(tmp_path / "none", environment)

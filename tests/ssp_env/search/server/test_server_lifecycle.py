@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -26,60 +27,39 @@ def test_it_listens_once_the_index_is_loaded_and_can_be_stopped_before(tmp_path:
         assert time.monotonic() - begin < 5
 
 
-class Load:
-    """Clients that ask one question after another; what each answer came to."""
-
-    def __init__(self, served: Served, clients: int) -> None:
-        self.outcomes: dict[str, str] = {}
-        self._over = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._ask, args=(served, name)) for name in range(clients)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def _ask(self, served: Served, name: int) -> None:
-        with httpx.Client(base_url=served.url, timeout=30, verify=False) as client:
-            number = 0
-            while not self._over.is_set():
-                query = f"client {name} question {number}"
-                number += 1
-                try:
-                    answer = client.post("/retrieve", json={"queries": [query], "topk": 1})
-                    right = answer.json()["result"][0][0]["id"] == f"{query}/0"
-                    self.outcomes[query] = "right" if right else answer.text
-                except httpx.TransportError as error:
-                    self.outcomes[query] = f"lost: {error!r}"
-                    time.sleep(0.01)
-
-    def stop(self) -> None:
-        """Waits for the clients."""
-        self._over.set()
-        for thread in self._threads:
-            thread.join(40)
+def ask_until(over: threading.Event, served: Served, name: int, outcomes: dict[str, str]) -> None:
+    """A client that asks one question after another; notes what each came to."""
+    with httpx.Client(base_url=served.url, timeout=30, verify=False) as client:
+        while not over.is_set():
+            query = f"client {name} question {len(outcomes)}"
+            try:
+                answer = client.post("/retrieve", json={"queries": [query], "topk": 1})
+                right = answer.json()["result"][0][0]["id"] == f"{query}/0"
+                outcomes[query] = "right" if right else answer.text
+            except httpx.TransportError as error:
+                outcomes[query] = f"lost: {error!r}"
+                time.sleep(0.01)
 
 
-def test_sigterm_under_load_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
-    with stub(tmp_path / "log", seconds=0.02) as served:
-        load = Load(served, 24)
-        while len(load.outcomes) < 100:
+@pytest.mark.parametrize("kill", [False, True])
+def test_stopped_under_load_it_loses_nothing_that_was_accepted(tmp_path: Path, kill: bool) -> None:
+    port, over, outcomes = free_port(), threading.Event(), dict[str, str]()
+    with stub(tmp_path / "log", seconds=0.02, port=port) as served, ThreadPoolExecutor(24) as pool:
+        clients = [pool.submit(ask_until, over, served, name, outcomes) for name in range(24)]
+        while len(outcomes) < 100:
             time.sleep(0.01)
-        assert served.stop() == 0
-        load.stop()
-        searched = [query for call in served.calls() for query in call]
-    assert {load.outcomes[query] for query in searched} == {"right"}
+        if kill:
+            served.process.kill()
+        else:
+            assert served.stop() == 0
+        over.set()
+        for client in clients:
+            client.result(30)
+        searched = {query for call in served.calls() for query in call}
+    assert all(outcome == "right" or "lost" in outcome for outcome in outcomes.values())
+    assert kill or {outcomes[query] for query in searched} == {"right"}
 
-
-def test_killed_and_started_again_it_answers_on_the_same_port(tmp_path: Path) -> None:
-    port = free_port()
-    with stub(tmp_path / "log", seconds=0.02, port=port) as served:
-        load = Load(served, 8)
-        while len(load.outcomes) < 50:
-            time.sleep(0.01)
-        served.process.kill()
-        load.stop()
-    assert all(outcome == "right" or "lost" in outcome for outcome in load.outcomes.values())
-    with stub(tmp_path / "log", port=port) as served:
+    with stub(tmp_path / "log", port=port) as served:  # the port is free again
         assert served.retrieve("q", topk=1).json()["result"][0][0]["id"] == "q/0"
 
 
