@@ -20,9 +20,7 @@ from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.index import tokenize, words_of
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.index.arrays import hash_text
 from ssp_env.search.index.directory import build_index, open_index
-from ssp_env.search.index.store import PassageStore
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
@@ -93,14 +91,6 @@ def test_the_index_on_disk_is_the_one_in_memory_bit_for_bit(disk: BM25Retriever)
         np.testing.assert_array_equal(a["data"][mine], b["data"][its])
 
 
-def test_bm25s_itself_loads_the_arrays(disk: BM25Retriever) -> None:
-    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-    folder = disk._index._origin
-    index.load_scores(folder, num_docs=200, mmap=True)
-    for name in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(index.scores[name], disk._index._scores.scores[name])
-
-
 def test_rankings_and_scores_are_those_of_bm25s(disk: BM25Retriever) -> None:
     documents = skewed(200)
     everything = " ".join(f"w{i}" for i in range(300))
@@ -129,17 +119,6 @@ def test_passages_without_words(tmp_path: Path, texts: list[str]) -> None:
     assert disk.knows("w1") == memory.knows("w1") == ("w1" in texts)
 
 
-def test_words_that_share_a_hash_are_one_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        build_module, "hash_text", lambda word: 5 if word in ("a", "b") else hash_text(word)
-    )
-    documents = [Document("0", "", "a b a"), Document("1", "", "b c"), Document("2", "", "c")]
-    disk = on_disk(tmp_path, documents)
-    assert disk._index._scores.scores["indptr"].tolist()[-1] == 4
-
-
 def test_a_pickled_retriever_is_small(disk: BM25Retriever) -> None:
     data = pickle.dumps(disk)
     assert len(data) < 2000
@@ -161,11 +140,6 @@ def test_many_threads_rank_as_one(disk: BM25Retriever) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_the_retriever_reads_passages_from_the_store(disk: BM25Retriever) -> None:
-    assert isinstance(disk.corpus, PassageStore)
-    assert disk.corpus.by_id("d7") == skewed(200)[7]
 
 
 class TestRetrieverFromDisk(RetrieverTests):

@@ -19,9 +19,8 @@ pytest.importorskip("faiss", reason="needs the extra 'dense'")
 import faiss
 
 from benchmarks.clustered import ClusteredEncoder
-from ssp_env.errors import ConfigError, DataError, UsageError
-from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import Corpus, passage_text
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.search.corpus import Corpus
 from ssp_env.search.dense.build import BLOCK
 from ssp_env.search.dense.encoder import E5_PREFIXES, SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import (
@@ -45,19 +44,6 @@ from ssp_env.types import Document
 
 SMALL = ClusteredEncoder(dimension=24, clusters=40)
 COUNT = 5000
-
-
-class Table:
-    """An encoder that looks vectors up."""
-
-    def __init__(self, vectors: dict[str, Sequence[float]]) -> None:
-        self.vectors = {text: np.array(vector, np.float32) for text, vector in vectors.items()}
-        self.info = EncoderInfo("table", "0", len(next(iter(self.vectors.values()))))
-
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.stack([self.vectors[text] for text in texts])
-
-    encode_passages = encode_queries
 
 
 def corpus(count: int) -> Corpus:
@@ -157,11 +143,6 @@ def test_a_k_that_a_short_look_cannot_fill_is_filled_by_a_longer_one(kind: str) 
     assert len(set(positions.tolist())) == 2000
 
 
-def test_lists_grow_with_the_root_of_the_vectors() -> None:
-    counts = [list_count(n) for n in (1, 47, 100, 27_197, 10**6, 21 * 10**6)]
-    assert counts == [1, 1, 2, 256, 2048, 8192]
-
-
 class FakeGPU:
     """What FAISS would need of a GPU; an index that is there is a copy in memory."""
 
@@ -206,39 +187,6 @@ def test_an_index_that_does_not_fit_the_gpu_is_an_error(
 
 
 # The retriever
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_documents_come_with_their_cosine_best_first(kind: str) -> None:
-    passages = corpus(300)
-    retriever = DenseRetriever(passages, SMALL, kind)
-    assert isinstance(retriever, Retriever)
-    vectors = SMALL.encode_passages([passage_text(document) for document in passages])
-    queries = [passage_text(passages[i]) for i in (5, 250)]
-    for query, ranking in zip(queries, retriever.search(queries, 4), strict=True):
-        assert all(document == passages.by_id(document.id) for document in ranking)
-        asked = SMALL.encode_queries([query])[0]
-        cosines = [float(vectors[int(d.id[1:])] @ asked) for d in ranking]
-        assert [d.score for d in ranking] == pytest.approx(cosines, abs=0.02)
-    assert ids(retriever.search(queries, 1)[0]) == ids(retriever.search(queries[:1], 4)[0])[:1]
-
-
-def test_the_title_is_part_of_a_passage() -> None:
-    table = {"Vienna\ncapital": (1, 0), "capital": (0, 1), "q": (1, 0)}
-    passages = Corpus([Document("a", "", "capital"), Document("b", "Vienna", "capital")])
-    [ranking] = DenseRetriever(passages, Table(table)).search(["q"], 9)
-    assert [(document.id, document.score) for document in ranking] == [("b", 1.0), ("a", 0.0)]
-
-
-def test_requests_that_make_no_sense_are_refused_and_empty_ones_answered() -> None:
-    retriever = DenseRetriever(corpus(5), SMALL)
-    assert retriever.search([], 3) == []
-    with pytest.raises(ConfigError, match="k"):
-        retriever.search(["a"], 0)
-    with pytest.raises(UsageError, match="sequence"):
-        retriever.search("abc", 3)
-    with pytest.raises(ConfigError, match="dense-hnsw"):
-        DenseRetriever(corpus(5), SMALL, "dense-hnws")
 
 
 @pytest.mark.parametrize("kind", KINDS)

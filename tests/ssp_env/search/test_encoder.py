@@ -14,7 +14,6 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
 
 from sentence_transformers import SentenceTransformer
 from small_models import bert_encoder
-from transformers.utils import logging
 
 from ssp_env.errors import ConfigError, ModelError
 from ssp_env.search.dense.encoder import (
@@ -38,16 +37,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(folder, device="cpu")
-
-
-@pytest.mark.parametrize("shown", [True, False])
-def test_transformers_draws_no_bar_and_is_left_as_it_was(
-    folder: Path, shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging, "_tqdm_active", shown)
-    SentenceTransformerEncoder(folder, device="cpu")
-    assert capsys.readouterr().err == ""
-    assert logging.is_progress_bar_enabled() is shown
 
 
 def test_an_e5_gets_its_prefixes_and_others_get_none(
@@ -105,16 +94,6 @@ def test_vectors_are_float32_of_unit_length_in_the_order_of_the_texts(
     for text, vector in zip(TEXTS, vectors, strict=True):
         np.testing.assert_allclose(plain.encode_passages([text])[0], vector, atol=1e-5)
     assert plain.encode_queries([]).shape == (0, plain.info.dimension)
-
-
-def test_half_precision_gives_float32_vectors_that_are_nearly_the_same(
-    folder: Path, plain: SentenceTransformerEncoder
-) -> None:
-    half = SentenceTransformerEncoder(folder, device="cpu", dtype="bfloat16")
-    assert half.info == plain.info
-    vectors = half.encode_passages(TEXTS)
-    assert vectors.dtype == np.float32
-    assert ((vectors * plain.encode_passages(TEXTS)).sum(axis=1) > 0.99).all()
 
 
 @pytest.mark.parametrize(
@@ -180,16 +159,6 @@ def test_threads_may_share_an_encoder(plain: SentenceTransformerEncoder) -> None
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda text: plain.encode_queries([text]), texts))
     np.testing.assert_array_equal(np.concatenate(together), np.concatenate(alone))
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"batch_size": 0}, {"max_length": 2}, {"dtype": "int8"}],
-    ids=lambda settings: next(iter(settings)),
-)
-def test_a_setting_out_of_range_is_named(folder: Path, settings: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        SentenceTransformerEncoder(folder, **settings)  # type: ignore[arg-type]
 
 
 def test_nothing_is_looked_for_outside_the_directory(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.hybrid import DEPTH, HybridRetriever, fuse
@@ -38,26 +37,9 @@ def ids(ranking: Sequence[Document]) -> str:
     return "".join(document.id for document in ranking)
 
 
-def test_scores_follow_the_formula_and_documents_stay_whole() -> None:
-    hybrid = HybridRetriever([Fixed({"q": "abc"}), Fixed({"q": "cad"})])
-    assert isinstance(hybrid, Retriever)
-    [ranking] = hybrid.search(["q"], 10)
-    expected = {"a": 1 / 61 + 1 / 62, "c": 1 / 63 + 1 / 61, "b": 1 / 62, "d": 1 / 63}
-    assert {document.id: document.score for document in ranking} == pytest.approx(expected)
-    assert ids(ranking) == "acbd"
-    assert ranking[0].title == "title a"
-
-
 def test_equal_scores_go_by_the_first_retriever_that_lists_a_document() -> None:
     hybrid = HybridRetriever([Fixed({"q": "ab"}), Fixed({"q": "cd"}), Fixed({"q": "ba"})])
     assert ids(hybrid.search(["q"], 10)[0]) == "abcd"
-
-
-def test_weights_and_rrf_k_decide_who_is_heard() -> None:
-    parts = [Fixed({"q": "abx"}), Fixed({"q": "yzb"})]
-    assert ids(HybridRetriever(parts, [10, 1]).search(["q"], 2)[0]) == "ba"
-    assert ids(HybridRetriever(parts, [1, 10]).search(["q"], 3)[0]) == "byz"
-    assert ids(HybridRetriever(parts, rrf_k=0).search(["q"], 3)[0]) == "ayb"
 
 
 def test_each_part_is_asked_once_for_the_whole_batch_and_deep_enough() -> None:
@@ -67,11 +49,6 @@ def test_each_part_is_asked_once_for_the_whole_batch_and_deep_enough() -> None:
     HybridRetriever(parts).search(["q"], DEPTH + 5)
     for part in parts:
         assert part.asked == [(["q", "p", "q", "r"], DEPTH), (["q"], DEPTH + 5)]
-
-
-def test_a_document_deep_in_both_rankings_is_found_for_a_small_k() -> None:
-    first, second = (Fixed({"q": side + "x"}) for side in ("abcdefgh", "ijklmnop"))
-    assert ids(HybridRetriever([first, second], rrf_k=60).search(["q"], 1)[0]) == "x"
 
 
 def test_an_outage_of_a_part_is_an_outage() -> None:
@@ -123,18 +100,6 @@ def test_other_settings_that_cannot_work_are_refused() -> None:
         HybridRetriever([Fixed({})]).search("q", 1)
 
 
-def test_real_retrievers_fuse() -> None:
-    corpus = Corpus(
-        [
-            Document("a", "Vienna", "capital"),
-            Document("b", "Danube", "river"),
-            Document("c", "", "sea"),
-        ]
-    )
-    hybrid = HybridRetriever([BM25Retriever(corpus), Fixed({"river": "ba", "sky": "c"})])
-    assert [ids(ranking) for ranking in hybrid.search(["river", "sky"], 2)] == ["ba", "c"]
-
-
 def test_parts_over_different_corpora_are_refused() -> None:
     passages = [Document("a", "Vienna", "capital"), Document("b", "Danube", "river")]
     one, same = Corpus(passages, "one"), Corpus(passages, "same")
@@ -148,14 +113,6 @@ def test_parts_over_different_corpora_are_refused() -> None:
             ConfigError, match=r"retrievers = \['one', .*'other'\]: these corpora differ"
         ):
             HybridRetriever(parts)
-
-
-def test_the_corpus_that_all_parts_share_is_not_read_for_its_digest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    corpus = Corpus([Document("a", "Vienna", "capital")])
-    monkeypatch.setattr(Corpus, "digest", lambda self: pytest.fail("the corpus was read"))
-    HybridRetriever([BM25Retriever(corpus), BM25Retriever(corpus)])
 
 
 rankings = st.lists(
@@ -179,24 +136,3 @@ def test_fusion_is_the_formula_for_any_rankings(
     )
     scores = [document.score for document in fused]
     assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
-
-
-@given(st.text("abcdefghij", max_size=10), st.integers(1, 12))
-def test_one_ranking_fused_alone_keeps_its_order(letters: str, k: int) -> None:
-    [ranking] = HybridRetriever([Fixed({"q": letters})]).search(["q"], k)
-    assert ids(ranking) == "".join(dict.fromkeys(letters))[:k]
-
-
-@given(rankings)
-def test_a_document_that_rises_in_one_ranking_never_falls(letters: list[str]) -> None:
-    first = "".join(dict.fromkeys(letters[0]))
-    if len(first) < 2:
-        return
-    before = ids(
-        fuse([documents(ranking) for ranking in [first, *letters[1:]]], [1] * len(letters), 60)
-    )
-    raised = first[-1] + first[:-1]
-    after = ids(
-        fuse([documents(ranking) for ranking in [raised, *letters[1:]]], [1] * len(letters), 60)
-    )
-    assert after.index(first[-1]) <= before.index(first[-1])

@@ -157,18 +157,6 @@ def test_a_second_builder_is_told_to_wait(tmp_path: Path) -> None:
         assert second.path.is_dir()
 
 
-def test_processes_read_one_index_at_once(corpus: Path, tmp_path: Path) -> None:
-    build_index(corpus, tmp_path / "i", "bm25")
-    queries = [f"w{i} w1 w{i * 7}" for i in range(50)]
-    expected = open_index(tmp_path / "i").search(queries, 5)
-
-    def read() -> None:
-        for _ in range(5):
-            assert open_index(tmp_path / "i").search(queries, 5) == expected
-
-    assert [end_of(child) for child in [fork(read) for _ in range(3)]] == [0] * 3
-
-
 def test_a_directory_that_cannot_be_written(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     with pytest.raises(DataError, match="cannot be built"):

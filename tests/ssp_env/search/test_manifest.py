@@ -18,13 +18,10 @@ from ssp_env.search.index.directory import build_index, open_index, open_passage
 from ssp_env.search.index.manifest import (
     FORMAT,
     EncoderInfo,
-    FileInfo,
     Manifest,
     read_manifest,
     write_manifest,
 )
-from ssp_env.search.index.store import PassageStore, write_store
-from ssp_env.types import Document
 
 ENCODER = EncoderInfo("minilm", "d" * 64, 384)
 
@@ -84,12 +81,6 @@ def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
     )
 
 
-def test_an_encoder_for_an_index_without_one(folder: Path) -> None:
-    write_manifest(folder, Manifest("bm25", "c" * 64, 3))
-    with pytest.raises(DataError, match="without an encoder"):
-        read_manifest(folder, encoder=ENCODER)
-
-
 @pytest.mark.parametrize(("version", "fix"), [(FORMAT + 1, "upgrade"), (1, "build it again")])
 def test_another_format_is_refused(index: Path, version: int, fix: str) -> None:
     edit(index / "bm25" / "manifest.json", format=version)
@@ -138,12 +129,6 @@ def test_half_built_says_how_to_go_on(index: Path) -> None:
             open_index(index)
         (index / f"{name}.building").rename(index / name)
     assert open_index(index).search(["hill"], 1)[0]
-
-
-def test_no_such_directory(tmp_path: Path) -> None:
-    for opening in (open_index, open_passages):
-        with pytest.raises(DataError, match="no such folder"):
-            opening(tmp_path / "absent")
 
 
 def test_passages_are_opened_alone(index: Path) -> None:
@@ -252,19 +237,3 @@ def test_an_array_cannot_run_code(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             load_array(tmp_path / "a.npy", kind)
     assert not (tmp_path / "ran").exists()
-
-
-def test_file_info_is_checked_against_a_folder_that_is_a_file(folder: Path) -> None:
-    manifest = write_manifest(folder, Manifest("bm25", "c", 1))
-    assert manifest.files == {"data.bin": FileInfo(10, manifest.files["data.bin"].sha256)}
-    (folder / "data.bin").unlink()
-    (folder / "data.bin").mkdir()
-    with pytest.raises(DataError, match="is missing"):
-        read_manifest(folder)
-
-
-def test_a_store_is_checked_like_any_folder(tmp_path: Path) -> None:
-    write_store([Document("1", "t", "x")], tmp_path / "s")
-    edit(tmp_path / "s" / "manifest.json", kind="bm25")
-    with pytest.raises(DataError, match="not 'passages'"):
-        PassageStore(tmp_path / "s")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssp_env.errors import ConfigError, ModelError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.search.base import Retriever
 from ssp_env.search.rerank import CrossEncoderReranker, RerankedRetriever
 from ssp_env.types import Document
@@ -59,16 +59,6 @@ def test_it_sees_depth_documents_or_k_in_one_call_for_the_batch() -> None:
     ]
     assert retriever.search([""], 2) == [[]]
     assert len(reranker.calls) == 2
-
-
-def test_what_cannot_work_is_refused() -> None:
-    with pytest.raises(ConfigError, match="depth"):
-        RerankedRetriever(Fixed(), Backwards(), depth=0)
-    retriever = RerankedRetriever(Fixed(), Backwards())
-    with pytest.raises(ConfigError, match="k"):
-        retriever.search(["q"], 0)
-    with pytest.raises(UsageError, match="sequence"):
-        retriever.search("q", 1)
 
 
 def test_a_reranker_that_forgets_documents_is_an_outage() -> None:

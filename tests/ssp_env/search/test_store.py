@@ -106,13 +106,6 @@ def test_a_folder_of_other_passages_is_refused(tmp_path: Path, other: list[Docum
         build_store(source(tmp_path / "d.jsonl", other), tmp_path / "s")
 
 
-def test_a_store_is_not_overwritten(tmp_path: Path) -> None:
-    write_store(ROWS, tmp_path / "s")
-    with pytest.raises(DataError, match="exists already"):
-        write_store(ROWS[:3], tmp_path / "s")
-    assert len(PassageStore(tmp_path / "s")) == 50
-
-
 def test_lines_of_a_file_that_repeat_an_id_are_named(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     lines = ['{"id": "a", "contents": "x"}', "", '{"id": "b", "contents": "y"}']
@@ -176,10 +169,3 @@ def test_bytes_that_are_not_text_are_told_from_passages(tmp_path: Path) -> None:
         store[0]
     with pytest.raises(DataError, match="is corrupt"):
         list(store)
-
-
-def test_what_is_not_an_arrow_file_is_refused(tmp_path: Path) -> None:
-    path = write_store(ROWS, tmp_path / "s").folder / "passages.arrow"
-    path.write_bytes(bytes(path.stat().st_size))
-    with pytest.raises(DataError, match="is not an Arrow file"):
-        PassageStore(tmp_path / "s")
