@@ -142,7 +142,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
 
         self._watchers: dict[str, Watcher] = {}
-        self._go_on()
+        self._begin_turn()
         self._accumulate_rewards()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
@@ -169,7 +169,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         if turn_ended:  # nothing is paid in the middle of a turn
             self._clear_rewards()
             round_.advance()
-            self._go_on()
+            self._begin_turn()
             self._accumulate_rewards()
             if self.render_mode == "human":
                 self._live.show(self.game)
@@ -186,7 +186,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         if watcher is not None:
             return watcher.look()
         self._check_agent(agent)
-        return self._observer.nothing()
+        return self._observer.empty()
 
     def last(
         self, observe: bool = True
@@ -246,7 +246,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
                 f"there is no agent {agent!r}; the agents are {' and '.join(self.possible_agents)}"
             )
 
-    def _go_on(self) -> None:
+    def _begin_turn(self) -> None:
         """Selects the agent that writes next, or ends the game."""
         pending = self._round.pending()
         if not pending:

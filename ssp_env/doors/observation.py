@@ -43,7 +43,7 @@ class Observer:
         )
 
         self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
-        self._silence = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
+        self._empty_token = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
 
         self.whole = self._view.window is None
         self.length = self._view.window or config.max_prompt_tokens + config.max_response_tokens
@@ -73,9 +73,9 @@ class Observer:
         """Starts to watch a trajectory."""
         return Watcher(self, trajectory)
 
-    def nothing(self) -> Observation:
+    def empty(self) -> Observation:
         """What an agent sees before its first turn: a single end (or padding) token."""
-        return {"observation": self.encode([self._silence]), "action_mask": self._mask.copy()}
+        return {"observation": self.encode([self._empty_token]), "action_mask": self._mask.copy()}
 
     def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
         """1 on every token that may be written next."""
@@ -118,13 +118,13 @@ class Watcher:
                 "action_mask": observer.mask(self.trajectory),
             }
 
-        self._write_down(ids)
+        self._copy_new_tokens(ids)
         observation = np.concatenate(
             (self._tokens[: self._filled], observer.padding[self._filled :])
         )
         return {"observation": observation, "action_mask": observer.mask(self.trajectory)}
 
-    def _write_down(self, ids: list[int]) -> None:
+    def _copy_new_tokens(self, ids: list[int]) -> None:
         if self._filled == len(ids):
             return
 

@@ -86,7 +86,7 @@ class Seat:
         """Another game with the same options."""
         self.deal(self._options)
 
-    def look_up(self) -> None:
+    def refresh(self) -> None:
         """Notes your trajectory and the info, once the game waits for you or is over."""
         pending = self.round.pending()
         self.trajectory = pending[0] if pending else self.trajectory
@@ -116,11 +116,11 @@ def advance_seats(seats: Sequence[Seat], other: Player) -> None:
             (seat, t) for seat in seats for t in seat.round.pending() if t.role is not seat.role
         ]
         if others:
-            _let_play(other, others)
+            _play_others(other, others)
             continue
 
         for seat in seats:
-            seat.look_up()
+            seat.refresh()
 
         # Their games ended before their first turn.
         idle = [seat for seat in seats if seat.trajectory is None]
@@ -148,7 +148,7 @@ def _give_up(seat: Seat) -> None:
     )
 
 
-def _let_play(other: Player, turns: Sequence[tuple[Seat, Trajectory]]) -> None:
+def _play_others(other: Player, turns: Sequence[tuple[Seat, Trajectory]]) -> None:
     try:
         other.play([trajectory for _, trajectory in turns])
     except ServiceError as error:

@@ -140,7 +140,7 @@ def _check_prompts(rules: Rules, tokenizer: WordTokenizer, view: ViewConfig) -> 
     Raises:
         ConfigError: a prompt with words that the world's vocabulary does not hold.
     """
-    strange = rules.prompts.strange_to(tokenizer.unknown_id)
+    strange = rules.prompts.prompt_containing(tokenizer.unknown_id)
     if strange is not None:
         fix = (
             f"the world {rules.world.name!r} has no words for its {strange}.txt; choose "

@@ -72,10 +72,10 @@ class TurnScanner:
         return len(self._text) - self._from
 
     def mark(self) -> tuple[int, int, Action | None, int]:
-        """The current position, for :meth:`back_to`."""
+        """The current position, for :meth:`rewind`."""
         return len(self._text), self._from, self._open, self._content_from
 
-    def back_to(self, mark: tuple[int, int, Action | None, int]) -> None:
+    def rewind(self, mark: tuple[int, int, Action | None, int]) -> None:
         """Forgets everything that was fed since the mark was taken."""
         length, self._from, self._open, self._content_from = mark
         del self._text[length:]

@@ -128,7 +128,7 @@ class Trajectory:
         before = self._scanner.mark()
         taken, found, ended = self._scan(ids)
         if taken < len(ids):
-            self._scanner.back_to(before)
+            self._scanner.rewind(before)
             raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
 
         self._take(ids, logprobs)

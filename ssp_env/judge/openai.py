@@ -128,7 +128,7 @@ def parse_verdict(reply: str) -> Verdict:
     Raises:
         TransientServiceError: no such line, several, or one with another word.
     """
-    lines = (re.sub(r"[*_`]", "", text).strip() for text in _spoken(reply).splitlines())
+    lines = (re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines())
 
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, lines) if match]
 
@@ -145,14 +145,14 @@ def parse_answer(reply: str) -> str:
     Raises:
         TransientServiceError: no complete answer tags.
     """
-    found = _ANSWER.findall(_spoken(reply))
+    found = _ANSWER.findall(_after_thinking(reply))
     if not found:
         raise TransientServiceError("verifier", f"a reply without answer tags: {_tail(reply)!r}")
 
     return unescape(found[-1].strip())
 
 
-def _spoken(reply: str) -> str:
+def _after_thinking(reply: str) -> str:
     before, mark, after = reply.partition("</think>")
     return after if mark else before
 

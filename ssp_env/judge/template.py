@@ -39,7 +39,7 @@ class Template:
             )
 
         # One pass over all names, so that a value is never searched for placeholders.
-        self._holes = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
+        self._placeholders = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
 
     def fill(self, **values: str) -> str:
         """The prompt with every placeholder replaced, in one pass: braces in values stay.
@@ -47,7 +47,7 @@ class Template:
         Values are inserted unchanged: pass outside text through :func:`line` or :func:`block`
         first.
         """
-        return self._holes.sub(lambda hole: values[hole[1]], self._text)
+        return self._placeholders.sub(lambda hole: values[hole[1]], self._text)
 
 
 def line(text: str) -> str:

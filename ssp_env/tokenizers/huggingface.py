@@ -63,7 +63,7 @@ class HuggingFaceTokenizer:
         self.unknown_id: int | None = tokenizer.unk_token_id
 
         question_mark = self._data_backend.encode("?", add_special_tokens=False).ids
-        self._in_place = [self.unknown_id] if self.unknown_id is not None else question_mark
+        self._stand_in = [self.unknown_id] if self.unknown_id is not None else question_mark
 
         self.pieces: Sequence[bytes] = self._read_pieces()
         self._frame = self._read_frame()
@@ -113,7 +113,7 @@ class HuggingFaceTokenizer:
 
         if self._reserved.isdisjoint(ids):
             return ids
-        return [j for i in ids for j in (self._in_place if i in self._reserved else (i,))]
+        return [j for i in ids for j in (self._stand_in if i in self._reserved else (i,))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""

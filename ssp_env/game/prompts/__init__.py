@@ -179,7 +179,7 @@ class Prompts:
         self._newline = tokenizer.encode("\n")
         self._passages: dict[tuple[str, str, int], list[int]] = {}
 
-    def strange_to(self, token: int) -> str | None:
+    def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
         for name, template in self._templates.items():
             if any(token in self._tokenizer.encode(literal) for literal in template.literals):

@@ -200,7 +200,7 @@ def test_going_back_forgets_everything_since(
         return
     mark = scanner.mark()
     scanner.feed(between)
-    scanner.back_to(mark)
+    scanner.rewind(mark)
     assert scanner.feed(after) == naive(before + after, role)[0]
 
 
