@@ -1,5 +1,4 @@
-"""One way in: from plain settings, or objects of your own, to the rules that every door plays
-by."""
+"""From plain settings or objects of your own to rules: one way in, for every door."""
 
 from __future__ import annotations
 
@@ -26,8 +25,9 @@ C = TypeVar("C", GameConfig, ViewConfig)
 
 
 class Setup(TypedDict, total=False):
-    """What every door takes; all of it is optional. Names and mappings are plain data, as a sweep
-    needs them.
+    """What every door takes; all of it is optional.
+
+    Names and mappings are plain data, as a sweep needs them.
 
     ``docs/settings.md`` has all of this in tables, with the fields of ``game`` and ``view``, and
     the worlds' options."""
@@ -76,7 +76,7 @@ class ResolvedSetup:
 
 
 def set_up(setup: Setup, *own: str) -> ResolvedSetup:
-    """Builds and checks everything, before any play.
+    """Builds and checks everything before any game starts.
 
     Args:
         setup: what the door was given.
@@ -90,6 +90,7 @@ def set_up(setup: Setup, *own: str) -> ResolvedSetup:
         if name not in Setup.__annotations__:
             hint = nearest(name, [*Setup.__annotations__, *own])
             raise ConfigError(name, setup[name], f"no such setting; {hint}")  # type: ignore[literal-required]
+
     if "rules" in setup:
         for name in setup.keys() - {"rules", "view"}:
             raise ConfigError(name, setup[name], "the rules are ready already; leave this out")  # type: ignore[literal-required]
@@ -100,6 +101,7 @@ def set_up(setup: Setup, *own: str) -> ResolvedSetup:
         return ResolvedSetup(
             setup["rules"], _config(ViewConfig, setup.get("view"), ViewConfig(), "view")
         )
+
     world = setup.get("world", "mini")
     if isinstance(world, str):
         options = setup.get("world_options", {})
@@ -114,9 +116,11 @@ def set_up(setup: Setup, *own: str) -> ResolvedSetup:
         )
     elif not hasattr(world, "corpus"):
         raise ConfigError("world", world, f"give a World, or the name of one: {', '.join(WORLDS)}")
+
     default_game, default_view = suited(world.name)
     game = _config(GameConfig, setup.get("game"), default_game, "game")
     view = _config(ViewConfig, setup.get("view"), default_view, "view")
+
     tokenizer = _tokenizer(setup.get("tokenizer"), world, game.tags)
     rules = Rules.build(
         world,
@@ -130,6 +134,8 @@ def set_up(setup: Setup, *own: str) -> ResolvedSetup:
         proposer_reward=setup.get("proposer_reward"),
         solver_reward=setup.get("solver_reward"),
     )
+
+    # The prompts have to be spelled in the world's own words.
     if setup.get("tokenizer", "words") == "words" and isinstance(tokenizer, WordTokenizer):
         _check_prompts(rules, tokenizer, view)
     return ResolvedSetup(rules, view)
@@ -177,6 +183,7 @@ def _retriever(setup: Setup) -> Retriever | None:
 
     if retriever is not None:
         raise ConfigError("search", setup["search"], "a retriever is given as well; leave one out")
+
     # Imported here: it brings httpx along, which a search in process can do without.
     from ssp_env.search.config import SearchConfig, open_search
 
@@ -187,8 +194,10 @@ def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -
     vocabulary = getattr(world, "vocabulary", None)
     if given is None:
         given = "bytes" if vocabulary is None else "words"
+
     if isinstance(given, Tokenizer):
         return given
+
     match given:
         case "bytes":
             return ByteTokenizer()
@@ -200,6 +209,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -
                 )
                 raise ConfigError("tokenizer", given, fix)
             return WordTokenizer(vocabulary, tags.all())
+
     if not isinstance(given, str | Path) or not Path(given).is_dir():
         fix = (
             "give a Tokenizer (HuggingFaceTokenizer makes one of a transformers tokenizer), "

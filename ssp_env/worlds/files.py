@@ -1,5 +1,4 @@
-"""Worlds from a user's own files: a corpus, an answer set and, if there are any, evaluation
-questions."""
+"""Worlds of a user's own files: a corpus, an answer set and, optionally, evaluation questions."""
 
 from __future__ import annotations
 
@@ -109,7 +108,7 @@ class FileWorld:
         return sample_questions(self._questions, seed, per_group)
 
     def analyse(self, question: str) -> Analysis | None:
-        """``None``: free text tells nothing of a question."""
+        """``None``: nothing is known about free text."""
         return None
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
@@ -138,6 +137,7 @@ def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
         answers.append(GroundTruth(row["id"], answer, aliases))
     if not answers:
         raise DataError(path, "holds no answer")
+
     return tuple(answers)
 
 
@@ -160,14 +160,17 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
             raise DataError(
                 path, "field 'answers' is empty: a question needs at least one right answer", line
             )
+
         own_group = (
             _text(path, line, "group", require(path, line, row, "group", str))
             if "group" in row
             else group
         )
         questions.append(Question(row["id"], text, answers, own_group))
+
     if not questions:
         raise DataError(path, "holds no question")
+
     return tuple(questions)
 
 
@@ -191,12 +194,16 @@ def sample_questions(
         raise ConfigError("seed", seed, "give a whole number, 0 or more")
     if per_group is not None and per_group < 1:
         raise ConfigError("per_group", per_group, "give at least 1, or None for all questions")
+
     groups: defaultdict[str, list[Question]] = defaultdict(list)
     for question in questions:
         groups[question.group].append(question)
+
     drawn: list[Question] = []
     for group, members in groups.items():
+        # A stream of its own, so that a group does not depend on the others.
         rng = np.random.default_rng([seed, crc32(group.encode("utf-8", "surrogatepass"))])
+
         chosen = sorted(rng.permutation(len(members))[:per_group].tolist())
         drawn += [members[index] for index in chosen]
     return drawn
@@ -209,7 +216,9 @@ def shared_answers(
 
     Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell
     two wordings apart either ("H.W." is "H. W.")."""
+
     evaluated = {_key(wording): question for question in questions for wording in question.answers}
+
     for truth in answers:
         for wording in truth.wordings:
             question = evaluated.get(_key(wording))
@@ -229,8 +238,10 @@ def _unique_rows(path: str | Path, prefix: str) -> Iterator[tuple[int, dict[str,
         row_id = (
             str(require(path, line, row, "id", (str, int))) if "id" in row else f"{prefix}{line}"
         )
+
         if row_id in seen:
             raise DataError(path, f"id {row_id!r} occurs twice", line)
+
         seen.add(row_id)
         yield line, {**row, "id": row_id}
 
