@@ -1,5 +1,4 @@
-"""What every part hands around: documents, answers, questions, the world that holds them, and the
-roles of the game."""
+"""What every part hands around: documents, answers, questions, worlds, and the game's roles."""
 
 from __future__ import annotations
 
@@ -118,7 +117,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What a world knows of a question."""
+    """What a world knows about a question."""
 
     hops: int
     """How many facts have to be chained."""
@@ -132,8 +131,7 @@ class Analysis:
 
 
 class World(Protocol):
-    """A closed place to search in. Everything in it follows from its settings; nothing is random
-    later."""
+    """A closed place to search in; everything in it follows from its settings."""
 
     @property
     def name(self) -> str:
@@ -160,8 +158,7 @@ class World(Protocol):
         ...
 
     def analyse(self, question: str) -> Analysis | None:
-        """What is known of any question text; ``None`` when the world cannot tell or it is
-        ill-formed."""
+        """What is known of any question text; ``None`` when the world cannot tell."""
         ...
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
