@@ -52,9 +52,7 @@ def step_metrics(
 
     figures.update(_reasons(proposed))
     figures["policy_tokens"] = float(sum(t.policy_tokens for t in _trajectories(games)))
-    figures["all_tokens"] = float(
-        sum(segment.tokens for t in _trajectories(games) for segment in t.segments)
-    )
+    figures["all_tokens"] = float(sum(t.tokens for t in _trajectories(games)))
     for name in sorted({name for update in updates for name in update}):
         figures[f"learner_{name}"] = fmean(update[name] for update in updates)
 

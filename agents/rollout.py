@@ -56,7 +56,10 @@ def answer(
     rng = np.random.default_rng([_EVALUATION, seed])
 
     play(round_, engine, temperature=temperature, rng=rng)
-    return [record_game(game, rules, engine.weights_version) for game in round_.games]
+    return [
+        record_game(game, rules, engine.weights_version, question.group)
+        for game, question in zip(round_.games, questions, strict=True)
+    ]
 
 
 def take_turns(

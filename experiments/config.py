@@ -160,6 +160,9 @@ class RunConfig:
     """A causal LM directory; empty: the tiny policy that ships."""
     checkpoint_every: int = 50
     """Steps between two checkpoints; the last step always has one."""
+    record_tokens: bool = True
+    """Whether files of games hold token ids and log-probabilities. Without them they are smaller,
+    and their games can be printed and rescored, but not replayed."""
     game: GameConfig = field(default_factory=GameConfig)
     """Rules of the game."""
     learning: LearningConfig = field(default_factory=LearningConfig)

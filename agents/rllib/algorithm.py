@@ -426,7 +426,7 @@ def _renumber(samples: Sequence[Sample]) -> list[Sample]:
     numbered, base = [], 0
     for sample in samples:
         rows = [replace(row, game=row.game + base) for row in sample.rows]
-        records = [replace(r, slot=r.slot + base, group=r.group + base) for r in sample.records]
+        records = [replace(r, first_slot=base) for r in sample.records]
         numbered.append(replace(sample, rows=rows, records=records))
         base += len(sample.records)
     return numbered

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +27,8 @@ from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
+from ssp_env.replay.header import SavedRules
+from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.types import Question
 
 CHUNK = 256
@@ -43,7 +44,9 @@ def run(arguments: Namespace) -> int:
     if arguments.out:
         with finished_in_full(Path(arguments.out)) as file:
             records = answer(config, rules, questions)
-            _write(file, questions, records, basis["hash"])
+            header = replace(SavedRules.of(rules), fingerprint=basis["hash"])
+            games = (SavedGame(header, record) for record in records)
+            file.writelines(game_lines(games, tokens=config.record_tokens))
     else:
         records = answer(config, rules, questions)
 
@@ -85,22 +88,19 @@ def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[G
     for start in track(
         chunks, description="answering", console=Console(stderr=True), transient=True
     ):
-        part = Round.of_questions(rules, questions[start : start + CHUNK], [seed, start])
+        asked = questions[start : start + CHUNK]
+        part = Round.of_questions(rules, asked, [seed, start])
         play(
             part,
             engine,
             temperature=config.evaluation.temperature,
             rng=np.random.default_rng([seed, start]),
         )
-        records.extend(record_game(game, rules) for game in part.games)
+        records.extend(
+            record_game(game, rules, question_group=question.group)
+            for game, question in zip(part.games, asked, strict=True)
+        )
     return records
-
-
-def _write(file: TextIO, questions: list[Question], records: list[GameRecord], basis: str) -> None:
-    for question, record in zip(questions, records, strict=True):
-        named = {"id": question.id, "question_group": question.group, "fingerprint": basis}
-        row = {**named, **record.to_dict()}
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _show(config: RunConfig, questions: list[Question], records: list[GameRecord]) -> None:

@@ -24,9 +24,18 @@ from typing import Any
 import yaml
 
 from experiments.config import RunConfig
-from ssp_env.disk import check_free, locked, make_directories, remove_empty, write_atomically
+from ssp_env.disk import (
+    check_free,
+    finished_in_full,
+    locked,
+    make_directories,
+    remove_empty,
+    write_atomically,
+)
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
+from ssp_env.replay.header import SavedRules
+from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.settings import plain
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
@@ -39,6 +48,7 @@ NO_CHECKPOINT = (
 CHANGEABLE = (
     "steps",
     "checkpoint_every",
+    "record_tokens",
     "compute.learners",
     "compute.gpus_per_env_runner",
     "compute.gpus_per_learner",
@@ -164,15 +174,24 @@ class RunDirectory:
             self._shorten_metrics(before)
             raise RunError(f"{self.metrics} cannot be written: {error}") from error
 
-    def write_games(self, step: int, games: Iterable[GameRecord]) -> None:
+    def write_games(
+        self, step: int, rules: SavedRules, games: Iterable[GameRecord], tokens: bool = True
+    ) -> None:
         """Writes all games of a step.
+
+        Args:
+            step: names the file.
+            rules: what the games were played by.
+            games: in the order of the step.
+            tokens: write token ids and log-probabilities, without which no game can be replayed.
 
         Raises:
             RunError: they cannot be written.
         """
-        text = "".join(json.dumps(game.to_dict(), ensure_ascii=False) + "\n" for game in games)
         make_directories(self.games)
-        write_atomically(self.games / f"step_{step:06d}.jsonl", text)
+        saved = (SavedGame(rules, game) for game in games)
+        with finished_in_full(self.games / f"step_{step:06d}.jsonl") as file:
+            file.writelines(game_lines(saved, tokens=tokens))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Writes the result.

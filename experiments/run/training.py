@@ -22,6 +22,7 @@ from experiments.run.quiet import quiet_libraries
 from experiments.run.recorder import Recorder, summarise
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
+from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _play(
     with local_ray(config):
         algorithm = build(config)
         try:
-            run = _Run(config, directory, algorithm, recorder)
+            run = _Run(config, directory, SavedRules.of(rules), algorithm, recorder)
             if first:
                 run.restore()
             elif not here:
@@ -135,9 +136,14 @@ class _Run:
     """The training steps of one process."""
 
     def __init__(
-        self, config: RunConfig, directory: RunDirectory, algorithm: SSP, recorder: Recorder
+        self,
+        config: RunConfig,
+        directory: RunDirectory,
+        rules: SavedRules,
+        algorithm: SSP,
+        recorder: Recorder,
     ) -> None:
-        self._config, self._directory = config, directory
+        self._config, self._directory, self._rules = config, directory, rules
         self._algorithm, self._recorder = algorithm, recorder
 
     def restore(self) -> None:
@@ -173,7 +179,8 @@ class _Run:
         seconds = {name: float(value) for name, value in result["seconds"].items()}
         seconds["step"] = time.perf_counter() - began
 
-        self._directory.write_games(step, self._algorithm.last_games)
+        games, tokens = self._algorithm.last_games, self._config.record_tokens
+        self._directory.write_games(step, self._rules, games, tokens)
         self._recorder.step(step, figures, seconds, self._algorithm.solve)
 
     def checkpoint(self, step: int) -> None:

@@ -1,117 +1,366 @@
-"""``ssp replay``: plays saved games again, offline, and shows where they come out another way."""
+"""``ssp replay``: prints games of a run or a file, replays them offline, rescores them."""
 
 from __future__ import annotations
 
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from ssp_env.commands.base import Command
-from ssp_env.errors import DataError, SSPError
-from ssp_env.game.render import render_human
+from ssp_env.commands.transcript import HEADING, show_game, summary_line, write
+from ssp_env.errors import ConfigError, DataError, SSPError
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import TrajectoryRecord
 from ssp_env.judge.base import Judge
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge
-from ssp_env.replay import Replay, Rescored, SavedGame, read_games, replay, rescore
-from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.replay.compare import Difference
+from ssp_env.replay.header import SavedRules
+from ssp_env.replay.play import replay
+from ssp_env.replay.recorded import NO_TOKENS
+from ssp_env.replay.rescore import Rescored, rescore
+from ssp_env.replay.saved import GameOnLine, SavedGame, scan_games
+from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 
 JUDGES: dict[str, type[Judge]] = {"exact": ExactMatchJudge, "f1": F1Judge}
-_UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+IN_FULL = 3
+"""Up to this many games are printed in full."""
+LISTED = 20
+"""Of more, this many are listed, if not told otherwise."""
+_AT_ONCE = 256
+"""Games that a judge sees together."""
 
 
 def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="saved games: JSON lines, plain or gzip")
-    parser.add_argument(
-        "--game", type=int, metavar="N", help="only the N-th game of the file, from 1"
+    parser.add_argument("path", metavar="PATH", help="a run directory, or a file of games")
+
+    chosen = parser.add_argument_group("which games (all of them, if not said)")
+    chosen.add_argument("--step", metavar="N[-M]", help="only of this step, or of these steps")
+    chosen.add_argument("--outcome", choices=["valid", "invalid", "void"], help="only these")
+    chosen.add_argument(
+        "--reason", metavar="CODE", help="only those that failed for it, such as spoiler or search"
     )
-    parser.add_argument(
+    chosen.add_argument("--slot", type=int, metavar="N", help="only this number within its step")
+    chosen.add_argument("--game", type=int, metavar="N", help="only the N-th game of PATH, from 1")
+
+    done = parser.add_argument_group("what to do with them")
+    done.add_argument(
+        "--limit", type=int, metavar="N", help=f"show at most N (default: {LISTED}; 0: all of them)"
+    )
+    done.add_argument(
+        "--full", action="store_true", help=f"print in full, even if more than {IN_FULL}"
+    )
+    done.add_argument(
+        "--check", action="store_true", help="replay all of them and show only what differs"
+    )
+    done.add_argument(
+        "--judge", choices=sorted(JUDGES), help="also rescore all of them with this judge"
+    )
+    done.add_argument(
         "--tokenizer", metavar="DIR", help="directory of the tokenizer that was played with"
     )
-    parser.add_argument(
-        "--judge", choices=sorted(JUDGES), help="also rescore the answers with this judge"
-    )
-    parser.epilog = "exit status: 0 if all games are identical, 1 if one differs, 2 for a mistake"
+    parser.epilog = f"""\
+Up to {IN_FULL} games are printed in full and replayed; more are listed, one per line.
+  ssp replay runs/tiny-seed0                           what is there
+  ssp replay runs/tiny-seed0 --step 80 --slot 3        one game in full
+  ssp replay runs/tiny-seed0 --outcome void --full     the games that an outage hit
+  ssp replay runs/tiny-seed0 --check                   does every game come out as it was written?
+
+exit status: 0 if every replayed game is identical, 1 if one differs, 2 for a mistake"""
 
 
 def _run(arguments: Namespace) -> int:
-    tokenizer = (
-        None if arguments.tokenizer is None else HuggingFaceTokenizer.load(arguments.tokenizer)
-    )
-    judge = None if arguments.judge is None else JUDGES[arguments.judge]()
-    console, shown, differing = Console(), 0, 0
-    for number, saved in _chosen(arguments.file, arguments.game):
-        replayed = replay(saved, tokenizer)
-        shown, differing = shown + 1, differing + (not replayed.identical)
-        _show(console, number, saved, replayed)
-        if judge is not None:
-            _show_scores(console, rescore([saved], judge, tokenizer=tokenizer)[0], arguments.judge)
-    if shown > 1:
-        console.print(f"{shown - differing} of {shown} games are identical", style="bold")
-    return 1 if differing else 0
+    console, judge = Console(), None
+    tokenizers = _Tokenizers(arguments.tokenizer)
+    if arguments.judge is not None:
+        judge = JUDGES[arguments.judge]()
+
+    limit = LISTED if arguments.limit is None else arguments.limit
+    if limit < 0:
+        raise SSPError(f"--limit {limit}: give 0 (all) or more")
+
+    if arguments.check:
+        status = _check(console, _chosen(arguments), tokenizers)
+    else:
+        status = _show(console, arguments, limit or None, tokenizers)
+    if judge is not None:
+        _rescore(console, arguments.judge, judge, _chosen(arguments), limit or None)
+    return status
 
 
-def _chosen(file: str, wanted: int | None) -> Iterator[tuple[int, SavedGame]]:
-    number = 0
-    for number, saved in enumerate(read_games(file), start=1):
-        if wanted in (None, number):
-            yield number, saved
-        if wanted == number:
-            return
+# -- which games -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A game, and where it was found."""
+
+    number: int
+    step: int | None
+    line: GameOnLine
+
+    @property
+    def place(self) -> str:
+        step = "" if self.step is None else f"step {self.step}, "
+        return f"game {self.number}: {step}slot {self.line.slot}"
+
+
+def _chosen(arguments: Namespace) -> Iterator[_Found]:
+    """The games that a command line asks for, one after the other.
+
+    Raises:
+        SSPError: there is no game at all, or none that is asked for.
+    """
+    steps, number, count = _steps(arguments.step), 0, 0
+    for path, step in _files(Path(arguments.path)):
+        for line in scan_games(path):
+            number += 1
+            found = _Found(number, step, line)
+            if _fits(found, steps, arguments):
+                count += 1
+                yield found
+
     if number == 0:
-        raise DataError(file, "holds no game")
-    if wanted is not None:
-        raise SSPError(f"--game {wanted}: {file} holds the games 1 to {number}")
+        raise DataError(arguments.path, "holds no game")
+    if count == 0:
+        raise SSPError(f"{arguments.path} holds {number} games, but none that is asked for")
 
 
-def _show(console: Console, number: int, saved: SavedGame, replayed: Replay) -> None:
-    console.print(
-        f"game {number}: saved by ssp-env {saved.package}, world {saved.parts.world}", style="dim"
+def _files(path: Path) -> list[tuple[Path, int | None]]:
+    """The files of games behind a path, with their steps, in order."""
+    if not path.is_dir():
+        return [(path, _step_of(path))]
+
+    folder = path / "games" if (path / "games").is_dir() else path
+    files = [(file, step) for file in folder.iterdir() if (step := _step_of(file)) is not None]
+    if not files:
+        raise DataError(path, "holds no games: name a run directory or a file of games")
+    return [*sorted(files, key=lambda pair: pair[1])]
+
+
+def _step_of(file: Path) -> int | None:
+    match = re.fullmatch(r"step_(\d+)\.jsonl(\.gz)?", file.name)
+    return int(match[1]) if match else None
+
+
+def _steps(text: str | None) -> range | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if match is None:
+        raise SSPError(f"--step {text}: give a step, such as 80, or a range of them, such as 1-20")
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
+
+
+def _fits(found: _Found, steps: range | None, arguments: Namespace) -> bool:
+    line = found.line
+    return (
+        (steps is None or found.step in steps)
+        and arguments.outcome in (None, line.outcome)
+        and arguments.reason in (None, line.reason)
+        and arguments.slot in (None, line.slot)
+        and arguments.game in (None, found.number)
     )
-    render_human(replayed.game, replayed.rules, console)
-    if replayed.identical:
-        console.print("identical", style="bold green")
-    if replayed.as_saved:
-        _print(
-            console,
-            f"not checked, since it is code of your own: {', '.join(replayed.as_saved)}",
-            "yellow",
-        )
-    for difference in replayed.differences:
-        _print(console, f"differs: {difference}", "bold red")
-    console.print()
 
 
-def _show_scores(console: Console, scored: Rescored, judge: str) -> None:
-    before, after = scored.before, scored.after
-    if not before.attempts or before.solve_rate is None:
-        console.print(
-            f"{judge}: nothing to rescore in a game that is {before.outcome}\n", style="bold"
-        )
-        return
-    for i, (then, now) in enumerate(zip(before.attempts, after.attempts, strict=True), start=1):
-        _print(
-            console, f"{judge}: solver {i}: {_word(then.verdict)} -> {_word(now.verdict)}", "bold"
-        )
-    rewards = [
-        f"proposer {game.proposer_reward}, solver {game.solver_reward}" for game in (before, after)
-    ]
-    console.print(f"{judge}: {rewards[0]} -> {rewards[1]}\n", style="bold")
+# -- what to do with them ----------------------------------------------------------------------
 
 
-def _word(verdict: object) -> str:
-    return "right" if getattr(verdict, "correct", False) else "wrong"
+def _show(
+    console: Console, arguments: Namespace, limit: int | None, tokenizers: _Tokenizers
+) -> int:
+    games = _chosen(arguments)
+    first = list(islice(games, IN_FULL + 1))
+    if len(first) <= IN_FULL or arguments.full:
+        return _show_in_full(console, islice(chain(first, games), limit), tokenizers)
+
+    console.print(Text(f"{'game':>6} {'step':>5} {'slot':>5} {HEADING}", "bold"))
+    shown = 0
+    for found in islice(chain(first, games), limit):
+        step = "" if found.step is None else str(found.step)
+        line = Text(f"{found.number:>6} {step:>5} {found.line.slot:>5} ")
+        line.append_text(summary_line(found.line.game().record))
+        if console.is_terminal:
+            console.print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            console.print(line, soft_wrap=True)
+        shown += 1
+
+    total = shown + sum(1 for _ in games)
+    hint = "" if shown == total else "; --limit 0 lists all"
+    write(console, f"{shown} of {total} games{hint}; --game N prints one in full", "bold")
+    return 0
 
 
-def _print(console: Console, text: str, style: str) -> None:
-    """Prints text from outside: as it is, without what a terminal would obey or cannot encode."""
-    console.print(Text(_UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text), style=style))
+def _show_in_full(console: Console, games: Iterable[_Found], tokenizers: _Tokenizers) -> int:
+    counts = _Counts()
+    for found in games:
+        saved = found.line.game()
+        rules = saved.rules
+        about = f"world {rules.parts.world}, weights of step {saved.record.weights_version}"
+        show_game(console, f"{found.place}; {about}, ssp-env {rules.package}", saved.record)
+
+        if (why := tokenizers.missing(rules)) is not None:
+            write(console, f"not replayed: {why}", "yellow")
+        else:
+            result = counts.add(saved, tokenizers)
+            if not result:
+                write(console, "identical", "bold green")
+            for difference in result:
+                write(console, f"differs: {difference}", "bold red")
+        counts.show_own_code(console)
+        console.print()
+
+    return counts.show(console, least=2)
 
 
-COMMAND = Command(
-    name="replay",
-    help="play saved games again, offline, and tell where they differ",
-    configure=_configure,
-    run=_run,
-)
+def _check(console: Console, games: Iterable[_Found], tokenizers: _Tokenizers) -> int:
+    counts = _Counts()
+    with Console(stderr=True).status("replaying"):
+        for found in games:
+            saved = found.line.game()
+            if (why := tokenizers.missing(saved.rules)) is not None:
+                raise SSPError(f"{found.place}: {why}")
+            for difference in counts.add(saved, tokenizers):
+                write(console, f"{found.place} differs: {difference}", "bold red")
+
+    counts.show_own_code(console)
+    return counts.show(console, least=1)
+
+
+@dataclass
+class _Counts:
+    """How many games were replayed, and how they came out."""
+
+    games: int = 0
+    differing: int = 0
+    own_code: dict[str, None] = field(default_factory=dict)
+    """What was not checked, because it is code of the user's own."""
+
+    def add(self, saved: SavedGame, tokenizers: _Tokenizers) -> tuple[Difference, ...]:
+        replayed = replay(saved, tokenizers.of(saved.rules))
+        self.games += 1
+        self.differing += not replayed.identical
+        self.own_code.update(dict.fromkeys(replayed.as_saved))
+        return replayed.differences
+
+    def show_own_code(self, console: Console) -> None:
+        if self.own_code:
+            names = ", ".join(self.own_code)
+            write(console, f"not checked, since it is code of your own: {names}", "yellow")
+            self.own_code.clear()
+
+    def show(self, console: Console, least: int) -> int:
+        if self.games >= least:
+            same = self.games - self.differing
+            write(console, f"{same} of {self.games} games are identical", "bold")
+        return 1 if self.differing else 0
+
+
+class _Tokenizers:
+    """Opens what games were played with, once per header."""
+
+    def __init__(self, directory: str | None) -> None:
+        self._given = None if directory is None else HuggingFaceTokenizer.load(directory)
+        self._rules: SavedRules | None = None
+        self._opened: Tokenizer | str = ""
+
+    def missing(self, rules: SavedRules) -> str | None:
+        """Why games with this header cannot be replayed; ``None`` if they can.
+
+        Raises:
+            ConfigError: another tokenizer was given.
+        """
+        if not rules.tokens:
+            return NO_TOKENS
+        if rules is not self._rules:
+            self._rules, self._opened = rules, self._open(rules)
+        return self._opened if isinstance(self._opened, str) else None
+
+    def of(self, rules: SavedRules) -> Tokenizer:
+        """The tokenizer of games that can be replayed."""
+        assert self.missing(rules) is None
+        assert not isinstance(self._opened, str)
+        return self._opened
+
+    def _open(self, rules: SavedRules) -> Tokenizer | str:
+        try:
+            return rules.tokenizer.open(self._given)
+        except ConfigError as error:
+            if self._given is not None:
+                raise
+            return f"{error.fix} (--tokenizer DIR)"
+
+
+# -- another judge -----------------------------------------------------------------------------
+
+
+def _rescore(
+    console: Console, name: str, judge: Judge, games: Iterator[_Found], limit: int | None
+) -> None:
+    """Rescores the games in parts, so that any number of them can be."""
+    tally = _Tally()
+    while part := list(islice(games, _AT_ONCE)):
+        rescored = rescore([found.line.game() for found in part], judge)
+        for found, one in zip(part, rescored, strict=True):
+            if one.before.record.outcome is Outcome.VALID:
+                tally.add(one)
+            if one.changed and (limit is None or tally.changed_games <= limit):
+                write(console, f"{name}: {found.place}: {_change(one)}")
+    write(console, f"{name}: {tally}", "bold")
+
+
+@dataclass
+class _Tally:
+    """What another judge changed, in valid games."""
+
+    games: int = 0
+    changed_games: int = 0
+    verdicts: int = 0
+    changed: int = 0
+    before: float = 0.0
+    after: float = 0.0
+    """Sums of the solver's mean rewards."""
+
+    def add(self, one: Rescored) -> None:
+        then, now = one.before.record, one.after.record
+        self.games += 1
+        self.changed_games += one.changed
+        self.verdicts += len(then.attempts)
+        pairs = zip(then.attempts, now.attempts, strict=True)
+        self.changed += sum(_right(before) != _right(after) for before, after in pairs)
+        self.before += then.solver_reward or 0.0
+        self.after += now.solver_reward or 0.0
+
+    def __str__(self) -> str:
+        if not self.games:
+            return "nothing to rescore, since no game is valid"
+        means = f"{self.before / self.games:.3f} -> {self.after / self.games:.3f}"
+        changed = f"{self.changed} of {self.verdicts} verdicts change"
+        return f"{changed} in {self.games} valid games; mean solver reward {means}"
+
+
+def _change(one: Rescored) -> str:
+    then, now = one.before.record, one.after.record
+    if now.outcome is Outcome.VOID:
+        return f"void: {now.outage.what if now.outage else now.reason}"
+    pairs = zip(then.attempts, now.attempts, strict=True)
+    words = [f"{_word(before)} -> {_word(after)}" for before, after in pairs]
+    paid = f"proposer {then.proposer_reward} -> {now.proposer_reward}"
+    return f"{', '.join(words)}; {paid}, solver {then.solver_reward} -> {now.solver_reward}"
+
+
+def _right(attempt: TrajectoryRecord) -> bool:
+    return attempt.verdict is not None and attempt.verdict.correct
+
+
+def _word(attempt: TrajectoryRecord) -> str:
+    return "right" if _right(attempt) else "wrong"
+
+
+COMMAND = Command("replay", "print, replay and rescore the games of a run", _configure, _run)

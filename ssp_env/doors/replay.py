@@ -8,7 +8,7 @@ from typing import Any
 from ssp_env.doors.aec import SearchSelfPlayEnv
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import ViewConfig
-from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
+from ssp_env.replay.recorded import OwnCode, Recorded, check_replayable, recorded_rules
 from ssp_env.replay.saved import SavedGame
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import World
@@ -25,7 +25,7 @@ class ReplayEnv(SearchSelfPlayEnv):
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Begins the saved game, whatever seed and options say."""
-        super().reset(seed, {"start": self._saved.start})
+        super().reset(seed, {"start": self._saved.record.start})
         self._recorded.watch(self._round)
 
 
@@ -55,19 +55,18 @@ def replay_env(
         ConfigError: as ``replay`` does, or legal moves without the world that they follow from.
         UsageError: as ``replay`` does.
     """
-    check_saved(saved)
-
+    check_replayable(saved)
     view = view or ViewConfig()
-    if view.legal_moves and saved.parts.grammar and world is None:
+    if view.legal_moves and saved.rules.parts.grammar and world is None:
         fix = (
-            f"legal moves follow the grammar of the world {saved.parts.world!r}: pass "
+            f"legal moves follow the grammar of the world {saved.rules.parts.world!r}: pass "
             f"world=... as well"
         )
         raise ConfigError("view.legal_moves", True, fix)
 
     recorded = Recorded(saved, strict=True)
     rules = recorded_rules(
-        saved, recorded, saved.tokenizer.open(tokenizer), own or OwnCode(), world
+        saved, recorded, saved.rules.tokenizer.open(tokenizer), own or OwnCode(), world
     )
 
     return ReplayEnv(saved, recorded, render_mode, rules=rules, view=view)

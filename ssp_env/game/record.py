@@ -1,15 +1,28 @@
-"""What is kept of a game: plain data, complete enough to see why everything happened."""
+"""The record of a game: what statistics, readers and files of games look at.
+
+A record is complete: with the rules it was played by (:class:`~ssp_env.replay.header.SavedRules`)
+it is all that a replay needs. Everything in it follows from seeds, weights and services; there is
+no time in it and no random id."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import TypeVar
 
-from ssp_env.game.game import Game
+from ssp_env.errors import UsageError
+from ssp_env.game.game import Game, Start
+from ssp_env.game.noise import NoiseDocument
+from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory
-from ssp_env.types import Analysis
+from ssp_env.game.trajectory import SearchRecord, Trajectory
+from ssp_env.judge.base import Verdict
+from ssp_env.types import Role
+
+T = TypeVar("T")
+PROMPT, POLICY, ENVIRONMENT = "prompt", "policy", "environment"
+"""Who writes a segment. A trajectory is a prompt, then by turns the policy and the environment."""
 
 
 @dataclass(frozen=True)
@@ -20,53 +33,92 @@ class SegmentRecord:
     """``prompt``, ``policy`` or ``environment``."""
     text: str
     tokens: int
+    ids: tuple[int, ...] | None = None
+    """The token ids; ``None`` in a record that was written without them."""
+    logprobs: tuple[float, ...] | None = None
+    """Behaviour log-probability of each of the policy's tokens, in nats; ``None`` elsewhere."""
 
 
 @dataclass(frozen=True)
 class TrajectoryRecord:
-    """One trajectory, as text."""
+    """One trajectory: who wrote what, what was found, how it ended and what it was paid."""
 
-    role: str
-    ending: str
-    """How it ended; ``pending`` while it goes on."""
-    result: str | None
+    role: Role
     segments: tuple[SegmentRecord, ...]
-    searches: tuple[dict[str, Any], ...]
-    """Query and ids of what was found, for each call."""
-    verdict: dict[str, Any] | None = None
+    searches: tuple[SearchRecord, ...]
+    ending: Ending | None
+    """``None`` while it goes on."""
+    result: str | None
+    """The question or the answer, once there is one."""
+    verdict: Verdict | None = None
+    """The judge's word on an attempt to solve."""
     reward: float | None = None
 
     @property
     def policy_tokens(self) -> int:
         """How many tokens the policy wrote."""
-        return sum(segment.tokens for segment in self.segments if segment.by == "policy")
+        return sum(segment.tokens for segment in self.segments if segment.by == POLICY)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are, prompt and observations included."""
+        return sum(segment.tokens for segment in self.segments)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All token ids, in order.
+
+        Raises:
+            UsageError: the record was written without them.
+        """
+        return tuple(chain.from_iterable(_known(segment.ids) for segment in self.segments))
+
+    @property
+    def mask(self) -> bytes:
+        """The loss mask, one byte per token: 1 on precisely those that the policy wrote."""
+        return b"".join(bytes([s.by == POLICY]) * s.tokens for s in self.segments)
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The policy's token ids, in order; raises as ``ids`` does."""
+        own = (_known(segment.ids) for segment in self.segments if segment.by == POLICY)
+        return tuple(chain.from_iterable(own))
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """Behaviour log-probabilities of the policy's tokens, in nats; raises as ``ids`` does."""
+        own = (_known(segment.logprobs) for segment in self.segments if segment.by == POLICY)
+        return tuple(chain.from_iterable(own))
 
 
-@dataclass(frozen=True)
-class GameRecord:
-    """One game. Everything in it follows from seeds and weights; no time, no random id."""
+@dataclass(frozen=True, kw_only=True)
+class GameResult:
+    """How a game began and what came of it."""
 
-    slot: int
-    group: int
-    origin: str
-    outcome: str
+    start: Start
+    """Seed, slot, answer: what the game began with."""
+    first_slot: int = 0
+    """Games of other env runners that come before this runner's in the step."""
+    question_group: str | None = None
+    """Group of a given evaluation question: a hop count such as ``"2"``, or a benchmark's name."""
+    outcome: Outcome
     reason: str | None
-    answer: str
-    aliases: tuple[str, ...]
+    """Reason code of an invalid game; the failed service of a void one."""
+    outage: Outage | None
+    """Why a void game is void."""
     question: str | None
-    asked_searches: int
-    evidence: tuple[str, ...]
-    """Ids of what the proposer retrieved."""
-    noise: tuple[dict[str, str], ...]
-    """Id and origin of each noise document."""
-    verification: dict[str, Any] | None
-    closed_book: dict[str, Any] | None
-    """The verdict on the solver's answer from memory, where that gate is on."""
     solve_rate: float | None
     """Share of right answers in a valid game."""
+    proposer_reward: float | None
     solver_reward: float | None
     """Mean reward of the attempts of a valid game."""
-    proposer_reward: float | None
+    verification: Verdict | None
+    closed_book: Verdict | None
+    """The verdict on the solver's answer from memory, where that gate is on."""
+    evidence: tuple[str, ...]
+    """Ids of what the proposer retrieved, each passage once."""
+    materials: tuple[str, ...] | None
+    """Ids of what verification read, in its order; ``None`` if nothing was verified."""
     hops: int | None
     """What the world says of the question; ``None`` when it cannot tell."""
     truly_correct: bool | None
@@ -75,50 +127,110 @@ class GameRecord:
     right_answers: tuple[str, ...] | None
     """All right answers in the world, at most ten; ``None`` when it cannot tell."""
     weights_version: int
+    """How many steps the policy's weights had learnt from."""
+
+    @property
+    def slot(self) -> int:
+        """The game's number in its step."""
+        return self.first_slot + self.start.slot
+
+    @property
+    def group(self) -> int:
+        """Games of one answer share a group (GRPO for the proposer)."""
+        return self.first_slot + self.start.group
+
+    @property
+    def origin(self) -> str:
+        """Where the question comes from: ``proposed``, ``reused`` or ``given``."""
+        return self.start.origin.value
+
+    @property
+    def answer(self) -> str:
+        """The ground truth, in its canonical wording."""
+        return self.start.truth.answer
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other wordings of the ground truth."""
+        return self.start.truth.aliases
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameRecord(GameResult):
+    """One game, with everything that was written, found and decided in it."""
+
+    noise: tuple[NoiseDocument, ...]
+    """What verification had to see through, and where it came from."""
     trajectories: tuple[TrajectoryRecord, ...]
+    """In the order of play: proposer, verifier, closed_book, then the attempts to solve."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data for JSON."""
-        return asdict(self)
+    @property
+    def attempts(self) -> tuple[TrajectoryRecord, ...]:
+        """The attempts to solve."""
+        return tuple(t for t in self.trajectories if t.role is Role.SOLVER)
+
+    def play_of(self, role: Role) -> TrajectoryRecord | None:
+        """The first trajectory of a role; ``None`` if that role did not play."""
+        return next((t for t in self.trajectories if t.role is role), None)
+
+    def named(self) -> dict[str, TrajectoryRecord]:
+        """All trajectories by name: ``proposer``, ``verifier``, ``closed_book``, ``solver 1``..."""
+        return dict(zip(names(t.role for t in self.trajectories), self.trajectories, strict=True))
+
+    def without_tokens(self) -> GameRecord:
+        """The same without token ids and log-probabilities: it can be read, but not replayed."""
+        bare = (
+            replace(t, segments=tuple(replace(s, ids=None, logprobs=None) for s in t.segments))
+            for t in self.trajectories
+        )
+        return replace(self, trajectories=tuple(bare))
 
 
-def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecord:
-    """The record of a game, whatever its outcome.
+def names(roles: Iterable[Role]) -> list[str]:
+    """What trajectories are called: by their role, and attempts to solve by their number."""
+    found: list[str] = []
+    attempts = 0
+
+    for role in roles:
+        attempts += role is Role.SOLVER
+        found.append(f"{role} {attempts}" if role is Role.SOLVER else role.value)
+
+    return found
+
+
+def record_game(
+    game: Game, rules: Rules, weights_version: int = 0, question_group: str | None = None
+) -> GameRecord:
+    """The record of a game.
 
     Args:
         game: any outcome, a pending one included.
         rules: what it was played by.
         weights_version: which weights the policy had.
+        question_group: the group of a given evaluation question.
     """
-    analysis: Analysis | None = rules.world.analyse(game.question) if game.question else None
-    plays = [
-        _trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t is not None
-    ]
-    plays.extend(
-        _trajectory(
-            attempt.trajectory, asdict(attempt.verdict) if attempt.verdict else None, attempt.reward
-        )
-        for attempt in game.attempts
-    )
+    analysis = rules.world.analyse(game.question) if game.question else None
+
+    plays = [_trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t]
+    for attempt in game.attempts:
+        played = _trajectory(attempt.trajectory)
+        plays.append(replace(played, verdict=attempt.verdict, reward=attempt.reward))
+
     return GameRecord(
-        slot=game.slot,
-        group=game.group,
-        origin=game.origin.value,
-        outcome=game.outcome.value,
+        start=Start.of(game),
+        question_group=question_group,
+        outcome=game.outcome,
         reason=game.reason,
-        answer=game.truth.answer,
-        aliases=game.truth.aliases,
+        outage=game.outage,
         question=game.question,
-        asked_searches=game.asked_searches,
-        evidence=tuple(document.id for document in game.evidence),
-        noise=tuple({"id": item.document.id, "origin": item.origin} for item in game.noise),
-        verification=asdict(game.verification) if game.verification is not None else None,
-        closed_book=asdict(game.closed_book_verdict)
-        if game.closed_book_verdict is not None
-        else None,
         solve_rate=game.solve_rate,
-        solver_reward=game.solver_reward,
         proposer_reward=game.proposer_reward,
+        solver_reward=game.solver_reward,
+        verification=game.verification,
+        closed_book=game.closed_book_verdict,
+        evidence=tuple(document.id for document in game.evidence),
+        noise=game.noise,
+        materials=_materials(game),
         hops=analysis.hops if analysis is not None else None,
         truly_correct=game.truth.answer in analysis.answers if analysis is not None else None,
         right_answers=tuple(sorted(analysis.answers)[:10]) if analysis is not None else None,
@@ -127,40 +239,50 @@ def record_game(game: Game, rules: Rules, weights_version: int = 0) -> GameRecor
     )
 
 
-def _trajectory(
-    trajectory: Trajectory, verdict: dict[str, Any] | None = None, reward: float | None = None
-) -> TrajectoryRecord:
+def _trajectory(trajectory: Trajectory) -> TrajectoryRecord:
     return TrajectoryRecord(
-        role=trajectory.role.value,
-        ending="pending" if trajectory.ending is None else trajectory.ending.value,
-        result=trajectory.result,
+        role=trajectory.role,
         segments=tuple(_segments(trajectory)),
-        searches=tuple(
-            {"query": search.query, "found": [document.id for document in search.documents]}
-            for search in trajectory.searches
-        ),
-        verdict=verdict,
-        reward=reward,
+        searches=tuple(trajectory.searches),
+        ending=trajectory.ending,
+        result=trajectory.result,
     )
 
 
-def _segments(trajectory: Trajectory) -> list[SegmentRecord]:
+def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
     pieces = trajectory.limits.tokenizer.pieces
-    ids, mask = trajectory.ids, trajectory.mask
-    bounds = [0, trajectory.prompt_length]
-    bounds += [i for i in range(trajectory.prompt_length + 1, len(ids)) if mask[i] != mask[i - 1]]
-    bounds.append(len(ids))
-    segments = []
-    for start, stop in pairwise(bounds):
-        if start == stop:
-            continue
-        author = (
-            "prompt"
-            if start < trajectory.prompt_length
-            else "policy"
-            if mask[start]
-            else "environment"
-        )
+    ids, mask, prompt = trajectory.ids, trajectory.mask, trajectory.prompt_length
+
+    # The prompt is always the first segment, even an empty one: what follows is the policy's.
+    turns = [i for i in range(prompt + 1, len(ids)) if mask[i] != mask[i - 1]]
+    bounds = [0, prompt, *turns, len(ids)] if len(ids) > prompt else [0, prompt]
+
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        author = PROMPT if number == 0 else POLICY if mask[start] else ENVIRONMENT
         text = b"".join(pieces[i] for i in ids[start:stop]).decode("utf-8", "replace")
-        segments.append(SegmentRecord(author, text.strip(" "), stop - start))
-    return segments
+        yield SegmentRecord(
+            by=author,
+            text=text.strip(" "),
+            tokens=stop - start,
+            ids=tuple(map(int, ids[start:stop])),
+            logprobs=tuple(trajectory.logprobs[start:stop]) if author == POLICY else None,
+        )
+
+
+def _materials(game: Game) -> tuple[str, ...] | None:
+    if game.verifier is not None:
+        return tuple(document.id for document in game.verifier.documents)
+    if game.verification is None:
+        return None
+
+    # The game's own stream was used up when it was played; a game that begins alike draws the
+    # same order from a new one.
+    start = (game.seed, game.slot, game.group, game.truth, game.origin)
+    again = Game(*start, evidence=game.evidence, noise=game.noise)
+    return tuple(document.id for document in again.materials())
+
+
+def _known(values: tuple[T, ...] | None) -> tuple[T, ...]:
+    if values is None:
+        raise UsageError("this record was written without token ids")
+    return values

@@ -59,13 +59,13 @@ class LiveView:
         for line in checks[self._checked :]:
             console.print(line)
         self._checked = len(checks)
-        for i, (name, trajectory) in enumerate(_named(record)):
+        for i, (name, trajectory) in enumerate(record.named().items()):
             new = trajectory.segments[self._shown[i] :]
             if new:
                 console.print(_line(name, new))
             self._shown[i] = len(trajectory.segments)
         if game.outcome is not Outcome.PENDING:
-            for name, trajectory in _named(record):
+            for name, trajectory in record.named().items():
                 if trajectory.verdict is not None:
                     console.print(_judged(Text(f"{name:<11}", style="bold yellow"), trajectory))
             console.print(_ending(record))
@@ -74,7 +74,7 @@ class LiveView:
 def _lines(record: GameRecord) -> Iterator[Text]:
     yield _heading(record)
     solved = False
-    for name, trajectory in _named(record):
+    for name, trajectory in record.named().items():
         if trajectory.role == "solver" and not solved:
             solved = True
             yield from _checks(record)
@@ -85,29 +85,20 @@ def _lines(record: GameRecord) -> Iterator[Text]:
 
 
 def _heading(record: GameRecord) -> Text:
-    return Text(f"answer: {_visible(record.answer)}", style="bold magenta")
-
-
-def _named(record: GameRecord) -> Iterator[tuple[str, TrajectoryRecord]]:
-    attempt = 0
-    for trajectory in record.trajectories:
-        attempt += trajectory.role == "solver"
-        yield (
-            f"{trajectory.role} {attempt}" if trajectory.role == "solver" else trajectory.role,
-            trajectory,
-        )
+    return Text(f"answer: {visible(record.answer)}", style="bold magenta")
 
 
 def _line(name: str, segments: tuple[SegmentRecord, ...]) -> Text:
     line = Text(f"{name:<11}", style="bold yellow")
     for segment in segments:
-        line.append(f" {_visible(segment.text)}", style=STYLES[segment.by])
+        if segment.tokens:
+            line.append(f" {visible(segment.text)}", style=STYLES[segment.by])
     return line
 
 
 def _judged(line: Text, trajectory: TrajectoryRecord) -> Text:
     if trajectory.verdict is not None:
-        right = trajectory.verdict["correct"]
+        right = trajectory.verdict.correct
         line.append("  right" if right else "  wrong", style="bold green" if right else "bold red")
     return line
 
@@ -118,8 +109,8 @@ def _checks(record: GameRecord) -> Iterator[Text]:
         ("known without search", record.closed_book),
     ):
         if verdict is not None:
-            detail = f" ({_visible(verdict['detail'])})" if verdict["detail"] else ""
-            yield Text(f"{name}: {'yes' if verdict['correct'] else 'no'}{detail}")
+            detail = f" ({visible(verdict.detail)})" if verdict.detail else ""
+            yield Text(f"{name}: {'yes' if verdict.correct else 'no'}{detail}")
 
 
 def _ending(record: GameRecord) -> Text:
@@ -130,5 +121,6 @@ def _ending(record: GameRecord) -> Text:
     return Text(f"outcome: {record.outcome}{reason}{rewards}", style="bold")
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """The text without anything that a terminal would obey or could not show."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)

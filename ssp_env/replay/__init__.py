@@ -1,6 +1,7 @@
-"""Saved games: one JSON document each, replayed and rescored offline. See docs/replay.md."""
+"""Files of games: one format, replayed and rescored offline. See docs/replay.md."""
 
 from ssp_env.replay.compare import Difference
+from ssp_env.replay.header import SavedRules
 from ssp_env.replay.play import Replay, replay
 from ssp_env.replay.recorded import OwnCode
 from ssp_env.replay.rescore import Rescored, rescore
@@ -12,6 +13,7 @@ __all__ = [
     "Replay",
     "Rescored",
     "SavedGame",
+    "SavedRules",
     "read_games",
     "replay",
     "rescore",

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from ssp_env.replay.saved import SavedGame, SavedTrajectory
+from ssp_env.game.record import GameRecord, TrajectoryRecord
 
-_GIVEN = frozenset({"format", "package", "config", "parts", "prompts", "tokenizer"})
-"""What a replay takes from the document, so that it cannot differ."""
-_PLAYS = frozenset({"proposer", "verifier", "closed_book"})
+_NOT_COMPARED = frozenset(
+    {"trajectories", "hops", "truly_correct", "right_answers", "weights_version"}
+    | {"first_slot", "question_group"}
+)
+"""What a replay takes from the record or cannot know, and what is compared on its own."""
 _LONGEST = 80
 
 
@@ -34,45 +36,44 @@ class Difference:
         )
 
 
-def differences(saved: SavedGame, replayed: SavedGame) -> list[Difference]:
+def differences(saved: GameRecord, replayed: GameRecord) -> list[Difference]:
     """Every field that differs, trajectories first and in the order of play; of tokens, the first
     that does."""
     return [*_plays(saved, replayed), *_game(saved, replayed)]
 
 
-def _plays(saved: SavedGame, replayed: SavedGame) -> Iterator[Difference]:
-    then, now = saved.trajectories(), replayed.trajectories()
+def _plays(saved: GameRecord, replayed: GameRecord) -> Iterator[Difference]:
+    then, now = saved.named(), replayed.named()
+
     for name in [*then, *(name for name in now if name not in then)]:
         if name in then and name in now:
             yield from _trajectory(name, then[name], now[name])
         else:
             before, after = ("played" if name in plays else "absent" for plays in (then, now))
             yield Difference(name, "trajectory", before, after)
-    for i, (attempt, again) in enumerate(
-        zip(saved.attempts, replayed.attempts, strict=False), start=1
-    ):
-        for field in ("verdict", "reward"):
-            yield from _walk(f"solver {i}", field, getattr(attempt, field), getattr(again, field))
 
 
-def _game(saved: SavedGame, replayed: SavedGame) -> Iterator[Difference]:
-    for f in fields(SavedGame):
-        if f.name not in _GIVEN | _PLAYS | {"attempts"}:
+def _game(saved: GameRecord, replayed: GameRecord) -> Iterator[Difference]:
+    for f in fields(GameRecord):
+        if f.name not in _NOT_COMPARED:
             yield from _walk("game", f.name, getattr(saved, f.name), getattr(replayed, f.name))
 
 
-def _trajectory(name: str, then: SavedTrajectory, now: SavedTrajectory) -> Iterator[Difference]:
+def _trajectory(name: str, then: TrajectoryRecord, now: TrajectoryRecord) -> Iterator[Difference]:
     yield from _tokens(name, "ids", then.ids, now.ids)
+
     mask = list(then.mask), list(now.mask)
     common = min(map(len, mask))
     yield from _tokens(name, "mask", mask[0][:common], mask[1][:common])
+
     if then.mask == now.mask:
         own = [i for i, mine in enumerate(then.mask) if mine]
         for difference in _tokens(name, "logprobs", then.logprobs, now.logprobs):
             assert difference.token is not None
             place = own[difference.token]
             yield Difference(name, "logprobs", difference.saved, difference.replayed, place)
-    for field in ("role", "searches", "ending", "result"):
+
+    for field in ("role", "searches", "ending", "result", "verdict", "reward"):
         yield from _walk(name, field, getattr(then, field), getattr(now, field))
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending
+from ssp_env.game.record import TrajectoryRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.replay.compare import Difference, differences
-from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
-from ssp_env.replay.saved import SavedGame, SavedTrajectory, results_of, trajectories_of
+from ssp_env.replay.recorded import OwnCode, Recorded, check_replayable, named, recorded_rules
+from ssp_env.replay.saved import SavedGame
 from ssp_env.tokenizers import Tokenizer
 
 
@@ -54,19 +54,22 @@ def replay(
 
     Raises:
         ConfigError: the tokenizer is missing or another one, or the saved settings cannot work.
-        UsageError: ``saved`` is no saved game, but the name of a file, say.
+        UsageError: ``saved`` was written without token ids, or is not a saved game at all (the name
+            of a file, say).
     """
-    check_saved(saved)
+    check_replayable(saved)
     recorded, own = Recorded(saved, strict=False), own or OwnCode()
-    rules = recorded_rules(saved, recorded, saved.tokenizer.open(tokenizer), own)
+    rules = recorded_rules(saved, recorded, saved.rules.tokenizer.open(tokenizer), own)
+
     game = _play(saved, rules, recorded)
+
     unrecorded = [Difference("game", "asked for", "nothing", what) for what in recorded.unrecorded]
-    found = (*unrecorded, *differences(saved, replace(saved, **results_of(game))))
+    found = (*unrecorded, *differences(saved.record, record_game(game, rules)))
     return Replay(game, rules, found, tuple(_taken_as_saved(saved, own)))
 
 
 def _taken_as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
-    parts = saved.parts
+    parts = saved.rules.parts
     for code, function in parts.filters.items():
         if parts.shipped_filter(code) is None and code not in (own.filters or {}):
             yield f"filter {code} ({function})"
@@ -79,10 +82,9 @@ def _taken_as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
 class _Feed:
     """The tokens that are left for one trajectory; none if it was not played then."""
 
-    def __init__(self, saved: SavedTrajectory | None) -> None:
-        self._tokens = iter(
-            zip(saved.own, saved.logprobs, strict=True) if saved is not None else ()
-        )
+    def __init__(self, saved: TrajectoryRecord | None) -> None:
+        written = zip(saved.own, saved.logprobs, strict=True) if saved is not None else ()
+        self._tokens = iter(written)
         self._voided = saved is not None and saved.ending is Ending.OUTAGE
         self._searches = len(saved.searches) if saved is not None else 0
 
@@ -100,26 +102,26 @@ class _Feed:
 def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
     """One turn after the other, so that a single search is due at a time. What the outage cut off
     comes last."""
-    round_ = Round.of_start(rules, saved.start)
+    round_ = Round.of_start(rules, saved.record.start)
     recorded.watch(round_)
-    game, then = round_.games[0], saved.trajectories()
+    game, then = round_.games[0], saved.record.named()
     feeds: dict[str, _Feed] = {}
-    while waiting := {
-        name: t for name, t in trajectories_of(game).items() if t.waiting is Waiting.POLICY
-    }:
+
+    while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
         for name in waiting:
             feeds.setdefault(name, _Feed(then.get(name)))
         ready = [name for name, t in waiting.items() if not feeds[name].cut_off(t)]
+
         if not ready:
             for last, trajectory in waiting.items():
                 feeds[last].write(trajectory)
-            round_.void(
-                list(waiting.values()), ServiceError(saved.reason or "engine", "it failed then")
-            )
+            round_.void(list(waiting.values()), recorded.outage("engine"))
         else:
             trajectory = waiting[ready[0]]
             feeds[ready[0]].write(trajectory)
             if trajectory.waiting is Waiting.POLICY:
                 trajectory.feed_turn(())  # a turn may end without a token that says so
+
         round_.advance()
+
     return game

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,15 +14,21 @@ from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
+from ssp_env.game.record import names
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.replay.saved import SavedGame, trajectories_of
+from ssp_env.replay.saved import SavedGame
 from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
+
+NO_TOKENS = (
+    "the game was written without token ids (tokens=False; in a run: record_tokens: false); it can "
+    "be printed and rescored, but not replayed"
+)
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,8 @@ class Recorded:
             strict: give only what was asked for in the same words; else what was given at the same
                 place.
         """
-        self._saved, self._strict = saved, strict
-        self._trajectories = saved.trajectories()
+        self._saved, self._strict = saved.record, strict
+        self._trajectories = saved.record.named()
         self._round: Round | None = None
         self.unrecorded: list[str] = []
 
@@ -73,11 +78,7 @@ class Recorded:
         Raises:
             ServiceError: nothing was.
         """
-        due = [
-            (name, t)
-            for name, t in trajectories_of(self._game).items()
-            if t.waiting is Waiting.SEARCH
-        ]
+        due = [(name, t) for name, t in named(self._game).items() if t.waiting is Waiting.SEARCH]
         return [self._found(name, t, query) for (name, t), query in zip(due, queries, strict=True)]
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
@@ -88,7 +89,7 @@ class Recorded:
             case Phase.VERIFY:
                 known = [("verifier", saved.verification)]
             case Phase.CLOSED_BOOK:
-                known = [("closed_book", saved.closed_book_verdict)]
+                known = [("closed_book", saved.closed_book)]
             case _:
                 verdicts = dict(enumerate(attempt.verdict for attempt in saved.attempts))
                 answered = [
@@ -137,9 +138,16 @@ class Recorded:
     def _as_then(self, asked: str, then: str | None) -> bool:
         return not self._strict or asked == then
 
+    def outage(self, service: str) -> ServiceError:
+        """What made the game void then; an outage of this service if that is not known."""
+        then = self._saved.outage
+        if then is not None:
+            return ServiceError(then.service, then.what, then.calls)
+        return ServiceError(self._saved.reason or service, "it failed when the game was played")
+
     def _outage(self, service: str, asked: str) -> ServiceError:
         if self._saved.outcome is Outcome.VOID:
-            return ServiceError(self._saved.reason or service, "it failed when the game was played")
+            return self.outage(service)
         self.unrecorded.append(asked)
         return ServiceError(service, f"not recorded: {asked}")
 
@@ -226,6 +234,23 @@ def check_saved(value: object) -> None:
         )
 
 
+def check_replayable(value: object) -> None:
+    """
+    Raises:
+        UsageError: not a saved game, or one without the tokens that a replay feeds.
+    """
+    check_saved(value)
+    assert isinstance(value, SavedGame)
+    if not value.rules.tokens:
+        raise UsageError(NO_TOKENS)
+
+
+def named(game: Game) -> dict[str, Trajectory]:
+    """The trajectories of a game by the names that its record gives them."""
+    plays = game.trajectories()
+    return dict(zip(names(t.role for t in plays), plays, strict=True))
+
+
 def recorded_rules(
     saved: SavedGame,
     recorded: Recorded,
@@ -240,33 +265,31 @@ def recorded_rules(
         ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did
             not have.
     """
-    filters = {code: (own.filters or {}).get(code) for code in saved.parts.filters}
+    filters = {code: (own.filters or {}).get(code) for code in saved.rules.parts.filters}
     for code in own.filters or {}:
         if code not in filters:
             raise ConfigError(
                 "filters", code, f"the game had no such filter, but {', '.join(filters)}"
             )
-    config, parts = saved.config, saved.parts
+    config, parts, prompts = saved.rules.config, saved.rules.parts, saved.rules.prompts
     return Rules(
         config=config,
         tokenizer=tokenizer,
-        prompts=Prompts.of_texts(saved.prompts.texts, saved.prompts.frame, tokenizer, config.tags),
+        prompts=Prompts.of_texts(prompts.texts, prompts.frame, tokenizer, config.tags),
         retriever=recorded,
         corpus=(),
         judge=recorded,
         verifier=None if parts.verifier is None else recorded,
         limits={role: Limits.of(role, config, tokenizer) for role in Role},
-        world=world if world is not None else RecordedWorld(parts.world, saved.start.truth),
+        world=world if world is not None else RecordedWorld(parts.world, saved.record.start.truth),
         filters={
             code: given or parts.shipped_filter(code) or recorded.filter(code)
             for code, given in filters.items()
         },
         noise=recorded.noise,
-        proposer_reward=own.proposer_reward or _proposer_reward(saved) or recorded.proposer_reward,
+        proposer_reward=own.proposer_reward
+        or PROPOSER_REWARDS.get(parts.proposer_reward)
+        or recorded.proposer_reward,
         solver_reward=own.solver_reward
         or (recorded.solver_reward if parts.pays_solver_itself else right_answer),
     )
-
-
-def _proposer_reward(saved: SavedGame) -> Callable[[Any], float] | None:
-    return PROPOSER_REWARDS.get(saved.parts.proposer_reward)

@@ -5,21 +5,24 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import TrajectoryRecord
 from ssp_env.game.referee import Referee
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask
+from ssp_env.replay.header import SavedParts
 from ssp_env.replay.recorded import OwnCode, Recorded, check_saved, recorded_rules
-from ssp_env.replay.saved import SavedGame, SavedParts, SavedTrajectory, results_of
-from ssp_env.tokenizers import Tokenizer
-from ssp_env.types import Document
+from ssp_env.replay.saved import SavedGame
+from ssp_env.tokenizers import ByteTokenizer, Tokenizer
+from ssp_env.types import Document, Role
 
 
 @dataclass(frozen=True)
@@ -52,11 +55,13 @@ def rescore(
             when not given.
         proposer_reward: pays anew; what paid then, when not given.
         solver_reward: the same for each attempt.
-        tokenizer: as for :func:`~ssp_env.replay.play.replay`.
+        tokenizer: as for :func:`~ssp_env.replay.play.replay`; only reward functions of your own
+            need it.
 
     Raises:
         ConfigError: a new judge over games that code of the user's own paid, and that code is not
-            given; or the tokenizer is missing.
+            given; a reward function of your own over games that hold no token ids for it to look
+            at; or the tokenizer is missing.
         UsageError: the judge does not give one result per task, a reward is not a finite number, or
             something else than saved games is given.
         ServiceError: the judge failed altogether. One that fails for a task makes that game void.
@@ -69,59 +74,67 @@ def rescore(
     saved_games = list(saved_games)
     for saved in saved_games:
         check_saved(saved)
+
     own = OwnCode(None, proposer_reward, solver_reward)
-    valid = [saved for saved in saved_games if saved.outcome is Outcome.VALID]
-    if judge is not None:
-        for saved in valid:
-            _check_paid(saved.parts, own)
+    valid = [saved for saved in saved_games if saved.record.outcome is Outcome.VALID]
+    for saved in valid:
+        _check_paid(saved, own, judge)
+
     tables = [_restored(saved, tokenizer, own) for saved in valid]
     if judge is not None:
         _judge([game for game, _ in tables], judge)
     for game, rules in tables:
         if game.outcome is Outcome.VALID:
             Referee(rules).finish(game)
-    after = iter(
-        [_after(saved, game, judge, own) for saved, (game, _) in zip(valid, tables, strict=True)]
-    )
+
+    pairs = zip(valid, tables, strict=True)
+    after = iter([_after(saved, game, judge, own) for saved, (game, _) in pairs])
     return [
-        Rescored(saved, next(after) if saved.outcome is Outcome.VALID else saved)
+        Rescored(saved, next(after) if saved.record.outcome is Outcome.VALID else saved)
         for saved in saved_games
     ]
 
 
 def _scores(saved: SavedGame) -> tuple[object, ...]:
-    attempts = [(a.verdict is not None and a.verdict.correct, a.reward) for a in saved.attempts]
-    return saved.outcome, saved.proposer_reward, attempts
+    record = saved.record
+    attempts = [(a.verdict is not None and a.verdict.correct, a.reward) for a in record.attempts]
+    return record.outcome, record.proposer_reward, attempts
 
 
-def _check_paid(parts: SavedParts, own: OwnCode) -> None:
+def _check_paid(saved: SavedGame, own: OwnCode, judge: Judge | None) -> None:
+    parts = saved.rules.parts
     for name, given, is_own, function in (
         ("proposer_reward", own.proposer_reward, parts.pays_proposer_itself, parts.proposer_reward),
         ("solver_reward", own.solver_reward, parts.pays_solver_itself, parts.solver_reward),
     ):
-        if is_own and given is None:
-            raise ConfigError(
-                name, None, f"other verdicts have to be paid anew: pass the function {function}"
-            )
+        if given is not None and not saved.rules.tokens:
+            fix = "the games were written without token ids, which such a function may look at"
+            raise ConfigError(name, given, fix)
+        if judge is not None and is_own and given is None:
+            fix = f"other verdicts have to be paid anew: pass the function {function}"
+            raise ConfigError(name, None, fix)
 
 
 def _restored(
     saved: SavedGame, tokenizer: Tokenizer | str | Path | None, own: OwnCode
 ) -> tuple[Game, Rules]:
     """The game as it was when it was over, without playing it again."""
-    rules = recorded_rules(
-        saved, Recorded(saved, strict=False), saved.tokenizer.open(tokenizer), own
-    )
-    start, question = saved.start, saved.question or ""
-    searches = saved.proposer.searches if saved.proposer is not None else ()
-    evidence = {document.id: document for search in searches for document in search.documents}
-    read = evidence | {item.document.id: item.document for item in saved.noise}
-    materials = tuple(read[name] for name in saved.materials or () if name in read)
+    record, start = saved.record, saved.record.start
+    looks = own.proposer_reward is not None or own.solver_reward is not None
+    # The rewards that ship look at verdicts alone: no token is spelled out for them.
+    opened = saved.rules.tokenizer.open(tokenizer) if looks else ByteTokenizer()
+    rules = recorded_rules(saved, Recorded(saved, strict=False), opened, own)
 
-    def restore(
-        trajectory: SavedTrajectory | None, about: str, documents: tuple[Document, ...] = ()
-    ) -> Trajectory | None:
-        return None if trajectory is None else _trajectory(trajectory, rules, about, documents)
+    proposer = record.play_of(Role.PROPOSER)
+    found = chain.from_iterable(s.documents for s in proposer.searches) if proposer else ()
+    evidence = {document.id: document for document in found}
+    read = evidence | {item.document.id: item.document for item in record.noise}
+    materials = tuple(read[name] for name in record.materials or () if name in read)
+
+    def restore(trajectory: TrajectoryRecord) -> Trajectory:
+        about = start.truth.answer if trajectory.role is Role.PROPOSER else record.question or ""
+        documents = materials if trajectory.role is Role.VERIFIER else ()
+        return _trajectory(trajectory, rules, about, documents, looks)
 
     game = Game(
         start.seed,
@@ -129,35 +142,43 @@ def _restored(
         start.group,
         start.truth,
         start.origin,
-        proposer=restore(saved.proposer, start.truth.answer),
-        question=saved.question,
-        outcome=saved.outcome,
-        reason=saved.reason,
+        question=record.question,
+        outcome=record.outcome,
+        reason=record.reason,
         evidence=tuple(evidence.values()),
-        noise=saved.noise,
-        verifier=restore(saved.verifier, question, materials),
-        verification=saved.verification,
-        closed_book=restore(saved.closed_book, question),
-        closed_book_verdict=saved.closed_book_verdict,
-        attempts=[
-            Attempt(_trajectory(a.trajectory, rules, question), a.verdict, a.reward)
-            for a in saved.attempts
-        ],
-        proposer_reward=saved.proposer_reward,
+        noise=record.noise,
+        verification=record.verification,
+        closed_book_verdict=record.closed_book,
+        attempts=[Attempt(restore(a), a.verdict, a.reward) for a in record.attempts],
+        proposer_reward=record.proposer_reward,
         asked_searches=start.asked_searches,
     )
+    for role in (Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK):
+        played = record.play_of(role)
+        setattr(game, role.value, None if played is None else restore(played))
+
     return game, rules
 
 
 def _trajectory(
-    saved: SavedTrajectory, rules: Rules, about: str, documents: tuple[Document, ...] = ()
+    saved: TrajectoryRecord,
+    rules: Rules,
+    about: str,
+    documents: tuple[Document, ...],
+    with_tokens: bool,
 ) -> Trajectory:
-    prompt = list(saved.ids[: saved.runs[0]])
+    """A trajectory that is over; without its tokens, where nobody looks at them."""
+    prompt = list(saved.segments[0].ids or ()) if with_tokens else []
     trajectory = Trajectory(rules.limits[saved.role], prompt, about, documents)
-    logprobs = iter(saved.logprobs)
-    trajectory.ids, trajectory.mask = list(saved.ids), bytearray(saved.mask)
-    trajectory.logprobs = array("d", (next(logprobs) if mine else 0.0 for mine in trajectory.mask))
+
+    if with_tokens:
+        logprobs = iter(saved.logprobs)
+        trajectory.ids, trajectory.mask = list(saved.ids), bytearray(saved.mask)
+        own = (next(logprobs) if mine else 0.0 for mine in trajectory.mask)
+        trajectory.logprobs = array("d", own)
+
     trajectory.searches, trajectory.result = list(saved.searches), saved.result
+    assert saved.ending is not None, "a game that is over has no trajectory that goes on"
     trajectory.end(saved.ending)
     return trajectory
 
@@ -185,7 +206,23 @@ def _judge(games: Sequence[Game], judge: Judge) -> None:
 
 
 def _after(saved: SavedGame, game: Game, judge: Judge | None, own: OwnCode) -> SavedGame:
-    parts = replace(
-        saved.parts, **SavedParts.scorers(judge, own.proposer_reward, own.solver_reward)
+    scored = iter(game.attempts)
+    plays = tuple(
+        replace(t, verdict=attempt.verdict, reward=attempt.reward)
+        if t.role is Role.SOLVER and (attempt := next(scored))
+        else t
+        for t in saved.record.trajectories
     )
-    return replace(saved, **results_of(game), parts=parts)
+    record = replace(
+        saved.record,
+        outcome=game.outcome,
+        reason=game.reason,
+        outage=game.outage,
+        solve_rate=game.solve_rate,
+        proposer_reward=game.proposer_reward,
+        solver_reward=game.solver_reward,
+        trajectories=plays,
+    )
+    scorers = SavedParts.scorers(judge, own.proposer_reward, own.solver_reward)
+    parts = replace(saved.rules.parts, **scorers)
+    return SavedGame(replace(saved.rules, parts=parts), record)

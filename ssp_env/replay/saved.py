@@ -1,223 +1,57 @@
-"""The document that a game is saved as: all that is needed to play it again, and what came of
-it."""
+"""Files of games: what training, evaluation and :func:`save_games` write, and `ssp replay` reads.
+
+A file is JSON lines, plain or gzip. A header line says what games were played by; it holds for all
+games that follow it, one per line, until the next header. So files can be joined by ``cat``, and
+are read and written game by game."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from ssp_env.errors import DataError, UsageError
-from ssp_env.game.config import GameConfig
-from ssp_env.game.filters import FILTERS, Filter
-from ssp_env.game.game import Attempt, Game, Start
-from ssp_env.game.legal import Grammar
-from ssp_env.game.noise import NoiseDocument
-from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import SearchRecord, Trajectory
-from ssp_env.judge.base import Judge, Verdict
 from ssp_env.replay.codec import Reader, plain
-from ssp_env.replay.tokenizer import SavedTokenizer
-from ssp_env.search.corpus import read_jsonl
-from ssp_env.types import Role
-from ssp_env.version import __version__
+from ssp_env.replay.header import SavedRules, read_header
+from ssp_env.replay.lines import line_of, record_of
 
-FORMAT = 1
-"""Version of the document. It goes up whenever a field comes, goes or changes its meaning."""
-
-
-@dataclass(frozen=True)
-class SavedPrompts:
-    """The prompt set itself, so that it need not lie anywhere when the game is replayed."""
-
-    texts: dict[str, str]
-    frame: tuple[str, str]
-
-
-@dataclass(frozen=True)
-class SavedParts:
-    """Names of the code that took part. What it said is saved; the code is not."""
-
-    world: str
-    grammar: bool
-    """Whether the world's grammar takes part in masks of legal moves."""
-    retriever: str
-    judge: str
-    verifier: str | None
-    """``None``: the policy itself."""
-    noise: str
-    filters: dict[str, str]
-    """Function by reason code, in order."""
-    proposer_reward: str
-    """A name of the config, or a function of the user's own."""
-    solver_reward: str
-
-    @classmethod
-    def of(cls, rules: Rules) -> SavedParts:
-        """The parts of some rules."""
-        return cls(
-            world=rules.world.name,
-            grammar=isinstance(rules.world, Grammar),
-            retriever=_dotted(rules.retriever),
-            verifier=None if rules.verifier is None else _dotted(rules.verifier),
-            noise=_dotted(rules.noise),
-            filters={code: _dotted(rule) for code, rule in rules.filters.items()},
-            **cls.scorers(rules.judge, rules.proposer_reward, rules.solver_reward),
-        )
-
-    @staticmethod
-    def scorers(
-        judge: Judge | None,
-        proposer_reward: ProposerReward | None,
-        solver_reward: SolverReward | None,
-    ) -> dict[str, Any]:
-        """The names of those that are given, by field."""
-        given = {"judge": judge, "proposer_reward": proposer_reward, "solver_reward": solver_reward}
-        names: dict[str, Any] = {
-            field: _dotted(part) for field, part in given.items() if part is not None
-        }
-        for name, shipped in PROPOSER_REWARDS.items():
-            if shipped is proposer_reward:
-                names["proposer_reward"] = name
-        return names
-
-    def shipped_filter(self, code: str) -> Filter | None:
-        """The package's own filter of this name; ``None`` if it is code of the user's own."""
-        shipped = FILTERS.get(code)
-        return shipped if shipped is not None and _dotted(shipped) == self.filters[code] else None
-
-    @property
-    def pays_solver_itself(self) -> bool:
-        """Whether the solver was paid by a function of the user's own."""
-        return self.solver_reward != _dotted(right_answer)
-
-    @property
-    def pays_proposer_itself(self) -> bool:
-        """Whether the proposer was paid by a function of the user's own."""
-        return self.proposer_reward not in PROPOSER_REWARDS
-
-
-@dataclass(frozen=True)
-class SavedTrajectory:
-    """One trajectory: its tokens, and what the game made of them."""
-
-    role: Role
-    ids: tuple[int, ...]
-    runs: tuple[int, ...]
-    """The loss mask as lengths of runs: the prompt, then by turns the policy's tokens and the
-    environment's."""
-    logprobs: tuple[float, ...]
-    """Of the policy's tokens, in order."""
-    searches: tuple[SearchRecord, ...]
-    ending: Ending
-    result: str | None
-
-    @classmethod
-    def of(cls, trajectory: Trajectory) -> SavedTrajectory:
-        """A trajectory that has ended.
-
-        Raises:
-            UsageError: a document that could not be read back.
-        """
-        assert trajectory.ending is not None, "all trajectories of a game that is over have ended"
-        for document in (
-            document for search in trajectory.searches for document in search.documents
-        ):
-            if not isinstance(document.id, str):
-                raise UsageError(
-                    f"the retriever gave a document whose id is {document.id!r}, which is no string"
-                )
-        mask = trajectory.mask
-        runs = [len(list(run)) for _, run in groupby(mask)]
-        return cls(
-            role=trajectory.role,
-            ids=tuple(int(token) for token in trajectory.ids),
-            runs=(0, *runs) if mask and mask[0] else tuple(runs),
-            logprobs=tuple(p for p, mine in zip(trajectory.logprobs, mask, strict=True) if mine),
-            searches=tuple(trajectory.searches),
-            ending=trajectory.ending,
-            result=trajectory.result,
-        )
-
-    @property
-    def mask(self) -> bytes:
-        """One byte a token: 1 on those that the policy wrote."""
-        return b"".join(bytes([i % 2]) * run for i, run in enumerate(self.runs))
-
-    @property
-    def own(self) -> list[int]:
-        """The policy's tokens, in order."""
-        return [token for token, mine in zip(self.ids, self.mask, strict=True) if mine]
-
-
-@dataclass(frozen=True)
-class SavedAttempt:
-    """One solver trajectory, how it was judged and what it was paid."""
-
-    trajectory: SavedTrajectory
-    verdict: Verdict | None
-    reward: float | None
+_GZIP = b"\x1f\x8b"
+_NEITHER = "is neither a game nor a header of games: a JSON object is wanted"
 
 
 @dataclass(frozen=True)
 class SavedGame:
-    """A game that is over, as one JSON document. Make one with :func:`save_game`."""
+    """A game that is over, and what it was played by. Make one with :func:`save_game`."""
 
-    format: int
-    package: str
-    """Version of the package that saved it."""
-    start: Start
-    outcome: Outcome
-    reason: str | None
-    question: str | None
-    solve_rate: float | None
-    proposer_reward: float | None
-    solver_reward: float | None
-    verification: Verdict | None
-    closed_book_verdict: Verdict | None
-    proposer: SavedTrajectory | None
-    verifier: SavedTrajectory | None
-    closed_book: SavedTrajectory | None
-    attempts: tuple[SavedAttempt, ...]
-    evidence: tuple[str, ...]
-    """Ids of what the proposer retrieved, each passage once."""
-    noise: tuple[NoiseDocument, ...]
-    materials: tuple[str, ...] | None
-    """Ids of what verification read, in its order; ``None`` if nothing was verified."""
-    config: GameConfig
-    parts: SavedParts
-    prompts: SavedPrompts
-    tokenizer: SavedTokenizer
+    rules: SavedRules
+    record: GameRecord
 
-    def to_json(self) -> str:
-        """The document, on one line, in ASCII."""
-        return json.dumps(plain(self), allow_nan=False)
+    def to_text(self) -> str:
+        """The lines of a file that holds this game alone."""
+        return "".join(game_lines([self]))
 
     @classmethod
-    def from_json(cls, text: str, path: str | Path = "saved game") -> SavedGame:
-        """Reads a document.
+    def from_text(cls, text: str, path: str | Path = "saved game") -> SavedGame:
+        """The one game among the lines of a file.
 
         Args:
-            text: what :meth:`to_json` gave.
+            text: as :meth:`to_text` gave it.
             path: what errors call it.
 
         Raises:
-            DataError: not JSON, a field that is missing or wrong, or a format that this version
-                does not know.
+            DataError: a field that is missing or wrong, or not exactly one game.
         """
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DataError(
-                path, f"not JSON ({error.msg} at column {error.colno})", error.lineno
-            ) from None
-        return _of_row(row, Reader(str(path)))
+        rows = enumerate(text.encode("utf-8", "backslashreplace").splitlines(True), start=1)
+        return _only(path, [line.game() for line in _scan(str(path), rows)])
 
     def write(self, path: str | Path) -> None:
         """Writes it to a file of its own; gzip if the name ends in ``.gz``.
@@ -234,61 +68,77 @@ class SavedGame:
         Raises:
             DataError: as :func:`read_games` does, or the file does not hold exactly one.
         """
-        games = list(read_games(path))
-        if len(games) != 1:
-            raise DataError(path, f"holds {len(games)} games, not one; read_games() reads them all")
-        return games[0]
-
-    def trajectories(self) -> dict[str, SavedTrajectory]:
-        """All of them by name, in the order of play: ``proposer``, ``verifier``, ``closed_book``,
-        ``solver 1`` ..."""
-        first = {
-            "proposer": self.proposer,
-            "verifier": self.verifier,
-            "closed_book": self.closed_book,
-        }
-        attempts = {
-            f"solver {i}": attempt.trajectory for i, attempt in enumerate(self.attempts, start=1)
-        }
-        return {name: t for name, t in first.items() if t is not None} | attempts
+        return _only(path, list(read_games(path)))
 
 
-def save_game(game: Game, rules: Rules) -> SavedGame:
-    """A game that is over, as a document.
+def save_game(game: Game, rules: Rules, weights_version: int = 0) -> SavedGame:
+    """A game that is over, ready to be written.
 
     Args:
         game: any outcome but pending, from any round.
         rules: what it was played by.
+        weights_version: which weights the policy had.
 
     Raises:
         UsageError: the game goes on.
     """
-    return _save([game], rules)[0]
+    if game.outcome is Outcome.PENDING:
+        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
+    return SavedGame(SavedRules.of(rules), record_game(game, rules, weights_version))
 
 
-def save_games(games: Iterable[Game], rules: Rules, path: str | Path) -> None:
-    """Writes games to a file, one JSON document a line; gzip if the name ends in ``.gz``.
+def save_games(
+    games: Iterable[Game], rules: Rules, path: str | Path, *, tokens: bool = True
+) -> None:
+    """Writes games that are over to a file; gzip if its name ends in ``.gz``.
+
+    Args:
+        games: any outcome but pending.
+        rules: what they were played by.
+        path: the file; it is replaced.
+        tokens: write token ids and log-probabilities; without them games are read, printed and
+            rescored, but not replayed.
 
     Raises:
         UsageError: a game that goes on. Nothing is written then.
         DataError: the file cannot be written.
     """
-    write_games(_save(games, rules), path)
+    write_games([save_game(game, rules) for game in games], path, tokens=tokens)
 
 
-def write_games(games: Iterable[SavedGame], path: str | Path) -> None:
-    """Writes saved games to a file, one a line; gzip if the name ends in ``.gz``.
+def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = True) -> None:
+    """Writes saved games to a file; gzip if its name ends in ``.gz``.
+
+    Args:
+        games: taken one after the other.
+        path: the file; it is replaced.
+        tokens: as for :func:`save_games`.
 
     Raises:
         DataError: the file cannot be written.
     """
-    data = "".join(f"{game.to_json()}\n" for game in games).encode("ascii")
-    if str(path).endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
     try:
-        Path(path).write_bytes(data)
+        with _opened_to_write(Path(path)) as file:
+            for line in game_lines(games, tokens=tokens):
+                file.write(line.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise DataError(path, f"cannot be written ({error.strerror or error})") from error
+
+
+def game_lines(games: Iterable[SavedGame], *, tokens: bool = True) -> Iterator[str]:
+    """The lines of a file of games, line ends included.
+
+    A lone surrogate is left as it is: encode with ``errors="backslashreplace"``, which makes it
+    JSON's own escape.
+    """
+    header: SavedRules | None = None
+
+    for game in games:
+        rules = game.rules if tokens or not game.rules.tokens else replace(game.rules, tokens=False)
+        if header is None or (rules is not header and rules != header):
+            header = rules
+            yield _json(plain(header))
+        yield _json(line_of(game.record, header))
 
 
 def read_games(path: str | Path) -> Iterator[SavedGame]:
@@ -298,140 +148,125 @@ def read_games(path: str | Path) -> Iterator[SavedGame]:
         DataError: a file that cannot be read, or a field that is missing or wrong; names file, line
             and field.
     """
-    for line, row in read_jsonl(path):
-        yield _of_row(row, Reader(str(path), line))
+    for line in scan_games(path):
+        yield line.game()
 
 
-def trajectories_of(game: Game) -> dict[str, Trajectory]:
-    """The trajectories of a game by the names of :meth:`SavedGame.trajectories`."""
-    first = {"proposer": game.proposer, "verifier": game.verifier, "closed_book": game.closed_book}
-    attempts = {
-        f"solver {i}": attempt.trajectory for i, attempt in enumerate(game.attempts, start=1)
-    }
-    return {name: t for name, t in first.items() if t is not None} | attempts
-
-
-def _save(games: Iterable[Game], rules: Rules) -> list[SavedGame]:
-    parts, tokenizer = SavedParts.of(rules), SavedTokenizer.of(rules.tokenizer)
-    prompts = SavedPrompts(dict(rules.prompts.texts), rules.prompts.frame)
-    return [
-        SavedGame(
-            format=FORMAT,
-            package=__version__,
-            **results_of(game),
-            config=rules.config,
-            parts=parts,
-            prompts=prompts,
-            tokenizer=tokenizer,
-        )
-        for game in games
-    ]
-
-
-def results_of(game: Game) -> dict[str, Any]:
-    """The fields of a saved game that say how the game began and what came of it.
+def scan_games(path: str | Path) -> Iterator[GameOnLine]:
+    """As :func:`read_games`, but leaves it to the caller which games are read in full.
 
     Raises:
-        UsageError: the game goes on.
+        DataError: a file that cannot be read, a line that is not JSON, or a header that is wrong.
     """
-    if game.outcome is Outcome.PENDING:
-        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
-    return {
-        "start": Start.of(game),
-        "outcome": game.outcome,
-        "reason": game.reason,
-        "question": game.question,
-        "solve_rate": game.solve_rate,
-        "proposer_reward": game.proposer_reward,
-        "solver_reward": game.solver_reward,
-        "verification": game.verification,
-        "closed_book_verdict": game.closed_book_verdict,
-        "proposer": _trajectory(game.proposer),
-        "verifier": _trajectory(game.verifier),
-        "closed_book": _trajectory(game.closed_book),
-        "attempts": tuple(_attempt(attempt) for attempt in game.attempts),
-        "evidence": tuple(document.id for document in game.evidence),
-        "noise": game.noise,
-        "materials": _materials(game),
-    }
+    with _opened_to_read(Path(path)) as file:
+        yield from _scan(str(path), enumerate(file, start=1))
 
 
-def _trajectory(trajectory: Trajectory | None) -> SavedTrajectory | None:
-    return None if trajectory is None else SavedTrajectory.of(trajectory)
+@dataclass(frozen=True)
+class GameOnLine:
+    """A game in a file, of which only the little is read that games are chosen by."""
+
+    rules: SavedRules
+    outcome: str
+    reason: str | None
+    slot: int
+    _row: dict[str, Any]
+    _reader: Reader
+
+    def game(self) -> SavedGame:
+        """The whole game.
+
+        Raises:
+            DataError: a field that is missing, unknown or wrong.
+        """
+        return SavedGame(self.rules, record_of(self._row, self.rules, self._reader))
 
 
-def _attempt(attempt: Attempt) -> SavedAttempt:
-    return SavedAttempt(SavedTrajectory.of(attempt.trajectory), attempt.verdict, attempt.reward)
+# -- within ------------------------------------------------------------------------------------
 
 
-def _materials(game: Game) -> tuple[str, ...] | None:
-    if game.verifier is not None:
-        return tuple(document.id for document in game.verifier.documents)
-    if game.verification is None:
-        return None
-    # The game's own stream was used up when it was played; one that begins alike draws the same
-    # order.
-    again = Game(
-        game.seed,
-        game.slot,
-        game.group,
-        game.truth,
-        game.origin,
-        evidence=game.evidence,
-        noise=game.noise,
-    )
-    return tuple(document.id for document in again.materials())
+def _only(path: str | Path, games: list[SavedGame]) -> SavedGame:
+    if len(games) != 1:
+        raise DataError(path, f"holds {len(games)} games, not one; read_games() reads them all")
+    return games[0]
 
 
-def _of_row(row: Any, reader: Reader) -> SavedGame:
-    if not isinstance(row, dict) or "format" not in row:
-        raise reader.wrong("format", "is missing: this is no saved game")
-    version = row["format"]
-    if type(version) is not int or version < 1:
-        raise reader.wrong("format", f"is {version!r}, not a version number")
-    if version > FORMAT:
-        raise reader.wrong(
-            "format", f"is {version}, but this version of ssp-env reads up to {FORMAT}: upgrade it"
-        )
-    game = reader.read(SavedGame, row)
-    if min(game.start.slot, *game.start.seed, 0) < 0:
-        raise reader.wrong(
-            "start", f"has a negative seed or slot: {list(game.start.seed)}, {game.start.slot}"
-        )
-    if game.outcome is Outcome.VALID and not game.attempts:
-        raise reader.wrong("attempts", "is empty in a valid game")
-    if (fault := game.tokenizer.fault()) is not None:
-        raise reader.wrong(f"tokenizer.{fault[0]}", fault[1])
-    alone = [
-        name for name in ("proposer", "verifier", "closed_book") if getattr(game, name) is not None
-    ]
-    fields = [*alone, *(f"attempts[{i}].trajectory" for i in range(len(game.attempts)))]
-    for field, trajectory in zip(fields, game.trajectories().values(), strict=True):
-        _check(reader, field, trajectory, game.tokenizer.vocab_size)
-    return game
+def _json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return f"{text}\n"
 
 
-def _check(reader: Reader, field: str, trajectory: SavedTrajectory, vocab_size: int) -> None:
-    ids, runs = trajectory.ids, trajectory.runs
-    outside = next((i for i, token in enumerate(ids) if not 0 <= token < vocab_size), None)
-    if outside is not None:
-        raise reader.wrong(
-            f"{field}.ids[{outside}]", f"is {ids[outside]}, outside the vocabulary of {vocab_size}"
-        )
-    if sum(runs) != len(ids) or any(run < (i > 0) for i, run in enumerate(runs)):
-        raise reader.wrong(
-            f"{field}.runs", f"does not divide {len(ids)} tokens into runs: {_shown(runs)}"
-        )
-    if len(trajectory.logprobs) != sum(runs[1::2]):
-        what = f"has {len(trajectory.logprobs)} entries for {sum(runs[1::2])} tokens of the policy"
-        raise reader.wrong(f"{field}.logprobs", what)
+@contextmanager
+def _opened_to_write(path: Path) -> Iterator[IO[bytes]]:
+    with open(path, "wb") as raw:
+        if path.suffix != ".gz":
+            yield raw
+            return
+        # Neither a name nor a time in it: the same games give the same file.
+        with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as zipped:
+            yield cast(IO[bytes], zipped)
 
 
-def _shown(runs: Sequence[int]) -> str:
-    return ", ".join(map(str, runs[:10])) + (", ..." if len(runs) > 10 else "")
+@contextmanager
+def _opened_to_read(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with open(path, "rb") as raw:
+            zipped = raw.read(len(_GZIP)) == _GZIP
+            raw.seek(0)
+            if not zipped:
+                yield raw
+                return
+            with gzip.open(raw) as file:
+                yield cast(IO[bytes], file)
+    except EOFError:
+        raise DataError(path, "is cut off: its end is missing") from None
+    except (OSError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise DataError(path, f"cannot be read: {why}") from error
 
 
-def _dotted(part: Any) -> str:
-    """Where a function, or the class of an object, is defined."""
-    named = part if hasattr(part, "__qualname__") else type(part)
-    return f"{named.__module__}.{named.__qualname__}"
+def _scan(path: str, lines: Iterable[tuple[int, bytes]]) -> Iterator[GameOnLine]:
+    header: SavedRules | None = None
+
+    for number, line in lines:
+        if not line.strip():
+            continue
+
+        reader = Reader(path, number)
+        row = _row(path, number, line)
+        if "format" in row:
+            header = read_header(row, reader)
+        elif header is None:
+            raise reader.wrong("format", "is missing: a file of games begins with a header line")
+        else:
+            yield _brief(header, row, reader)
+
+
+def _row(path: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except UnicodeDecodeError:
+        raise DataError(path, "not UTF-8", number) from None
+    except json.JSONDecodeError as error:
+        what = f"not JSON ({error.msg} at column {error.colno})"
+        if not line.endswith(b"\n"):
+            what = "cut off: its writer was stopped, or the file was not copied in full"
+        raise DataError(path, what, number) from None
+    except RecursionError:
+        raise DataError(path, "cannot be read: it is nested too deeply", number) from None
+
+    if not isinstance(row, dict):
+        raise DataError(path, _NEITHER, number)
+    return row
+
+
+def _brief(rules: SavedRules, row: dict[str, Any], reader: Reader) -> GameOnLine:
+    start = row.get("start")
+    slot = start.get("slot") if isinstance(start, dict) else None
+
+    match slot, row.get("first_slot"), row.get("outcome"), row.get("reason"):
+        case int(slot), int(first), str(outcome), (str() | None) as reason:
+            return GameOnLine(rules, outcome, reason, first + slot, row, reader)
+
+    record_of(row, rules, reader)  # it says what is wrong
+    raise AssertionError("a line is refused for what games cannot be chosen by")

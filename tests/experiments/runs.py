@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ssp_env.game.record import GameRecord
+from ssp_env.replay import read_games
+
 SSP = str(Path(sys.executable).with_name("ssp"))
 SETTINGS = (
     "game.attempts=2",
@@ -70,6 +73,7 @@ def games(run: Path) -> dict[str, str]:
     }
 
 
-def all_games(run: Path) -> list[dict[str, Any]]:
+def all_games(run: Path) -> list[GameRecord]:
     """All games of a run, step by step."""
-    return [json.loads(line) for text in games(run).values() for line in text.splitlines()]
+    files = sorted((run / "games").iterdir())
+    return [saved.record for file in files for saved in read_games(file)]

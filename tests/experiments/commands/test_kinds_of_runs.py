@@ -42,7 +42,8 @@ def test_another_seed_plays_others(
     policy: Path, whole_run: tuple[Path, str], tmp_path: Path
 ) -> None:
     run = train(policy, tmp_path / "run", "--steps", "1", "--seed", "1")
-    assert games(run)["step_000001.jsonl"] != games(whole_run[0])["step_000001.jsonl"]
+    answers = [[game.answer for game in all_games(path)][:8] for path in (run, whole_run[0])]
+    assert answers[0] != answers[1]
     assert json.loads((run / "summary.json").read_text())["seed"] == 1
 
 
@@ -62,13 +63,31 @@ def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) 
     assert tokens[alone] < tokens[both]
 
 
+def test_token_ids_can_be_left_out(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``record_tokens``: the same games, which can be printed and rescored, but not replayed."""
+    full = train(policy, tmp_path / "full", "--steps", "1")
+    bare = train(policy, tmp_path / "bare", "--steps", "1", "--set", "record_tokens=false")
+    assert all_games(bare) == [game.without_tokens() for game in all_games(full)]
+    assert '"tokens":false' in games(bare)["step_000001.jsonl"].splitlines()[0]
+    capsys.readouterr()
+    assert main(["replay", str(bare), "--game", "1", "--judge", "exact"]) == 0
+    shown = capsys.readouterr().out
+    assert "not replayed: the game was written without token ids" in shown
+    assert "exact: " in shown
+    assert main(["replay", str(bare), "--check"]) == 2
+    assert "written without token ids" in capsys.readouterr().err
+
+
 def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Path) -> None:
     settings = (*(s for s in SETTINGS if "verifier" not in s), "game.noise_documents=3")
     run = train(policy, tmp_path / "run", "--steps", "1", "--verifier", "auto", settings=settings)
-    verified = [game for game in all_games(run) if game["verification"]]
+    verified = [game for game in all_games(run) if game.verification]
     assert verified
-    assert all(len(game["noise"]) == 3 for game in verified)
-    assert all(noise["id"] not in game["evidence"] for game in verified for noise in game["noise"])
+    assert all(len(game.noise) == 3 for game in verified)
+    drawn = [(noise.document.id, game.evidence) for game in verified for noise in game.noise]
+    assert all(name not in evidence for name, evidence in drawn)
     assert json.loads((run / "summary.json").read_text())["verifier"] == "world"
 
 
@@ -79,7 +98,7 @@ def test_real_passages_with_the_tiny_policy(untrained: Path, tmp_path: Path) -> 
     assert (summary["world"], summary["verifier"], summary["steps"]) == ("wiki-mini", "policy", 2)
     benchmarks = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
     assert set(summary["accuracy"]["base"]) == set(summary["accuracy"]["final"]) == benchmarks
-    assert all(game["hops"] is None for game in all_games(run))
+    assert all(game.hops is None for game in all_games(run))
 
 
 def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_path: Path) -> None:
@@ -94,7 +113,7 @@ def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_
     assert len(metrics(run)) == 3
     played = all_games(run)
     assert len(played) == 8
-    assert all("<search>" in game["trajectories"][0]["segments"][0]["text"] for game in played)
+    assert all("<search>" in game.trajectories[0].segments[0].text for game in played)
     assert (run / "checkpoints" / "step_000002" / "policy" / "tokenizer.json").is_file()
 
 
@@ -115,7 +134,7 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
     run = train(
         policy, tmp_path / "run", "--world", "files", "--steps", "1", settings=(*SETTINGS, *options)
     )
-    assert {game["answer"] for game in all_games(run)} == {"Samarick"}
+    assert {game.answer for game in all_games(run)} == {"Samarick"}
     assert json.loads((run / "summary.json").read_text())["questions"]["final"] == {"mine": 1}
 
 

@@ -12,7 +12,6 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from runs import SSP, environment, metrics
@@ -25,19 +24,21 @@ from experiments.run.checks import check, check_model
 from experiments.run.cluster import build
 from experiments.run.quiet import filtered_stderr, quiet_libraries
 from ssp_env.commands.cli import main
+from ssp_env.game.record import GameRecord
+from ssp_env.replay import read_games
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 # -- eval --------------------------------------------------------------------------------------
 
 
-def evaluate(policy: Path, out: Path, *more: str) -> list[dict[str, Any]]:
+def evaluate(policy: Path, out: Path, *more: str) -> list[GameRecord]:
     """Runs ``ssp eval``; returns the games that it wrote."""
     short = ["--set", "game.max_response_tokens=64"]
     assert (
         main(["eval", "--model", str(policy), "--per-group", "4", "--out", str(out), *short, *more])
         == 0
     )
-    return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    return [saved.record for saved in read_games(out)]
 
 
 def test_eval_prints_a_row_a_group_and_writes_every_game(
@@ -48,8 +49,8 @@ def test_eval_prints_a_row_a_group_and_writes_every_game(
     assert "accuracy on unseen questions (mini)" in shown
     for group in "1234":
         assert f"\u2502 {group} " in shown
-        assert sum(game["question_group"] == group for game in played) == 4
-    assert all(game["origin"] == "given" and len(game["trajectories"]) == 1 for game in played)
+        assert sum(game.question_group == group for game in played) == 4
+    assert all(game.origin == "given" and len(game.trajectories) == 1 for game in played)
     assert f"model: {policy}" in shown
     assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
 
@@ -71,10 +72,10 @@ def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
     assert evaluate(policy, tmp_path / "again") == base
     assert len(evaluate(policy, tmp_path / "fewer", "--per-group", "2")) == 8
     drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
-    assert {game["question"] for game in drawn} != {game["question"] for game in base}
+    assert {game.question for game in drawn} != {game.question for game in base}
     sampled = evaluate(policy, tmp_path / "warm", "--set", "evaluation.temperature=1.5")
-    assert [game["question"] for game in sampled] == [game["question"] for game in base]
-    assert [game["trajectories"] for game in sampled] != [game["trajectories"] for game in base]
+    assert [game.question for game in sampled] == [game.question for game in base]
+    assert [game.trajectories for game in sampled] != [game.trajectories for game in base]
 
 
 def test_eval_of_real_questions(
@@ -84,7 +85,7 @@ def test_eval_of_real_questions(
         untrained, tmp_path / "games.jsonl", "--world", "wiki-mini", "--per-group", "2"
     )
     groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
-    assert {game["question_group"] for game in played} == groups
+    assert {game.question_group for game in played} == groups
     assert len(played) == 14
     assert "accuracy on unseen questions (wiki-mini)" in capsys.readouterr().out
 

@@ -13,6 +13,7 @@ import pytest
 from runs import SETTINGS, all_games, arguments, metrics
 
 from ssp_env.commands.cli import main
+from ssp_env.judge.base import Verdict
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -105,10 +106,14 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
     void = [line.get("void_games", 0.0) for line in metrics(run)]
     assert void[2] > 0
     assert void[1] == void[3] == 0
-    hit = [game for game in all_games(run) if game["outcome"] == "void"]
+    hit = [game for game in all_games(run) if game.outcome == "void"]
     assert len(hit) == void[2]
-    assert all(game["proposer_reward"] is None and game["solve_rate"] is None for game in hit)
-    assert all("503" in game["reason"] or game["reason"] for game in hit)
+    assert all(game.proposer_reward is None and game.solve_rate is None for game in hit)
+    for game in hit:
+        assert game.outage is not None
+        assert game.outage.service == game.reason
+        assert "503" in game.outage.what
+        assert game.outage.calls == 1
     assert metrics(run)[3]["learner_updates"] == 1
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["verifier"], summary["void_games"], summary["void_questions"]) == (
@@ -124,11 +129,9 @@ def test_verifier_alone_leaves_the_judging_to_exact_match(
     run = tmp_path / "run"
     assert main([*command(policy, run, server), "--steps", "1"]) == 0
     assert set(server.calls) == {"greeting", "verifier"}
-    verified = [game["verification"] for game in all_games(run) if game["verification"]]
+    verified = [game.verification for game in all_games(run) if game.verification]
     assert verified
-    assert all(
-        verdict == {"correct": False, "detail": "read as 'what it says'"} for verdict in verified
-    )
+    assert all(verdict == Verdict(False, "read as 'what it says'") for verdict in verified)
 
 
 def test_judge_that_is_down_at_the_base_evaluation_ends_the_run(

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from experiments.run.evaluation import Accuracy, accuracies
+from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord, TrajectoryRecord
-from ssp_env.types import Question
+from ssp_env.types import Question, Role
 
 
 def record(outcome: str, *rewards: float | None) -> GameRecord:
     empty: dict[str, Any] = dict.fromkeys(GameRecord.__dataclass_fields__)
     plays = tuple(
-        TrajectoryRecord("solver", "action", "x", (), (), reward=reward) for reward in rewards
+        TrajectoryRecord(Role.SOLVER, (), (), Ending.ACTION, "x", reward=reward)
+        for reward in rewards
     )
     return GameRecord(**{**empty, "outcome": outcome, "trajectories": plays})
 

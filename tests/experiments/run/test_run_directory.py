@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,15 +21,34 @@ from experiments.run import directory as directory_module
 from experiments.run.directory import RunDirectory, fresh, newest
 from ssp_env import disk
 from ssp_env.errors import RunError
+from ssp_env.game.config import MINI_GAME
+from ssp_env.game.game import Origin, Start
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord
+from ssp_env.game.rules import Rules
+from ssp_env.replay import SavedRules, read_games
+from ssp_env.tokenizers import WordTokenizer
+from ssp_env.types import GroundTruth
+from ssp_env.worlds.mini import MiniWorld
+from ssp_env.worlds.mini.lexicon import vocabulary
 
 CONFIG = make_config(load_preset("tiny"))
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 def game(question: str) -> GameRecord:
+    start = Start((0,), 0, 0, GroundTruth("a", "x"), Origin.PROPOSED)
     empty: dict[str, Any] = dict.fromkeys(GameRecord.__dataclass_fields__)
-    return GameRecord(**{**empty, "question": question, "trajectories": ()})
+    known = {"start": start, "first_slot": 0, "outcome": Outcome.INVALID, "question": question}
+    lists: dict[str, Any] = dict.fromkeys(("evidence", "noise", "trajectories"), ())
+    return GameRecord(**{**empty, **known, **lists, "weights_version": 0})
+
+
+@cache
+def header() -> SavedRules:
+    words = WordTokenizer(vocabulary(), Tags().all())
+    return SavedRules.of(Rules.build(MiniWorld(entities=40), words, MINI_GAME))
 
 
 def begun(path: Path, config: RunConfig = CONFIG, steps: int = 3, saved: int = 2) -> RunDirectory:
@@ -37,7 +57,7 @@ def begun(path: Path, config: RunConfig = CONFIG, steps: int = 3, saved: int = 2
     with directory.claimed(config, resume=False):
         directory.append_metrics({"step": 0})
         for step in range(1, steps + 1):
-            directory.write_games(step, [game(f"q{step}")])
+            directory.write_games(step, header(), [game(f"q{step}")])
             directory.append_metrics({"step": step})
         directory.save_checkpoint(saved, lambda folder: (folder / "weights").write_text("w"))
     return directory
@@ -207,12 +227,11 @@ def test_figures_that_are_not_finite_become_null(tmp_path: Path) -> None:
 
 def test_games_of_a_step_are_read_back(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
-    directory.write_games(7, [game("Wer? \u00e4 \ud800"), game("b\nc")])
-    text = (tmp_path / "games" / "step_000007.jsonl").read_text(encoding="utf-8")
-    assert [json.loads(line)["question"] for line in text.splitlines()] == [
-        "Wer? \u00e4 \ud800",
-        "b\nc",
-    ]
+    games = [game("Wer? \u00e4 \ud800 \u2028"), game("b\nc")]
+    directory.write_games(7, header(), games)
+    saved = list(read_games(tmp_path / "games" / "step_000007.jsonl"))
+    assert [one.record for one in saved] == games
+    assert all(one.rules == header() for one in saved)
 
 
 def test_full_disk_in_mid_run_names_the_metrics(tmp_path: Path) -> None:
@@ -277,7 +296,7 @@ def test_first_line_that_did_not_fit_leaves_no_file(tmp_path: Path) -> None:
 def test_games_that_did_not_fit_leave_no_file(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     with pytest.raises(RunError, match=r"step_000001\.jsonl cannot be written: .*No space left"):
-        directory.write_games(1, [game("q")])
+        directory.write_games(1, header(), [game("q")])
     assert not list(directory.games.iterdir())
 
 

@@ -13,6 +13,7 @@ from runs import all_games, games, metrics
 from agents.models import load_model
 from experiments.config import make_config
 from ssp_env.commands.cli import main
+from ssp_env.replay import read_games
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 Run = tuple[Path, str]
@@ -56,25 +57,28 @@ def test_games_hold_all_that_happened(run: Path) -> None:
     assert list(games(run)) == [f"step_{step:06d}.jsonl" for step in range(1, 7)]
     played = all_games(run)
     for line in metrics(run)[1:]:
-        of_step = games(run)[f"step_{line['step']:06d}.jsonl"].splitlines()
+        of_step = list(read_games(run / "games" / f"step_{line['step']:06d}.jsonl"))
         assert len(of_step) == line["games"]
-    assert {game["outcome"] for game in played} == {"valid", "invalid"}
-    assert {game["origin"] for game in played} == {"proposed", "reused"}
+        assert [saved.record.slot for saved in of_step] == list(range(len(of_step)))
+    assert {game.outcome for game in played} == {"valid", "invalid"}
+    assert {game.origin for game in played} == {"proposed", "reused"}
     for game in played:
-        proposals = [t for t in game["trajectories"] if t["role"] == "proposer"]
-        found = {
-            document for t in proposals for search in t["searches"] for document in search["found"]
-        }
-        assert set(game["evidence"]) == found
-        assert (game["proposer_reward"] is not None) == (game["origin"] == "proposed")
-        solvers = [t for t in game["trajectories"] if t["role"] == "solver"]
-        assert len(solvers) == (2 if game["outcome"] == "valid" else 0)
-        assert all(t["reward"] in (0.0, 1.0) and t["verdict"] for t in solvers)
-    assert any(game["evidence"] for game in played)
-    authors = {
-        segment["by"] for game in played for t in game["trajectories"] for segment in t["segments"]
-    }
+        proposals = [t for t in game.trajectories if t.role == "proposer"]
+        found = {d.id for t in proposals for search in t.searches for d in search.documents}
+        assert set(game.evidence) == found
+        assert (game.proposer_reward is not None) == (game.origin == "proposed")
+        assert len(game.attempts) == (2 if game.outcome == "valid" else 0)
+        assert all(t.reward in (0.0, 1.0) and t.verdict for t in game.attempts)
+    assert any(game.evidence for game in played)
+    authors = {segment.by for game in played for t in game.trajectories for segment in t.segments}
     assert authors == {"prompt", "policy", "environment"}
+
+
+def test_every_game_of_a_run_replays_offline(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(run), "--check"]) == 0
+    count = len(all_games(run))
+    assert f"{count} of {count} games are identical" in capsys.readouterr().out
+    assert any(p < 0 for game in all_games(run) for t in game.trajectories for p in t.logprobs)
 
 
 def test_checkpoint_holds_a_model_directory(run: Path, policy: Path) -> None:

@@ -1,135 +1,325 @@
-"""``ssp replay``: what it shows, and its exit status."""
+"""``ssp replay``: which games it shows, what it shows of them, and its exit status."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hf_tokenizers
 import pytest
-from scripted import begin, by_role, play, propose, rules_of, say
+from scripted import begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.commands.cli import main
-from ssp_env.commands.replay import COMMAND
+from ssp_env.commands.replay import COMMAND, LISTED
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Game
+from ssp_env.game.rules import Rules
 from ssp_env.replay import SavedGame, read_games, save_game, save_games, write_games
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
+Captured = pytest.CaptureFixture[str]
+
+
+def batch(rules: Rules, slots: int, seed: int) -> list[Game]:
+    """Valid games, but for the last, which is invalid, and the first, which is void where there are
+    more than three."""
+    played = begin(rules, slots=slots, seed=[seed])
+    last = played.games[-1].proposer
+    if slots > 3:
+        first = played.games[0].proposer
+        assert first is not None
+        played.void([first], ServiceError("engine", "out of \x1b[2J memory", calls=3))
+    play(played, by_role(lambda t: [1] if t is last else propose()(t)))
+    return played.games
+
 
 @pytest.fixture
-def games(mini: MiniWorld, words: WordTokenizer, tmp_path: Path) -> Path:
+def rules(mini: MiniWorld, words: WordTokenizer) -> Rules:
+    return rules_of(mini, words, attempts=2)
+
+
+@pytest.fixture
+def games(rules: Rules, tmp_path: Path) -> Path:
     """A file with two valid games and an invalid one."""
-    rules = rules_of(mini, words, attempts=2)
-    played = begin(rules, slots=3)
-    last = played.games[2].proposer
-    play(played, by_role(lambda t: [1] if t is last else propose()(t)))
-    save_games(played.games, rules, tmp_path / "games.jsonl")
+    save_games(batch(rules, 3, 1), rules, tmp_path / "games.jsonl")
     return tmp_path / "games.jsonl"
 
 
-def spoilt(path: Path) -> Path:
-    """The same games with another reward in the second one, and a query that no terminal should
-    see."""
-    first, second, last = read_games(path)
-    attempt = second.attempts[0]
-    trajectory = attempt.trajectory
-    searches = (
-        replace(trajectory.searches[0], query="\x1b[2J \ud800 [bold]"),
-        *trajectory.searches[1:],
-    )
-    attempts = (
-        replace(attempt, trajectory=replace(trajectory, searches=searches)),
-        *second.attempts[1:],
-    )
-    write_games([first, replace(second, proposer_reward=0.5, attempts=attempts), last], path)
-    return path
+@pytest.fixture
+def run(rules: Rules, tmp_path: Path) -> Path:
+    """A run directory of three steps, with five games each."""
+    run = tmp_path / "run"
+    (run / "games").mkdir(parents=True)
+    for step in (1, 2, 10):
+        path = run / "games" / f"step_{step:06d}.jsonl"
+        save_games(batch(rules, 5, step), rules, path)
+    return run
+
+
+def shown(capsys: Captured, *arguments: object, status: int = 0) -> str:
+    """What a command line prints."""
+    capsys.readouterr()
+    assert main(["replay", *map(str, arguments)]) == status
+    return capsys.readouterr().out
 
 
 def test_command() -> None:
     assert COMMAND.name == "replay"
 
 
-def test_identical_games(games: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(games)]) == 0
-    out = capsys.readouterr().out
+# -- what is shown -----------------------------------------------------------------------------
+
+
+def test_a_few_games_are_printed_in_full(games: Path, capsys: Captured) -> None:
+    out = shown(capsys, games)
     assert out.count("identical\n") == 4
     assert "3 of 3 games are identical" in out
-    question = next(read_games(games)).question
-    assert str(question) in " ".join(out.split())
-    assert "outcome: invalid (format)" in out
+    first = next(read_games(games)).record
+    for text in (
+        f"game 1: slot 0; world mini, weights of step 0, ssp-env {first and '0.1.0'}",
+        f"answer: {first.answer}",
+        f"propose {first.answer} :",
+        "found: ",
+        "<information> ",
+        f"question: {first.question}  (1 hop; right in this world: {first.answer})",
+        "verification: right (the documents support: ",
+        "(evidence)",
+        "(noise, game ",
+        "solver 1: right, paid 1",
+        "(the same prompt)",
+        "outcome: valid; proposer 0.0, solver 1.0",
+    ):
+        assert text in out, text
+    assert "proposer (ended by format)" in out
+    assert "outcome: invalid (format); proposer 0.0" in out
 
 
-def test_games_that_differ(games: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(spoilt(games))]) == 1
-    out = " ".join(capsys.readouterr().out.split())
+def test_a_run_is_listed_a_line_a_game(run: Path, capsys: Captured) -> None:
+    out = shown(capsys, run).splitlines()
+    assert out[0].split()[:7] == ["game", "step", "slot", "outcome", "reason", "solved", "proposer"]
+    assert [line.split()[:4] for line in out[1:6]] == [
+        ["1", "1", "0", "void"],
+        ["2", "1", "1", "valid"],
+        ["3", "1", "2", "valid"],
+        ["4", "1", "3", "valid"],
+        ["5", "1", "4", "invalid"],
+    ]
+    assert out[11].split()[:3] == ["11", "10", "0"], "steps are in the order of their numbers"
+    assert "2/2" in out[2]
+    assert out[-1] == "15 of 15 games; --game N prints one in full"
+    assert shown(capsys, run / "games").splitlines() == out
+
+
+def test_a_list_ends_somewhere(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
+    save_games(batch(rules, 26, 1), rules, tmp_path / "games.jsonl")
+    listed = shown(capsys, tmp_path / "games.jsonl").splitlines()
+    assert len(listed) == LISTED + 2
+    assert listed[-1].startswith(f"{LISTED} of 26 games; --limit 0 lists all")
+    assert len(shown(capsys, tmp_path / "games.jsonl", "--limit", 5).splitlines()) == 7
+    assert len(shown(capsys, tmp_path / "games.jsonl", "--limit", 0).splitlines()) == 28
+    full = shown(capsys, tmp_path / "games.jsonl", "--limit", 5, "--full")
+    assert full.count("answer: ") == 5
+    assert "5 of 5 games are identical" in full
+
+
+@pytest.mark.parametrize(
+    ("arguments", "numbers"),
+    [
+        (("--step", "2", "--full"), [6, 7, 8, 9, 10]),
+        (("--step", "2-10", "--slot", "1"), [7, 12]),
+        (("--outcome", "void"), [1, 6, 11]),
+        (("--reason", "format"), [5, 10, 15]),
+        (("--step", "1", "--outcome", "valid"), [2, 3, 4]),
+        (("--slot", "3", "--step", "10"), [14]),
+        (("--game", "7"), [7]),
+    ],
+)
+def test_games_are_chosen(
+    run: Path, arguments: tuple[str, ...], numbers: list[int], capsys: Captured
+) -> None:
+    out = shown(capsys, run, *arguments)
+    lines = [line for line in out.splitlines() if line.startswith("game ")]
+    assert [int(line.split()[1].rstrip(":")) for line in lines] == numbers
+
+
+def test_a_void_game_says_why(run: Path, capsys: Captured) -> None:
+    out = shown(capsys, run, "--game", 1)
+    assert "outcome: void (engine)\nthe engine failed: out of " in out
+    assert "memory [3 calls]\n" in out
+    assert "\x1b" not in out
+    assert "identical" in out
+
+
+def test_noise_of_another_runner_has_its_number_in_the_step(
+    games: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    saved = next(read_games(games))
+    moved = replace(saved, record=replace(saved.record, first_slot=100))
+    moved.write(tmp_path / "moved.jsonl")
+    out = shown(capsys, tmp_path / "moved.jsonl", "--slot", 100)
+    origin = saved.record.noise[0].origin
+    assert origin.startswith("game ")
+    assert f"(noise, game {100 + int(origin.split()[1])})" in out
+
+
+def test_what_no_terminal_should_see(games: Path, capsys: Captured) -> None:
+    saved = next(read_games(games))
+    truth = replace(saved.record.start.truth, answer="half \ud800 \x1b[2J [bold]")
+    record = replace(saved.record, start=replace(saved.record.start, truth=truth))
+    write_games([replace(saved, record=record)], games)
+    out = shown(capsys, games, status=1)
+    assert "\x1b" not in out
+    assert "[bold]" in out, "and nothing is taken for colours"
+
+
+# -- replays -----------------------------------------------------------------------------------
+
+
+def spoilt(path: Path) -> Path:
+    """The same games with another reward and another query in the second one."""
+    first, second, last = read_games(path)
+    plays = list(second.record.trajectories)
+    search = replace(plays[1].searches[0], query="\x1b[2J \ud800 [bold]")
+    plays[1] = replace(plays[1], searches=(search,))
+    record = replace(second.record, proposer_reward=0.5, trajectories=tuple(plays))
+    write_games([first, replace(second, record=record), last], path)
+    return path
+
+
+def test_games_that_differ(games: Path, capsys: Captured) -> None:
+    out = shown(capsys, spoilt(games), status=1)
     assert "differs: game: proposer_reward: saved 0.5, replayed 0.0" in out
     assert "differs: solver 1: searches[0].query: saved '\\x1b[2J \\ud800 [bold]'" in out
     assert "2 of 3 games are identical" in out
-    assert main(["replay", str(games), "--game", "1"]) == 0
-    assert main(["replay", str(games), "--game", "2"]) == 1
+    shown(capsys, games, "--game", 1, status=0)
+    shown(capsys, games, "--game", 2, status=1)
 
 
-def test_one_game(games: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(games), "--game", "3"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("game 3: ")
-    assert out.count("answer:") == 1
+def test_every_game_is_checked(run: Path, games: Path, capsys: Captured) -> None:
+    assert shown(capsys, run, "--check") == "15 of 15 games are identical\n"
+    assert shown(capsys, run, "--check", "--outcome", "void") == "3 of 3 games are identical\n"
+    out = shown(capsys, spoilt(games), "--check", status=1).splitlines()
+    assert out[0].startswith("game 2: slot 1 differs: solver 1: searches[0].query: ")
+    assert out[-1] == "2 of 3 games are identical"
 
 
-def test_another_judge(games: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["replay", str(games), "--judge", "f1"]) == 0
-    out = capsys.readouterr().out
-    assert out.count("f1: solver 1: right -> right") == 2
-    assert "f1: proposer 0.0, solver 1.0 -> proposer 0.0, solver 1.0" in out
-    assert "f1: nothing to rescore in a game that is invalid" in out
-
-
-def test_the_tokenizers_directory(
-    mini: MiniWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_code_of_ones_own_is_named(
+    mini: MiniWorld, words: WordTokenizer, tmp_path: Path, capsys: Captured
 ) -> None:
+    def thrifty(game: Any, attempt: Any) -> float:
+        return 0.5
+
+    rules = rules_of(mini, words, solver_reward=thrifty)
+    save_games(batch(rules, 2, 1), rules, tmp_path / "games.jsonl")
+    for arguments in ((), ("--check",)):
+        out = shown(capsys, tmp_path / "games.jsonl", *arguments)
+        assert "not checked, since it is code of your own: solver_reward (" in out
+
+
+def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, capsys: Captured) -> None:
     tokenizer = HuggingFaceTokenizer(hf_tokenizers.byte_level())
     room = {"max_prompt_tokens": 3000, "max_response_tokens": 3000}
     rules = rules_of(mini, tokenizer, **room)
     (game,) = play(begin(rules, slots=1), by_role(say("<question> ? </question>"))).games
-    file = str(tmp_path / "game.json")
+    file = tmp_path / "game.jsonl"
     save_game(game, rules).write(file)
-    assert main(["replay", file]) == 2
-    assert "give the one that the game was played with" in capsys.readouterr().err
+    assert "not replayed: give the one that the game was played with" in shown(capsys, file)
+    shown(capsys, file, "--check", status=2)
     hf_tokenizers.byte_level().save_pretrained(tmp_path)
-    assert main(["replay", file, "--tokenizer", str(tmp_path)]) == 0
+    assert "identical" in shown(capsys, file, "--tokenizer", tmp_path)
+    hf_tokenizers.metaspace().save_pretrained(tmp_path / "other")
+    shown(capsys, file, "--tokenizer", tmp_path / "other", status=2)
 
 
-@pytest.mark.parametrize("number", ["0", "4", "-1", "two"])
-def test_a_game_that_is_not_there(
-    games: Path, number: str, capsys: pytest.CaptureFixture[str]
+def test_games_without_tokens(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "bare.jsonl"
+    save_games(batch(rules, 3, 1), rules, file, tokens=False)
+    out = shown(capsys, file, "--judge", "f1")
+    assert out.count("not replayed: the game was written without token ids") == 3
+    assert "</question>" in out
+    assert "f1: 0 of 4 verdicts change in 2 valid games" in out
+    capsys.readouterr()
+    assert main(["replay", str(file), "--check"]) == 2
+    assert "game 1: slot 0: the game was written without token ids" in capsys.readouterr().err
+
+
+# -- another judge -----------------------------------------------------------------------------
+
+
+def test_another_judge(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
+    played = begin(rules, slots=4)
+
+    def solver(trajectory: Any) -> str:
+        """In the second game, the right answer and a word beside it."""
+        game = next(g for g in played.games if trajectory in g.trajectories())
+        wordy = f"<answer> {game.truth.answer} rival </answer>"
+        return wordy if game.slot == 1 else solve(trajectory)
+
+    play(played, by_role(propose(), solver))
+    saved = [save_game(game, rules) for game in played.games]
+    record = saved[1].record
+    truth = replace(record.start.truth, aliases=(f"{record.answer} rival mentor",))
+    record = replace(record, start=replace(record.start, truth=truth))
+    saved[1] = replace(saved[1], record=record)
+    write_games(saved, tmp_path / "games.jsonl")
+    out = shown(capsys, tmp_path / "games.jsonl", "--judge", "f1").splitlines()
+    assert len(out) == 6 + 2, "a list, the game that changes, and a summary"
+    assert out[-2].startswith(
+        "f1: game 2: slot 1: wrong -> right, wrong -> right; proposer 1.0 -> "
+    )
+    assert out[-1].startswith(
+        "f1: 2 of 8 verdicts change in 4 valid games; mean solver reward 0.75"
+    )
+
+
+def test_nothing_to_rescore(run: Path, capsys: Captured) -> None:
+    out = shown(capsys, run, "--judge", "exact", "--outcome", "invalid")
+    assert out.splitlines()[-1] == "exact: nothing to rescore, since no game is valid"
+
+
+# -- mistakes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--game", "0"), "holds 3 games, but none that is asked for"),
+        (("--game", "4"), "holds 3 games, but none that is asked for"),
+        (("--game", "two"), "--game"),
+        (("--step", "1"), "holds 3 games, but none that is asked for"),
+        (("--step", "two"), "--step two: give a step, such as 80, or a range"),
+        (("--limit", "-1"), "--limit -1: give 0 (all) or more"),
+        (("--outcome", "won"), "--outcome"),
+        (("--outcome", "void", "--check"), "holds 3 games, but none that is asked for"),
+    ],
+)
+def test_what_cannot_be_chosen(
+    games: Path, arguments: tuple[str, ...], message: str, capsys: Captured
 ) -> None:
-    assert main(["replay", str(games), f"--game={number}"]) == 2
-    assert "--game" in capsys.readouterr().err
+    assert main(["replay", str(games), *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
-def test_files_that_cannot_be_read(
-    games: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_cannot_be_read(games: Path, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
-    row = json.loads(next(read_games(games)).to_json())
+    header, game, *_ = games.read_text().splitlines()
+    row = json.loads(game)
     del row["start"]["slot"]
-    (tmp_path / "lacking.jsonl").write_text(json.dumps(row))
+    (tmp_path / "lacking.jsonl").write_text(f"{header}\n{json.dumps(row)}\n")
+    (tmp_path / "cut.jsonl").write_text(f"{header}\n{game[:90]}")
+    (tmp_path / "other.jsonl").write_text('{"id": "1", "contents": "a passage"}\n')
+    (tmp_path / "folder").mkdir()
     for name, message in (
-        ("absent.jsonl", "cannot be read"),
+        ("absent.jsonl", "absent.jsonl: cannot be read: No such file"),
         ("empty.jsonl", "holds no game"),
-        ("lacking.jsonl", "lacking.jsonl:1: field 'start.slot' is missing"),
+        ("lacking.jsonl", "lacking.jsonl:2: field 'start.slot' is missing"),
+        ("cut.jsonl", "cut.jsonl:2: cut off: its writer was stopped"),
+        ("other.jsonl", "other.jsonl:1: field 'format' is missing: a file of games begins with"),
+        ("folder", "holds no games: name a run directory or a file of games"),
     ):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert message in capsys.readouterr().err
-
-
-def test_an_answer_that_no_terminal_can_show(
-    games: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved = next(read_games(games))
-    truth = replace(saved.start.truth, answer="half \ud800 \x1b[2J")
-    assert isinstance(saved, SavedGame)
-    write_games([replace(saved, start=replace(saved.start, truth=truth))], games)
-    assert main(["replay", str(games)]) == 1
-    assert "\x1b" not in capsys.readouterr().out
+    assert isinstance(next(read_games(games)), SavedGame)

@@ -110,7 +110,7 @@ def test_every_step(mini: MiniWorld, name: str, kind: str) -> None:
     steps = online(env, script or by_role(propose(), solve, read(mini)))
     expected = {"valid": Outcome.VALID, "void": Outcome.VOID}.get(name.split()[0], Outcome.INVALID)
     assert env.game.outcome is expected
-    saved = SavedGame.from_json(save_game(env.game, env.rules).to_json())
+    saved = SavedGame.from_text(save_game(env.game, env.rules).to_text())
     again = replay_env(saved, render_mode="ansi")
     offline(again, steps)
     offline(again, steps)
@@ -210,6 +210,6 @@ def test_games_of_the_other_doors(mini: MiniWorld) -> None:
         (game, batch.rules) for game in batch.games
     ]
     for game, rules in played:
-        saved = SavedGame.from_json(save_game(game, rules).to_json())
+        saved = SavedGame.from_text(save_game(game, rules).to_text())
         assert replay(saved).identical
         assert replay(saved).game.trajectories()[0].ids == game.trajectories()[0].ids

@@ -3,7 +3,6 @@ its place."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,11 @@ from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
-from ssp_env.game.record import record_game
+from ssp_env.game.record import TrajectoryRecord, record_game
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import ReplayBuffer
+from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier
 from ssp_env.replay import OwnCode, SavedGame, read_games, replay, save_game, save_games
@@ -40,7 +40,7 @@ ROOMY: dict[str, Any] = {
 
 def again(game: Game, rules: Rules) -> SavedGame:
     """Saves a game, reads it, replays it and checks that nothing at all is different."""
-    saved = SavedGame.from_json(save_game(game, rules).to_json())
+    saved = SavedGame.from_text(save_game(game, rules).to_text())
     replayed = replay(saved)
     assert [str(difference) for difference in replayed.differences] == []
     now, then = replayed.game, game
@@ -90,7 +90,7 @@ def test_games_of_a_batch(
     assert {game.outcome for game in played.games} == {Outcome.VALID}
     assert any(item.origin.startswith("game ") for game in played.games for item in game.noise)
     for game in played.games:
-        saved = again(game, rules)
+        saved = again(game, rules).record
         assert saved.materials is not None
         assert set(saved.materials) == {d.id for d in game.evidence} | {
             n.document.id for n in game.noise
@@ -111,7 +111,7 @@ def test_reused_and_given_questions(mini: MiniWorld, words: WordTokenizer) -> No
     assert len(reused) == 4
     assert given
     for game in (*reused, *given):
-        assert again(game, rules).start.question == game.question
+        assert again(game, rules).record.start.question == game.question
 
 
 def test_a_turn_that_ends_without_a_token_that_says_so(
@@ -211,7 +211,7 @@ def test_invalid_games(mini: MiniWorld, words: WordTokenizer, reason: str) -> No
     script = say(*(turns if isinstance(turns, tuple) else (turns,)))
     (game,) = play(begin(rules, slots=1), by_role(script)).games
     assert (game.outcome, game.reason) == (Outcome.INVALID, reason)
-    assert again(game, rules).proposer_reward == -0.5
+    assert again(game, rules).record.proposer_reward == -0.5
 
 
 def test_games_that_fail_by_their_own_answer(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -246,7 +246,7 @@ def test_the_closed_book_gate(mini: MiniWorld, words: WordTokenizer) -> None:
             played.advance()
         for game in played.games:
             assert game.reason == ("closed_book" if answers else None)
-            assert again(game, rules).closed_book_verdict is not None
+            assert again(game, rules).record.closed_book is not None
 
 
 # -- void games --------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_a_search_of_the_proposer_that_failed(mini: MiniWorld, words: WordTokeni
     rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
     turns = ("<search> rival </search>", "<search> mentor </search>")
     (game,) = play(begin(rules, slots=1), by_role(say(*turns))).games
-    assert again(game, rules).reason == "search"
+    assert again(game, rules).record.reason == "search"
 
 
 class FailingJudge(ExactMatchJudge):
@@ -321,13 +321,13 @@ def test_a_judge_that_failed(
 ) -> None:
     rules = rules_of(mini, words, attempts=3, verifier=verifier, max_prompt_tokens=1000, **parts)
     (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
-    assert again(game, rules).reason == "panel"
+    assert again(game, rules).record.reason == "panel"
 
 
 def test_a_verifier_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, own_verifier=FailingVerifier())
     (game,) = play(begin(rules, slots=1), by_role(propose())).games
-    assert again(game, rules).reason == "verifier"
+    assert again(game, rules).record.reason == "verifier"
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
@@ -346,7 +346,7 @@ def test_an_engine_that_failed(
         played.pending()[index:][:1] or played.pending(), ServiceError("engine", "out of memory")
     )
     played.advance()
-    assert again(played.games[0], rules).reason == "engine"
+    assert again(played.games[0], rules).record.reason == "engine"
 
 
 def test_an_engine_that_failed_when_others_had_written_on(
@@ -402,13 +402,13 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
     games = play(begin(rules, slots=6), by_role(propose())).games
     assert {game.reason for game in games} == {None, "fussy"}
     saved = [again(game, rules) for game in games]
-    assert saved[0].parts.filters["fussy"].endswith("test_replay.fussy")
+    assert saved[0].rules.parts.filters["fussy"].endswith("test_replay.fussy")
     given = OwnCode({"fussy": fussy}, pays_length, pays_place)
     assert all(replay(one, own=given).identical for one in saved)
     others = OwnCode({"fussy": lambda proposal: False}, lambda game: 0.5, lambda game, attempt: 1.0)
     for one in saved:
         fields = {(d.where, d.field) for d in replay(one, own=others).differences}
-        if one.outcome is Outcome.VALID:
+        if one.record.outcome is Outcome.VALID:
             paid = {("game", "proposer_reward"), ("game", "solver_reward")}
             assert fields == paid | {(f"solver {i}", "reward") for i in (1, 2, 3)}
         else:
@@ -458,49 +458,62 @@ def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
     return save_game(game, rules)
 
 
+def solver(saved: SavedGame, index: int) -> TrajectoryRecord:
+    """One attempt's trajectory."""
+    return saved.record.attempts[index]
+
+
+def changed(saved: SavedGame, **fields: Any) -> SavedGame:
+    """The game with other values in its record."""
+    return replace(saved, record=replace(saved.record, **fields))
+
+
 def altered(saved: SavedGame, index: int, **changes: Any) -> SavedGame:
     """The game with other values in one attempt's trajectory."""
-    attempts = list(saved.attempts)
-    attempts[index] = replace(
-        attempts[index], trajectory=replace(attempts[index].trajectory, **changes)
-    )
-    return replace(saved, attempts=tuple(attempts))
+    attempt = solver(saved, index)
+    plays = [replace(t, **changes) if t is attempt else t for t in saved.record.trajectories]
+    return changed(saved, trajectories=tuple(plays))
+
+
+def rewritten(saved: SavedGame, index: int, segment: int, **changes: Any) -> SavedGame:
+    """The game with other values in one segment of an attempt."""
+    segments = list(solver(saved, index).segments)
+    segments[segment] = replace(segments[segment], **changes)
+    return altered(saved, index, segments=tuple(segments))
 
 
 def told(saved: SavedGame) -> list[tuple[str, str, int | None]]:
     """Where a replay differs."""
     return [
         (d.where, d.field, d.token)
-        for d in replay(SavedGame.from_json(saved.to_json())).differences
+        for d in replay(SavedGame.from_text(saved.to_text())).differences
     ]
 
 
-@pytest.mark.parametrize("part", ["prompt", "observation"])
-def test_an_altered_token(saved: SavedGame, part: str) -> None:
-    trajectory = saved.attempts[1].trajectory
-    place = 3 if part == "prompt" else trajectory.runs[0] + trajectory.runs[1] + 5
-    ids = list(trajectory.ids)
-    ids[place] = ids[place] + 1
-    forged = altered(saved, 1, ids=tuple(ids))
+@pytest.mark.parametrize("segment", [0, 2], ids=["prompt", "observation"])
+def test_an_altered_token(saved: SavedGame, segment: int) -> None:
+    segments = solver(saved, 1).segments
+    ids = list(segments[segment].ids or ())
+    ids[3] += 1
+    forged = rewritten(saved, 1, segment, ids=tuple(ids))
+    place = sum(s.tokens for s in segments[:segment]) + 3
     assert told(forged) == [("solver 2", "ids", place)]
     (difference,) = replay(forged).differences
-    then, now = trajectory.ids[place] + 1, trajectory.ids[place]
-    assert str(difference) == f"solver 2, token {place}: ids: saved {then}, replayed {now}"
+    told_so = f"solver 2, token {place}: ids: saved {ids[3]}, replayed {ids[3] - 1}"
+    assert str(difference) == told_so
 
 
 def test_an_altered_query(saved: SavedGame, words: WordTokenizer) -> None:
-    trajectory = saved.attempts[0].trajectory
-    place = trajectory.runs[0] + 1
-    ids = list(trajectory.ids)
-    ids[place] = words.encode("mentor")[0]
-    query = trajectory.searches[0].query
-    (difference,) = replay(altered(saved, 0, ids=tuple(ids))).differences
+    trajectory = solver(saved, 0)
+    ids = list(trajectory.segments[1].ids or ())
+    ids[1] = words.encode("mentor")[0]
+    (difference,) = replay(rewritten(saved, 0, 1, ids=tuple(ids))).differences
     assert (difference.where, difference.field) == ("solver 1", "searches[0].query")
-    assert (difference.saved, difference.replayed) == (query, "mentor")
+    assert (difference.saved, difference.replayed) == (trajectory.searches[0].query, "mentor")
 
 
 def test_an_altered_passage(saved: SavedGame) -> None:
-    trajectory = saved.attempts[2].trajectory
+    trajectory = solver(saved, 2)
     search = trajectory.searches[0]
     first = search.documents[0]
     text = first.text.split()
@@ -511,31 +524,39 @@ def test_an_altered_passage(saved: SavedGame) -> None:
         token for where, field, token in told(forged) if (where, field) == ("solver 3", "ids")
     ]
     assert place is not None
-    assert sum(trajectory.runs[:2]) < place < sum(trajectory.runs[:3])
+    before = [sum(s.tokens for s in trajectory.segments[:n]) for n in (2, 3)]
+    assert before[0] < place < before[1]
     assert len(told(forged)) == 1
 
 
 def test_an_altered_verdict(saved: SavedGame) -> None:
-    attempts = list(saved.attempts)
-    verdict = attempts[1].verdict
+    verdict = solver(saved, 1).verdict
     assert verdict is not None
-    attempts[1] = replace(attempts[1], verdict=replace(verdict, correct=False))
+    wrong = altered(saved, 1, verdict=replace(verdict, correct=False))
     paid = [("game", name, None) for name in ("solve_rate", "proposer_reward", "solver_reward")]
-    assert told(replace(saved, attempts=tuple(attempts))) == [("solver 2", "reward", None), *paid]
-    assert saved.verification is not None
-    unverified = replace(saved, verification=replace(saved.verification, correct=False))
+    assert told(wrong) == [("solver 2", "reward", None), *paid]
+    assert saved.record.verification is not None
+    verification = replace(saved.record.verification, correct=False)
+    unverified = changed(saved, verification=verification)
     assert ("game", "outcome", None) in told(unverified)
     assert ("solver 1", "trajectory", None) in told(unverified)
 
 
+def shuffled(saved: SavedGame) -> SavedGame:
+    return changed(saved, materials=(saved.record.materials or ())[::-1])
+
+
 FORGERIES: dict[str, tuple[Callable[[SavedGame], SavedGame], list[tuple[str, str]]]] = {
-    "reward": (lambda s: replace(s, proposer_reward=0.75), [("game", "proposer_reward")]),
-    "question": (lambda s: replace(s, question="who ?"), [("game", "question")]),
-    "evidence": (lambda s: replace(s, evidence=s.evidence[:-1]), [("game", "number of evidence")]),
-    "order": (lambda s: replace(s, materials=(s.materials or ())[::-1]), [("game", "materials[")]),
+    "reward": (lambda s: changed(s, proposer_reward=0.75), [("game", "proposer_reward")]),
+    "question": (lambda s: changed(s, question="who ?"), [("game", "question")]),
+    "evidence": (
+        lambda s: changed(s, evidence=s.record.evidence[:-1]),
+        [("game", "number of evidence")],
+    ),
+    "order": (shuffled, [("game", "materials[")]),
     "ending": (lambda s: altered(s, 0, ending=Ending.FORMAT), [("solver 1", "ending")]),
     "result": (lambda s: altered(s, 0, result="me"), [("solver 1", "result")]),
-    "package": (lambda s: replace(s, package="0.0.1"), []),
+    "package": (lambda s: replace(s, rules=replace(s.rules, package="0.0.1")), []),
 }
 
 
@@ -557,44 +578,46 @@ def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
     assert ("game", "outcome", None) in told(forged)
 
 
+def moved(saved: SavedGame, index: int) -> SavedGame:
+    """An attempt whose first turn claims the first token of the observation that follows it."""
+    prompt, call, found, *rest = solver(saved, index).segments
+    ids, taken = found.ids or (), (call.ids or ()) + (found.ids or ())[:1]
+    more = (*(call.logprobs or ()), 0.0)
+    call = replace(call, ids=taken, tokens=len(taken), logprobs=more)
+    found = replace(found, ids=ids[1:], tokens=len(ids) - 1)
+    return altered(saved, index, segments=(prompt, call, found, *rest))
+
+
 def test_a_mask_that_claims_the_observation(saved: SavedGame) -> None:
-    trajectory = saved.attempts[0].trajectory
-    prompt, call, found, *rest = trajectory.runs
-    runs = (prompt, call + 1, found - 1, *rest)
-    logprobs = (*trajectory.logprobs, 0.0)
-    forged = altered(saved, 0, runs=runs, logprobs=logprobs)
-    assert ("solver 1", "mask", prompt + call) in told(forged)
+    place = sum(segment.tokens for segment in solver(saved, 0).segments[:2])
+    assert ("solver 1", "mask", place) in told(moved(saved, 0))
 
 
 def test_tokens_that_run_out(saved: SavedGame) -> None:
-    trajectory = saved.attempts[0].trajectory
-    *runs, last = trajectory.runs
-    kept, own = sum(runs) + last - 1, len(trajectory.logprobs) - 1
-    short = altered(
-        saved,
-        0,
-        ids=trajectory.ids[:kept],
-        runs=(*runs, last - 1),
-        logprobs=trajectory.logprobs[:own],
-    )
+    last = solver(saved, 0).segments[-1]
+    ids, logprobs = (last.ids or ())[:-1], (last.logprobs or ())[:-1]
+    short = rewritten(saved, 0, -1, ids=ids, logprobs=logprobs, tokens=len(ids))
     assert {("solver 1", "ending", None), ("solver 1", "result", None)} <= set(told(short))
 
 
 def test_a_void_game_that_claims_to_be_invalid(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
     (game,) = play(begin(rules, slots=1), by_role(say("<search> mentor </search>"))).games
-    forged = replace(save_game(game, rules), outcome=Outcome.INVALID)
+    forged = changed(save_game(game, rules), outcome=Outcome.INVALID)
     assert ("game", "outcome", None) in told(forged)
 
 
 def test_what_nothing_follows_from_may_differ(mini: MiniWorld, words: WordTokenizer) -> None:
     """As docs/replay.md says of scores, log-probabilities and details."""
     rules = rules_of(mini, words)
-    row = json.loads(
-        save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules).to_json()
-    )
-    solver = row["attempts"][0]["trajectory"]
-    solver["searches"][0]["documents"][0]["score"] = 0.123
-    solver["logprobs"][0] = -3.3
-    row["verification"]["detail"] = "another one"
-    assert replay(SavedGame.from_json(json.dumps(row))).identical
+    saved = save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules)
+    (search,) = solver(saved, 0).searches
+    first = replace(search.documents[0], score=0.123)
+    documents = (first, *search.documents[1:])
+    forged = altered(saved, 0, searches=(replace(search, documents=documents),))
+    logprobs = solver(saved, 0).segments[1].logprobs or ()
+    forged = rewritten(forged, 0, 1, logprobs=(-3.3, *logprobs[1:]))
+    verification = replace(saved.record.verification or Verdict(True), detail="another one")
+    forged = changed(forged, verification=verification)
+    assert forged.record != saved.record
+    assert replay(SavedGame.from_text(forged.to_text())).identical

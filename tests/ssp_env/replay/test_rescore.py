@@ -57,7 +57,7 @@ def batch(rules: Rules) -> list[SavedGame]:
     play(played, by_role(proposer, solver))
     assert [game.outcome.value for game in played.games] == ["valid", "valid", "invalid", "void"]
     return [
-        SavedGame.from_json(save_game(game, rules).to_json())
+        SavedGame.from_text(save_game(game, rules).to_text())
         for game in (first, second, invalid, void)
     ]
 
@@ -74,7 +74,7 @@ def test_another_judge(saved: list[SavedGame]) -> None:
     assert [one.before for one in rescored] == saved
     assert [one.changed for one in rescored] == [True, True, False, False]
     assert [one.after for one in rescored[2:]] == saved[2:], "void and invalid games stay so"
-    first = rescored[0].after
+    first = rescored[0].after.record
     assert [a.verdict and (a.verdict.correct, a.verdict.detail) for a in first.attempts] == [
         (False, "contrary"),
         (True, "contrary"),
@@ -82,8 +82,8 @@ def test_another_judge(saved: list[SavedGame]) -> None:
     ]
     assert [a.reward for a in first.attempts] == [0.0, 1.0, 0.0]
     assert first.proposer_reward == pytest.approx(2 / 3)
-    assert rescored[1].after.proposer_reward == 1.0
-    assert first.parts.judge.endswith("Contrary")
+    assert rescored[1].after.record.proposer_reward == 1.0
+    assert rescored[0].after.rules.parts.judge.endswith("Contrary")
 
 
 def test_the_same_judge_changes_nothing(saved: list[SavedGame]) -> None:
@@ -94,14 +94,15 @@ def test_the_same_judge_changes_nothing(saved: list[SavedGame]) -> None:
 
 def test_a_judge_that_knows_the_world(mini: MiniWorld, saved: list[SavedGame]) -> None:
     details = [
-        a.verdict and a.verdict.detail for a in rescore(saved, WorldJudge(mini))[0].after.attempts
+        a.verdict and a.verdict.detail
+        for a in rescore(saved, WorldJudge(mini))[0].after.record.attempts
     ]
     assert details == ["the ground truth", "no right answer in this world", "no answer: format"]
 
 
 def test_what_was_rescored_is_a_saved_game_again(saved: list[SavedGame]) -> None:
     for one in rescore(saved, Contrary(), four_p_one_minus_p):
-        again = SavedGame.from_json(one.after.to_json())
+        again = SavedGame.from_text(one.after.to_text())
         assert again == one.after
         assert replay(again).identical
 
@@ -113,16 +114,18 @@ def test_other_rewards(saved: list[SavedGame]) -> None:
         return attempt.right - 0.01 * sum(attempt.trajectory.mask)
 
     rescored = rescore(saved, None, four_p_one_minus_p, thrifty)
-    assert rescored[0].after.proposer_reward == pytest.approx(8 / 9)
-    assert rescored[1].after.proposer_reward == 0.0
-    tokens = [len(attempt.trajectory.logprobs) for attempt in saved[0].attempts]
-    assert [a.reward for a in rescored[0].after.attempts] == [
+    assert rescored[0].after.record.proposer_reward == pytest.approx(8 / 9)
+    assert rescored[1].after.record.proposer_reward == 0.0
+    tokens = [attempt.policy_tokens for attempt in saved[0].record.attempts]
+    assert [a.reward for a in rescored[0].after.record.attempts] == [
         1 - 0.01 * tokens[0],
         -0.01 * tokens[1],
         -0.01 * tokens[2],
     ]
-    assert [a.verdict for a in rescored[0].after.attempts] == [a.verdict for a in saved[0].attempts]
-    assert rescored[2].after.proposer_reward == -0.5
+    assert [a.verdict for a in rescored[0].after.record.attempts] == [
+        a.verdict for a in saved[0].record.attempts
+    ]
+    assert rescored[2].after.record.proposer_reward == -0.5
     with pytest.raises(UsageError, match="a finite number is wanted"):
         rescore(saved, None, lambda game: float("nan"))
 
@@ -131,14 +134,15 @@ def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None
     rules = rules_of(mini, words, attempts=3, own_proposer_reward=lambda game: 0.125)
     saved = batch(rules)
     paid = [
-        one.after.proposer_reward for one in rescore(saved, None, None, lambda game, attempt: 2.0)
+        one.after.record.proposer_reward
+        for one in rescore(saved, None, None, lambda game, attempt: 2.0)
     ]
     assert paid == [0.125, 0.125, 0.0, None], "what was not asked for stays"
     with pytest.raises(
         ConfigError, match="proposer_reward = None: other verdicts have to be paid anew"
     ):
         rescore(saved, Contrary())
-    assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.proposer_reward == 0.5
+    assert rescore(saved, Contrary(), lambda game: 0.5)[0].after.record.proposer_reward == 0.5
 
 
 def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
@@ -151,8 +155,12 @@ def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
             return super().judge(tasks)[1:]
 
     first, second, *_ = rescore(saved, Failing())
-    assert (first.after.outcome, first.after.reason, first.changed) == (Outcome.VOID, "judge", True)
-    assert {(a.verdict, a.reward) for a in first.after.attempts} == {(None, None)}
+    assert (first.after.record.outcome, first.after.record.reason, first.changed) == (
+        Outcome.VOID,
+        "judge",
+        True,
+    )
+    assert {(a.verdict, a.reward) for a in first.after.record.attempts} == {(None, None)}
     assert not second.changed
     assert replay(first.after).identical
     with pytest.raises(UsageError, match="4 results for 5 tasks"):
@@ -167,6 +175,6 @@ def test_given_questions_pay_no_proposer(mini: MiniWorld, words: WordTokenizer) 
         Round.of_questions(rules, [question], [1]), say("<answer> rival </answer>")
     ).games
     (one,) = rescore([save_game(game, rules)], Contrary())
-    assert (one.after.proposer_reward, one.after.solver_reward) == (None, 1.0)
+    assert (one.after.record.proposer_reward, one.after.record.solver_reward) == (None, 1.0)
     task = JudgeTask(question.text, "rival", question.truth)
-    assert one.after.question == task.question
+    assert one.after.record.question == task.question

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import hf_tokenizers
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,14 +25,17 @@ from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import SearchRecord
 from ssp_env.judge.base import Verdict
+from ssp_env.judge.exact import F1Judge
 from ssp_env.replay import (
     SavedGame,
     read_games,
     replay,
     rescore,
     save_game,
+    save_games,
     write_games,
 )
+from ssp_env.replay.lines import SMALL_VOCABULARY
 from ssp_env.replay.tokenizer import SavedTokenizer
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth
@@ -65,43 +70,114 @@ def test_any_text_and_number_comes_back(
     texts: tuple[str, str, str],
     logprobs: list[float],
 ) -> None:
-    assert saved.proposer is not None
+    prompt, first, *_ = saved.record.trajectories[0].segments
+    written = replace(first, tokens=2, ids=(first.ids or ())[:2], logprobs=tuple(logprobs))
     proposer = replace(
-        saved.proposer,
-        ids=saved.proposer.ids[:4],
-        runs=(2, 2),
-        logprobs=tuple(logprobs),
+        saved.record.trajectories[0],
+        segments=(prompt, replace(written, text=texts[0])),
         searches=(SearchRecord(texts[0], tuple(documents)),),
         result=texts[1],
     )
-    game = replace(
-        saved,
-        start=replace(saved.start, truth=truth, question=texts[2]),
-        proposer=proposer,
+    record = replace(
+        saved.record,
+        start=replace(saved.record.start, truth=truth, question=texts[2]),
+        trajectories=(proposer, *saved.record.trajectories[1:]),
         noise=tuple(NoiseDocument(document, texts[0]) for document in documents),
         verification=Verdict(True, texts[1]),
     )
-    text = game.to_json()
-    assert text.isascii()
-    assert "\n" not in text
-    back = SavedGame.from_json(text)
-    assert back.to_json() == text
+    game = replace(saved, record=record)
+    text = game.to_text()
+    assert text.count("\n") == 2
+    back = SavedGame.from_text(text)
+    assert back.to_text() == text
     assert repr(back) == repr(game), "scores and NaN included, which == would not tell"
+    assert repr(_read(text)) == repr([game])
+
+
+def _read(text: str) -> list[SavedGame]:
+    """As it comes back from a file, whose bytes have to be UTF-8."""
+    with NamedTemporaryFile(suffix=".jsonl") as file:
+        SavedGame.from_text(text).write(file.name)
+        Path(file.name).read_text(encoding="utf-8")
+        return list(read_games(file.name))
 
 
 def test_files(saved: SavedGame, tmp_path: Path) -> None:
-    saved.write(tmp_path / "one.json")
-    saved.write(tmp_path / "one.json.gz")
-    assert (
-        gzip.decompress((tmp_path / "one.json.gz").read_bytes())
-        == (tmp_path / "one.json").read_bytes()
-    )
-    for name in ("one.json", "one.json.gz"):
+    saved.write(tmp_path / "one.jsonl")
+    saved.write(tmp_path / "one.jsonl.gz")
+    zipped = (tmp_path / "one.jsonl.gz").read_bytes()
+    assert gzip.decompress(zipped) == (tmp_path / "one.jsonl").read_bytes()
+    for name in ("one.jsonl", "one.jsonl.gz"):
         assert SavedGame.read(tmp_path / name) == saved
     write_games([saved, saved], tmp_path / "two.jsonl")
+    assert len((tmp_path / "two.jsonl").read_text().splitlines()) == 3, "one header for both"
     assert list(read_games(tmp_path / "two.jsonl")) == [saved, saved]
     with pytest.raises(DataError, match="holds 2 games, not one"):
         SavedGame.read(tmp_path / "two.jsonl")
+
+
+def test_files_can_be_joined(saved: SavedGame, mini: MiniWorld, tmp_path: Path) -> None:
+    other = played_with(mini, ByteTokenizer())
+    write_games([saved, other, saved], tmp_path / "three.jsonl")
+    assert list(read_games(tmp_path / "three.jsonl")) == [saved, other, saved]
+    for suffix in ("", ".gz"):
+        for name, game in (("a", saved), ("b", other)):
+            game.write(tmp_path / f"{name}.jsonl{suffix}")
+        parts = [(tmp_path / f"{name}.jsonl{suffix}").read_bytes() for name in "ab"]
+        (tmp_path / "joined").write_bytes(b"".join(parts))
+        assert list(read_games(tmp_path / "joined")) == [saved, other]
+
+
+def test_games_are_read_one_by_one(saved: SavedGame, tmp_path: Path) -> None:
+    saved.write(tmp_path / "games.jsonl")
+    with open(tmp_path / "games.jsonl", "a") as file:
+        file.write('{"start": 5}\n')
+    games = read_games(tmp_path / "games.jsonl")
+    assert next(games) == saved
+    with pytest.raises(DataError, match=r"games\.jsonl:3: field 'first_slot' is missing"):
+        next(games)
+
+
+def test_a_file_that_is_cut_off(saved: SavedGame, tmp_path: Path) -> None:
+    """As a killed process leaves it."""
+    for name in ("games.jsonl", "games.jsonl.gz"):
+        write_games([saved] * 3, tmp_path / name)
+    path = tmp_path / "games.jsonl"
+    path.write_bytes(path.read_bytes()[:-30])
+    games = read_games(path)
+    assert [next(games), next(games)] == [saved, saved], "the whole lines are there"
+    with pytest.raises(DataError, match=r"games.jsonl:4: cut off: its writer was stopped"):
+        next(games)
+    zipped = tmp_path / "games.jsonl.gz"
+    zipped.write_bytes(zipped.read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"games.jsonl.gz: is cut off"):
+        list(read_games(zipped))
+
+
+def test_games_without_tokens(mini: MiniWorld, words: WordTokenizer, tmp_path: Path) -> None:
+    """They are smaller, say so themselves, and can be rescored but not replayed."""
+    rules = rules_of(mini, words, attempts=2)
+    games = play(begin(rules, slots=2), by_role(propose())).games
+    save_games(games, rules, tmp_path / "full.jsonl")
+    save_games(games, rules, tmp_path / "bare.jsonl", tokens=False)
+    assert (tmp_path / "bare.jsonl").stat().st_size < (tmp_path / "full.jsonl").stat().st_size
+    assert '"tokens":false' in (tmp_path / "bare.jsonl").read_text().splitlines()[0]
+    full, bare = (list(read_games(tmp_path / f"{name}.jsonl")) for name in ("full", "bare"))
+    assert [one.record for one in bare] == [one.record.without_tokens() for one in full]
+    assert [t.mask for t in bare[0].record.trajectories] == [
+        t.mask for t in full[0].record.trajectories
+    ]
+    for call in (replay, replay_env):
+        with pytest.raises(UsageError, match="written without token ids"):
+            call(bare[0])
+    with pytest.raises(UsageError, match="written without token ids"):
+        _ = bare[0].record.trajectories[0].ids
+    (one, _) = rescore(bare, F1Judge())
+    assert one.after.record.solver_reward == 1.0
+    with pytest.raises(ConfigError, match="written without token ids, which such a function"):
+        rescore(bare, solver_reward=lambda game, attempt: 1.0)
+    write_games(bare, tmp_path / "again.jsonl")
+    assert list(read_games(tmp_path / "again.jsonl")) == bare
 
 
 @pytest.mark.parametrize("name", ["nowhere/x.jsonl", "nowhere/x.jsonl.gz", "."])
@@ -139,7 +215,7 @@ def test_a_retriever_that_gives_ids_that_are_no_strings(
     script = say("<search> mentor </search>", "<question> ? </question>")
     (game,) = play(begin(rules, slots=1), script).games
     with pytest.raises(UsageError, match="a document whose id is 5"):
-        save_game(game, rules)
+        save_game(game, rules).to_text()
 
 
 def test_a_game_that_goes_on(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -173,128 +249,204 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
     return change
 
 
+HEADER, GAME = 0, 1
 REFUSED = [
-    (drop("format"), "field 'format' is missing: this is no saved game"),
+    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads format 2"),
+    (HEADER, put(1, "format"), "field 'format' is 1, which an older version of ssp-env wrote"),
+    (HEADER, put("2", "format"), "field 'format' is '2', not a version number"),
+    (HEADER, put(0, "format"), "field 'format' is 0, not a version number"),
+    (HEADER, drop("config", "attempts"), "field 'config.attempts' is missing"),
     (
-        put(2, "format"),
-        "field 'format' is 2, but this version of ssp-env reads up to 1: upgrade it",
-    ),
-    (put("1", "format"), "field 'format' is '1', not a version number"),
-    (put(0, "format"), "field 'format' is 0, not a version number"),
-    (drop("config", "attempts"), "field 'config.attempts' is missing"),
-    (
+        HEADER,
         put("3", "config", "attempts"),
         "field 'config.attempts' needs a value of the type int, not str",
     ),
     (
+        HEADER,
         put(0, "config", "attempts"),
         "field 'config.attempts' cannot be 0: must be at least 1",
     ),
-    (put(True, "config", "top_k"), "field 'config.top_k' needs a value of the type int, not bool"),
-    (put([1], "config", "asked_searches"), "field 'config.asked_searches' needs 2 items, not 1"),
-    (put("<", "config", "tags", "search"), "field 'config.tags.search' cannot be '<'"),
-    (put(1, "extra"), "field 'extra' is not known"),
     (
-        put("won", "outcome"),
-        "field 'outcome' needs one of pending, valid, invalid, void",
-    ),
-    (put([-1], "start", "seed"), "field 'start' has a negative seed or slot: [-1], 0"),
-    (put(10**400, "proposer_reward"), "field 'proposer_reward' is too large a number"),
-    (put([], "attempts"), "field 'attempts' is empty in a valid game"),
-    (put([], "start"), "field 'start' needs a value of the type Start, not list"),
-    (put(["a"], "start", "seed"), "field 'start.seed[0]' needs a value of the type int"),
-    (
-        put("much", "proposer_reward"),
-        "field 'proposer_reward' needs a value of the type float | None",
+        HEADER,
+        put(True, "config", "top_k"),
+        "field 'config.top_k' needs a value of the type int, not bool",
     ),
     (
-        put(1, "attempts", 1, "verdict", "correct"),
-        "field 'attempts[1].verdict.correct' needs a value of the type bool, not int",
+        HEADER,
+        put([1], "config", "asked_searches"),
+        "field 'config.asked_searches' needs 2 items, not 1",
     ),
     (
-        drop("attempts", 0, "trajectory", "ending"),
-        "field 'attempts[0].trajectory.ending' is missing",
+        HEADER,
+        put("<", "config", "tags", "search"),
+        "field 'config.tags.search' cannot be '<'",
     ),
     (
-        put("x", "attempts", 0, "trajectory", "ids", 7),
-        "'attempts[0].trajectory.ids[7]' needs a value of the type int, not str",
-    ),
-    (
-        put(10**6, "attempts", 0, "trajectory", "ids", 7),
-        "field 'attempts[0].trajectory.ids[7]' is 1000000, outside the vocabulary",
-    ),
-    (
-        put(-1, "attempts", 0, "trajectory", "ids", 7),
-        "field 'attempts[0].trajectory.ids[7]' is -1, outside the vocabulary",
-    ),
-    (put(99, "proposer", "runs", 0), "field 'proposer.runs' does not divide"),
-    (put([], "proposer", "runs"), "field 'proposer.runs' does not divide"),
-    (put([], "proposer", "logprobs"), "field 'proposer.logprobs' has 0 entries for"),
-    (
-        put(5, "proposer", "searches", 0, "documents", 0, "text"),
-        "documents[0].text' needs a value of the type str, not int",
-    ),
-    (
+        HEADER,
         put(5, "prompts", "texts", "solver"),
         "field 'prompts.texts.solver' needs a value of the type str, not int",
     ),
     (
+        HEADER,
         put("whale", "tokenizer", "words", 7),
         "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest",
     ),
     (
+        HEADER,
         put("<thin>", "tokenizer", "tags", 0),
         "field 'tokenizer.words' (or 'tokenizer.tags') does not give the digest",
     ),
     (
+        HEADER,
         put("0" * 64, "tokenizer", "pieces_sha256"),
         "does not give the digest 'tokenizer.pieces_sha256'",
     ),
     (
+        HEADER,
         put(["a", "a"], "tokenizer", "words"),
         "field 'tokenizer.words' is no vocabulary: a word or tag occurs twice",
     ),
     (
+        HEADER,
         put(99999, "tokenizer", "vocab_size"),
         "field 'tokenizer.vocab_size' is 99999, but the tokenizer 'words' has ",
     ),
     (
+        HEADER,
         put("bytes", "tokenizer", "kind"),
         "field 'tokenizer.vocab_size' is 1461, but the tokenizer 'bytes' has 258",
+    ),
+    (GAME, put(1, "extra"), "field 'extra' is not known"),
+    (
+        GAME,
+        put("won", "outcome"),
+        "field 'outcome' needs one of pending, valid, invalid, void",
+    ),
+    (GAME, put("pending", "outcome"), "field 'outcome' is that of a game that goes on"),
+    (GAME, put(None, "trajectories", 0, "ending"), "is that of a game that goes on"),
+    (GAME, drop("outcome"), "field 'outcome' is missing"),
+    (GAME, put([-1], "start", "seed"), "field 'start' has a negative seed or slot: [-1], 0"),
+    (GAME, put(10**400, "proposer_reward"), "field 'proposer_reward' is too large a number"),
+    (GAME, put([], "trajectories"), "field 'trajectories' hold no attempt to solve"),
+    (
+        GAME,
+        put("proposer", "trajectories", 1, "role"),
+        "field 'trajectories' are not in the order of play",
+    ),
+    (GAME, put([], "start"), "field 'start' needs a value of the type Start, not list"),
+    (GAME, put(["a"], "start", "seed"), "field 'start.seed[0]' needs a value of the type int"),
+    (
+        GAME,
+        put("much", "proposer_reward"),
+        "field 'proposer_reward' needs a value of the type float | None",
+    ),
+    (
+        GAME,
+        put(1, "trajectories", 1, "verdict", "correct"),
+        "field 'trajectories[1].verdict.correct' needs a value of the type bool, not int",
+    ),
+    (GAME, drop("trajectories", 0, "ending"), "field 'trajectories[0].ending' is missing"),
+    (
+        GAME,
+        put("\u00e9", "trajectories", 1, "wrote", 0, "ids"),
+        "field 'trajectories[1].wrote[0].ids' is not base64",
+    ),
+    (
+        GAME,
+        put(None, "trajectories", 1, "wrote", 0, "ids"),
+        "field 'trajectories[1].wrote[0].ids' is missing, though the header promises it",
+    ),
+    (
+        GAME,
+        put("AAA=", "trajectories", 1, "wrote", 0, "ids"),
+        "wrote[0].ids' holds 2 bytes for 3 tokens, not 2 for each",
+    ),
+    (GAME, put(-1, "given", 0, "tokens"), "field 'given[0].ids' holds 6 bytes for -1 tokens"),
+    (
+        GAME,
+        put("//////8A", "given", 0, "ids"),
+        "field 'given[0].ids' holds 65535 at place 0, outside the vocabulary of 1461",
+    ),
+    (
+        GAME,
+        put("AAAA", "trajectories", 1, "wrote", 0, "logprobs"),
+        "wrote[0].logprobs' holds 3 bytes for 3 tokens, not 4 or 8 for each",
+    ),
+    (
+        GAME,
+        put([9], "trajectories", 0, "given"),
+        "field 'trajectories[0].given' has 1 entries for 2 in 'wrote', which take turns",
+    ),
+    (
+        GAME,
+        put([9, 1], "trajectories", 0, "given"),
+        "field 'trajectories[0].given[0]' points to entry 9 of a table of 4",
+    ),
+    (
+        GAME,
+        put(-1, "noise", 0, "document"),
+        "field 'noise[0].document' points to entry -1 of a table of ",
+    ),
+    (
+        GAME,
+        put([1.0], "trajectories", 1, "searches", 0, "scores"),
+        "field 'trajectories[1].searches[0].scores' has 1 entries for 2 documents",
+    ),
+    (
+        GAME,
+        put(5, "documents", 0, "text"),
+        "field 'documents[0].text' needs a value of the type str, not int",
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), REFUSED)
+@pytest.mark.parametrize(("line", "change", "message"), REFUSED)
 def test_a_document_that_is_wrong(
-    saved: SavedGame, tmp_path: Path, change: Any, message: str
+    saved: SavedGame, tmp_path: Path, line: int, change: Any, message: str
 ) -> None:
-    row = json.loads(saved.to_json())
+    lines = saved.to_text().splitlines()
+    row = json.loads(lines[line])
     change(row)
     path = tmp_path / "games.jsonl"
-    path.write_text(f"{saved.to_json()}\n\n{json.dumps(row)}\n")
+    path.write_text(f"{saved.to_text()}\n{json.dumps(row)}\n")
     with pytest.raises(DataError, match=re.escape(message)) as caught:
         list(read_games(path))
-    assert (caught.value.path, caught.value.line) == (str(path), 3)
+    assert (caught.value.path, caught.value.line) == (str(path), 4)
+    lines[line] = json.dumps(row)
     with pytest.raises(DataError, match=re.escape(message)):
-        SavedGame.from_json(json.dumps(row))
+        SavedGame.from_text("\n".join(lines))
+
+
+def test_games_that_come_without_a_header(saved: SavedGame, tmp_path: Path) -> None:
+    (tmp_path / "games.jsonl").write_text(saved.to_text().splitlines()[1])
+    with pytest.raises(DataError, match=r"games\.jsonl:1: field 'format' is missing: a file"):
+        list(read_games(tmp_path / "games.jsonl"))
+
+
+def test_tokens_that_the_header_denies(saved: SavedGame) -> None:
+    header, game = saved.to_text().splitlines()
+    denied = header.replace('"tokens":true', '"tokens":false')
+    with pytest.raises(DataError, match=r"ids' is there, though the header denies it"):
+        SavedGame.from_text(f"{denied}\n{game}")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "null", "5"])
 def test_what_is_no_document_at_all(text: str) -> None:
     with pytest.raises(DataError):
-        SavedGame.from_json(text)
+        SavedGame.from_text(text)
 
 
 def test_a_prompt_set_that_cannot_work(saved: SavedGame) -> None:
-    texts = dict(saved.prompts.texts)
+    def with_texts(texts: dict[str, str]) -> SavedGame:
+        prompts = replace(saved.rules.prompts, texts=texts)
+        return replace(saved, rules=replace(saved.rules, prompts=prompts))
+
+    texts = dict(saved.rules.prompts.texts)
     with pytest.raises(ConfigError, match="put the placeholder"):
-        replay(
-            replace(saved, prompts=replace(saved.prompts, texts={**texts, "solver": "no question"}))
-        )
+        replay(with_texts({**texts, "solver": "no question"}))
     del texts["solver"]
     with pytest.raises(ConfigError, match="'solver' is missing"):
-        replay(replace(saved, prompts=replace(saved.prompts, texts=texts)))
+        replay(with_texts(texts))
 
 
 # -- tokenizers --------------------------------------------------------------------------------
@@ -323,7 +475,7 @@ def played_with(mini: MiniWorld, tokenizer: Tokenizer) -> SavedGame:
     script = by_role(say(search, question), say(search, "<answer> rival </answer>"))
     (game,) = play(begin(rules, slots=1), script).games
     assert game.outcome is Outcome.VALID
-    return SavedGame.from_json(save_game(game, rules).to_json())
+    return SavedGame.from_text(save_game(game, rules).to_text())
 
 
 def spoil(file: Path) -> None:
@@ -362,7 +514,7 @@ def test_tokenizers_of_a_directory(mini: MiniWorld, kind: str, tmp_path: Path) -
 
 def test_a_tokenizer_that_lay_in_no_directory(mini: MiniWorld, tmp_path: Path) -> None:
     saved = played_with(mini, HuggingFaceTokenizer(hf_tokenizers.byte_level()))
-    assert saved.tokenizer.directory is None
+    assert saved.rules.tokenizer.directory is None
     with pytest.raises(ConfigError, match="give the one that the game was played with"):
         replay(saved)
     hf_tokenizers.byte_level().save_pretrained(tmp_path)
@@ -392,11 +544,42 @@ def test_another_vocabulary_is_refused(saved: SavedGame, words: WordTokenizer) -
 
 
 def test_a_vocabulary_that_was_altered_is_not_called_another_tokenizer(saved: SavedGame) -> None:
-    altered = replace(saved.tokenizer, words=("whale", *saved.tokenizer.words[1:]))
+    def with_tokenizer(tokenizer: SavedTokenizer) -> SavedGame:
+        return replace(saved, rules=replace(saved.rules, tokenizer=tokenizer))
+
+    told = saved.rules.tokenizer
+    altered = replace(told, words=("whale", *told.words[1:]))
     with pytest.raises(DataError, match=r"field 'tokenizer.words' .* the document was altered"):
-        replay(replace(saved, tokenizer=altered))
+        replay(with_tokenizer(altered))
     wrong = replace(SavedTokenizer.of(ByteTokenizer()), pieces_sha256="0" * 64)
     with pytest.raises(
         DataError, match=r"field 'tokenizer.pieces_sha256' is not the digest of bytes"
     ):
-        replay(replace(saved, tokenizer=wrong))
+        replay(with_tokenizer(wrong))
+
+
+def test_logprobs_lose_nothing(saved: SavedGame) -> None:
+    """They are packed as float32 where that is exact, and as float64 where it is not."""
+    first = saved.record.trajectories[0].segments[1]
+    sizes = []
+    for value in (0.1, float(np.float32(0.1)), 1e300, float("nan"), -0.0):
+        logprobs = (value,) * first.tokens
+        segments = list(saved.record.trajectories[0].segments)
+        segments[1] = replace(first, logprobs=logprobs)
+        proposer = replace(saved.record.trajectories[0], segments=tuple(segments))
+        plays = (proposer, *saved.record.trajectories[1:])
+        text = replace(saved, record=replace(saved.record, trajectories=plays)).to_text()
+        back = SavedGame.from_text(text).record.trajectories[0].segments[1].logprobs
+        assert repr(back) == repr(logprobs)
+        sizes.append(len(text))
+    assert sizes[1] == sizes[3] == sizes[4] < sizes[0] == sizes[2]
+
+
+def test_ids_of_large_vocabularies(saved: SavedGame) -> None:
+    big = replace(saved.rules.tokenizer, vocab_size=SMALL_VOCABULARY + 1, kind="transformers")
+    rules = replace(saved.rules, tokenizer=big)
+    proposer = saved.record.trajectories[0]
+    segments = (replace(proposer.segments[0], ids=(SMALL_VOCABULARY, 1, 2)), *proposer.segments[1:])
+    plays = (replace(proposer, segments=segments), *saved.record.trajectories[1:])
+    game = SavedGame(rules, replace(saved.record, trajectories=plays))
+    assert SavedGame.from_text(game.to_text()) == game
