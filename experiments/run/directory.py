@@ -191,7 +191,8 @@ class RunDirectory:
         make_directories(self.games)
         saved = (SavedGame(rules, game) for game in games)
         with finished_in_full(self.games / f"step_{step:06d}.jsonl") as file:
-            file.writelines(game_lines(saved, tokens=tokens))
+            for line in game_lines(saved, tokens=tokens):
+                file.write(line)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Writes the result.
