@@ -14,7 +14,7 @@ def fingerprint(rules: Rules) -> dict[str, Any]:
     """Everything about search, judging and prompts that decides what an accuracy means.
 
     Args:
-        rules: what is played by.
+        rules: what the games are played by.
 
     Returns:
         Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
@@ -34,12 +34,14 @@ def fingerprint(rules: Rules) -> dict[str, Any]:
         "verifier": "policy" if rules.verifier is None else _part(rules.verifier),
         "prompts": {"name": config.prompts, "digest": _digest(dict(rules.prompts.texts))},
     }
+
     return {**parts, "hash": _digest(parts)[:12]}
 
 
 def _corpus(rules: Rules) -> dict[str, Any]:
     corpus: Any = rules.corpus
     known = callable(getattr(corpus, "digest", None))
+
     return {
         "name": getattr(corpus, "name", type(corpus).__name__),
         "passages": len(corpus),
@@ -53,6 +55,7 @@ def _part(part: object) -> str:
     for setting in ("model", "threshold"):
         if isinstance(value := getattr(part, setting, None), str | float):
             return f"{name} ({value})"
+
     return name
 
 

@@ -26,8 +26,7 @@ WORLDS = {
 
 
 def wiki_mini() -> WikiMini:
-    """Opens wiki-mini. Nothing is read yet; :attr:`~ssp_env.worlds.wiki.WikiMini.retriever`
-    searches it."""
+    """Opens wiki-mini; its :attr:`~ssp_env.worlds.wiki.WikiMini.retriever` searches it."""
     from ssp_env.worlds.wiki import WikiMini
 
     return WikiMini()
