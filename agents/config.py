@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ssp_env.checks import at_least, one_of
 from ssp_env.errors import ConfigError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import STRATEGIES
 from ssp_env.settings import check_types
 
@@ -129,3 +130,30 @@ class LearningConfig:
     def algorithm(self, role: str) -> str:
         """The algorithm that trains a role."""
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
+
+
+def check_groups(game: GameConfig, learning: LearningConfig) -> None:
+    """Makes sure that GRPO has something to compare.
+
+    Raises:
+        ConfigError: a group of trajectories has only one; names ``game.attempts`` or
+            ``game.proposals``.
+    """
+    for role, name, size in (
+        ("solver", "attempts", game.attempts),
+        ("proposer", "proposals", game.proposals),
+    ):
+        grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
+        if grouped and size < 2:
+            raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
+
+
+def check_shares(game: GameConfig, learning: LearningConfig, env_runners: int) -> None:
+    """Makes sure that a step's questions can be dealt to the env runners in whole groups.
+
+    Raises:
+        ConfigError: they cannot; names ``batch_size``.
+    """
+    if learning.batch_size % (game.proposals * max(1, env_runners)):
+        fix = "must be a multiple of game.proposals times the number of env runners"
+        raise ConfigError("batch_size", learning.batch_size, fix)

@@ -17,7 +17,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
-from agents.config import LearningConfig
+from agents.config import LearningConfig, check_groups, check_shares
 from agents.metrics import step_metrics
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID, shard, to_batch
@@ -165,14 +165,13 @@ class SSPConfig(AlgorithmConfig):
         game, learning = self.game(), self.learning()
         with named("env_config"):
             self.check_world()
-            _check_groups(game, learning)
+            check_groups(game, learning)
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
-        if learning.batch_size % (game.proposals * max(1, self.num_env_runners)):
-            fix = "must be a multiple of game.proposals times the number of env runners"
-            raise ConfigError("training.batch_size", learning.batch_size, fix)
+        with named("training"):
+            check_shares(game, learning, self.num_env_runners)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
 
         if self.num_env_runners and self.create_local_env_runner:
@@ -197,20 +196,6 @@ class SSPConfig(AlgorithmConfig):
     def get_default_learner_class(self) -> type[SSPLearner]:
         """Both losses in one learner."""
         return SSPLearner
-
-
-def _check_groups(game: GameConfig, learning: LearningConfig) -> None:
-    """
-    Raises:
-        ConfigError: GRPO is to compare the trajectories of a group that has only one.
-    """
-    for role, name, size in (
-        ("solver", "attempts", game.attempts),
-        ("proposer", "proposals", game.proposals),
-    ):
-        grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
-        if grouped and size < 2:
-            raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
 
 
 def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:

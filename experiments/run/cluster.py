@@ -19,7 +19,6 @@ from experiments.config import RunConfig
 from experiments.run.interrupt import ignore_at_exit, uninterrupted
 from experiments.run.quiet import filtered_stderr, quiet_libraries
 from experiments.run.rules import MakeRules
-from ssp_env.errors import ConfigError
 
 
 def algorithm_config(config: RunConfig) -> SSPConfig:
@@ -53,20 +52,6 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
 
     made.debugging(seed=config.seed, log_level="ERROR")
     return made
-
-
-def validate(config: RunConfig) -> None:
-    """What RLlib's config knows of settings that cannot work together.
-
-    Raises:
-        ConfigError: names our setting.
-    """
-    try:
-        algorithm_config(config).validate()
-    except ConfigError as error:
-        # RLlib has other names for our sections.
-        field = error.field.removeprefix("env_config.").replace("training.", "learning.", 1)
-        raise ConfigError(field, error.value, error.fix) from None
 
 
 def build(config: RunConfig) -> SSP:

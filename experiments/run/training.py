@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from agents.config import check_groups, check_shares
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, save_policy
@@ -23,6 +25,7 @@ from experiments.run.recorder import Recorder, summarise
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.replay.header import SavedRules
+from ssp_env.settings import named
 from ssp_env.types import Question
 
 if TYPE_CHECKING:
@@ -46,12 +49,12 @@ def train(
     """
     began = time.perf_counter()
     quiet_libraries()
+    if find_spec("ray") is None:
+        # It is imported late, when the base policy has been evaluated.
+        raise ModuleNotFoundError("No module named 'ray'", name="ray")
+
+    check_learning(config)
     rules, questions = check(config)
-
-    # Imported late, here and below: it loads Ray and RLlib.
-    from experiments.run.cluster import validate
-
-    validate(config)
 
     directory = RunDirectory(out)
     with directory.claimed(config, resume, checkpoint_bytes(config)) as first:
@@ -64,6 +67,17 @@ def train(
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
+
+
+def check_learning(config: RunConfig) -> None:
+    """Makes sure that the settings of game and learning fit together.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    check_groups(config.game, config.learning)
+    with named("learning"):
+        check_shares(config.game, config.learning, config.compute.env_runners)
 
 
 def _play(

@@ -20,7 +20,8 @@ from experiments.config import (
     override,
     presets,
 )
-from experiments.run.cluster import algorithm_config, validate
+from experiments.run.cluster import algorithm_config
+from experiments.run.training import check_learning
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.settings import plain
@@ -44,7 +45,8 @@ def test_presets() -> None:
 def test_preset_can_be_trained_with(name: str, policy: Path) -> None:
     config = make_config({**load_preset(name), "model": str(policy)})
     assert config.preset == name
-    validate(config)
+    check_learning(config)
+    algorithm_config(config).validate()
 
 
 def test_paper_preset_is_the_paper_s_table() -> None:
@@ -275,7 +277,9 @@ def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
 
 def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        validate(config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}"))
+        check_learning(
+            config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}")
+        )
     assert raised.value.field == "learning.batch_size"
 
 
