@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from time import perf_counter
@@ -31,6 +32,8 @@ from ssp_env.search.server.wire import (
     read_body,
     write_result,
 )
+
+_logger = logging.getLogger(__name__)
 
 CUT = "X-Queries-Cut"
 """Header of an answer that says how many of its queries were cut."""
@@ -69,7 +72,8 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
             raise HTTPException(422, f"{what}; the limit is {config.max_documents}")
 
         cut = sum(len(text) > limit for text in query.queries)
-        metrics.cut.inc(cut)
+        if cut:
+            metrics.cut.inc(cut)
         rankings = await _search(batcher, [text[:limit] for text in query.queries], k)
 
         headers = {CUT: str(cut)} if cut else None
@@ -134,9 +138,11 @@ async def _search(batcher: Batcher, queries: list[str], k: int) -> Rankings:
         return await batcher.search(queries, k)
     except QueueFull:
         raise HTTPException(503, "too many queries are waiting", _RETRY) from None
-    except ServiceError:
+    except ServiceError as error:
+        _logger.error("a search failed: %s", error)
         raise HTTPException(503, "the search is not available", _RETRY) from None
-    except Exception:  # whatever a backend raises; the batcher has logged it
+    except Exception:  # whatever a backend raises
+        _logger.exception("a search failed")
         raise HTTPException(500, "the search failed") from None
 
 
@@ -164,6 +170,8 @@ class _Gate:
             async with asyncio.timeout(self._config.answer_seconds):
                 await answer(scope, receive, observed)
         except TimeoutError:
+            if status != _NO_ANSWER:
+                raise  # the answer has begun
             late = JSONResponse({"detail": "the search took too long"}, 504)
             await late(scope, receive, observed)
         finally:

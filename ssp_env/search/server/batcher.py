@@ -71,14 +71,18 @@ class Batcher:
         """Queries that wait for their answer."""
         self._retriever, self._observe = retriever, observe
         self._max_batch, self._max_waiting = max_batch, max_waiting
-        self._last = Call(0, 0, 0.0)
-        self._arrived: SimpleQueue[_Piece] = SimpleQueue()
+        self._pending: deque[_Piece] = deque()
+        self._busy = False
+        self._timer: asyncio.Handle | None = None
+        self._paused = False
+        self._last, self._expected = Call(0, 0, 0.0), 0
+        self._inbox: SimpleQueue[list[_Piece]] = SimpleQueue()
 
         # A daemon: a backend that hangs does not keep the process alive.
         Thread(target=self._work, name="search backend", daemon=True).start()
 
     async def search(self, queries: Sequence[str], k: int) -> Rankings:
-        """Waits for the rankings of a request. Cancel it to give up.
+        """Waits for the rankings of a request, always on the same event loop. Cancel it to give up.
 
         Raises:
             QueueFull: there is no room for it.
@@ -93,9 +97,11 @@ class Batcher:
             for start in range(0, len(queries), size)
         ]
         self.waiting += len(queries)
+        self._pending.extend(pieces)
+        self._schedule(loop)
         try:
-            for piece in pieces:
-                self._arrived.put(piece)
+            if len(pieces) == 1:
+                return await pieces[0].future
             parts = await asyncio.gather(*(piece.future for piece in pieces))
         finally:
             self.waiting -= len(queries)
@@ -103,38 +109,36 @@ class Batcher:
                 piece.future.cancel()  # what has not begun is dropped
         return [ranking for part in parts for ranking in part]
 
-    def _work(self) -> None:
-        waiting: deque[_Piece] = deque()
-        while True:
-            if not waiting and self._arrived.empty():
-                waiting.append(self._arrived.get())
-                self._wait_for_company()
-            while not self._arrived.empty():  # nobody else takes from it
-                waiting.append(self._arrived.get())
-
-            batch = self._take(waiting)
-            if batch:
-                outcomes = self._answer(batch)
-                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                    loop = batch[0].future.get_loop()
-                    loop.call_soon_threadsafe(_deliver, batch, outcomes)
-
-    def _wait_for_company(self) -> None:
-        """Waits a moment for as many requests as the last call had.
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Calls an idle backend at the end of this turn of the loop, or a moment later.
 
         Clients that got their answers together ask again together, a moment later. A call that
         started at once would miss all but the first of them, for the whole length of a call."""
         pause = min(_WINDOW, self._last.seconds / 2.5)
-        if pause >= _WINDOW / 2 and self._arrived.qsize() + 1 < self._last.requests:
-            time.sleep(pause)
+        few = len(self._pending) < self._expected and pause >= _WINDOW / 2
+        if self._busy or not self._pending:
+            return
+        if self._timer is not None:
+            if few or not self._paused:
+                return
+            self._timer.cancel()
+        self._paused = few
+        self._timer = loop.call_later(pause if few else 0.0, self._start)
 
-    def _take(self, waiting: deque[_Piece]) -> list[_Piece]:
+    def _start(self) -> None:
+        self._timer = None
+        batch = self._take()
+        if batch:
+            self._busy = True
+            self._inbox.put(batch)
+
+    def _take(self) -> list[_Piece]:
         """Takes the oldest piece and what goes with it; what was given up is dropped."""
         batch: list[_Piece] = []
         left: list[_Piece] = []
         room = self._max_batch
-        while waiting and room > 0:
-            piece = waiting.popleft()
+        while self._pending and room > 0:
+            piece = self._pending.popleft()
             if piece.future.done():
                 continue
             if not batch or (piece.k == batch[0].k and len(piece.queries) <= room):
@@ -143,8 +147,36 @@ class Batcher:
             else:
                 left.append(piece)
 
-        waiting.extendleft(reversed(left))
+        self._pending.extendleft(reversed(left))
         return batch
+
+    def _work(self) -> None:
+        """The thread: answers one batch after another."""
+        while True:
+            batch = self._inbox.get()
+            outcomes = self._answer(batch)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop = batch[0].future.get_loop()
+                loop.call_soon_threadsafe(self._deliver, loop, batch, outcomes)
+
+    def _deliver(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        batch: list[_Piece],
+        outcomes: list[Rankings | Exception],
+    ) -> None:
+        """Ends the waiting of a batch, in the event loop."""
+        for piece, outcome in zip(batch, outcomes, strict=True):
+            if piece.future.done():  # given up
+                continue
+            if isinstance(outcome, Exception):
+                piece.future.set_exception(outcome)
+            else:
+                piece.future.set_result(outcome)
+
+        # As many requests as there are now: those that get their answer, and those that wait.
+        self._busy, self._expected = False, len(batch) + len(self._pending)
+        self._schedule(loop)
 
     def _answer(self, batch: list[_Piece]) -> list[Rankings | Exception]:
         """The rankings of each piece, or why it has none."""
@@ -159,7 +191,6 @@ class Batcher:
             if len(batch) > 1:
                 _logger.warning("%d requests failed together: %s", len(batch), error)
                 return self._one_by_one(batch)
-            _logger.error("a search failed", exc_info=error)
             return [error]
 
         self._last = Call(len(batch), len(queries), time.perf_counter() - begin)
@@ -179,14 +210,3 @@ class Batcher:
             outcomes += self._answer([piece])
             outages = outages + 1 if isinstance(outcomes[-1], ServiceError) else 0
         return outcomes
-
-
-def _deliver(batch: list[_Piece], outcomes: list[Rankings | Exception]) -> None:
-    """Ends the waiting of a batch, in the event loop."""
-    for piece, outcome in zip(batch, outcomes, strict=True):
-        if piece.future.done():  # given up
-            continue
-        if isinstance(outcome, Exception):
-            piece.future.set_exception(outcome)
-        else:
-            piece.future.set_result(outcome)

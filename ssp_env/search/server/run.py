@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -91,6 +92,9 @@ def run_server(
         # then make an orderly stop look like a kill; SIGINT becomes KeyboardInterrupt, rightly.
         before = signal.signal(signal.SIGTERM, stop)
         try:
+            # The index and the libraries stay: looking through them for garbage delays answers.
+            gc.collect()
+            gc.freeze()
             listener.listen(BACKLOG)
             on_ready(_address(config.host, listener))
             server.run([listener])
