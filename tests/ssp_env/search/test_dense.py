@@ -43,7 +43,7 @@ from ssp_env.search.index.workplace import no_progress
 from ssp_env.types import Document
 
 SMALL = ClusteredEncoder(dimension=24, clusters=40)
-COUNT = 5000
+COUNT = 1500
 
 
 def corpus(count: int) -> Corpus:
@@ -214,7 +214,7 @@ def test_an_index_on_disk_answers_like_one_in_memory_wherever_it_is(
 ) -> None:
     folder = build_index(source, tmp_path / "i", kind, encoder=SMALL)
     assert sorted(path.name for path in folder.iterdir()) == ["index.faiss", "manifest.json"]
-    queries = [f"text {i}" for i in range(0, COUNT, 250)]
+    queries = [f"text {i}" for i in range(0, COUNT, 75)]
     memory = DenseRetriever(corpus(COUNT), SMALL, kind)
     expected = [ids(ranking) for ranking in memory.search(queries, 5)]
 
@@ -270,7 +270,7 @@ def test_a_killed_build_goes_on_with_encoding_where_it_stopped(
         source, tmp_path / "i", kind, encoder=third, progress=lambda *told: stages.append(told[0])
     )
     assert second.passages == COUNT - 3 * BLOCK
-    resumed = f"encoding passages (resuming at {3 * BLOCK if kind == FLAT else COUNT:,} of 5,000)"
+    resumed = f"encoding passages (resuming at {3 * BLOCK if kind == FLAT else COUNT:,} of 1,500)"
     assert resumed in stages
     assert (folder / "index.faiss").read_bytes() == expected.read_bytes()
 
@@ -346,7 +346,7 @@ def test_files_that_are_not_what_the_manifest_says_are_refused(
     refused("does not hold a dense-ivf-sq8 index")
     empty = faiss.index_factory(24, "IVF1,SQ8", faiss.METRIC_INNER_PRODUCT)
     faiss.write_index(empty, str(index))
-    refused("holds 0 vectors, not 5000")
+    refused("holds 0 vectors, not 1500")
     index.write_bytes(good)
     manifest = manifest.replace('"lists_probed": ', '"lists_probed": -')
     refused("is to look at -")
