@@ -32,6 +32,7 @@ def turn_info(round_: Round, current: Trajectory) -> Info:
 def info_of(round_: Round) -> Info:
     """Infos of a round of one game, which waits for tokens or is over."""
     pending = round_.pending()
+
     return turn_info(round_, pending[0]) if pending else final_info(round_.games[0])
 
 

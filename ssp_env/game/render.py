@@ -50,20 +50,27 @@ class LiveView:
         """Prints what was written since the last time, and the ending once there is one."""
         # Not kept: an env is copied and sent to other processes, which a console cannot be.
         console = self._console if self._console is not None else Console()
+
         record = record_game(game, self._rules)
+
         if game is not self._game:
             self._game, self._shown, self._checked = game, [], 0
             console.print(_heading(record))
+
         self._shown += [0] * (len(record.trajectories) - len(self._shown))
+
+        # Verification and closed-book gate are not segments: their verdicts get lines of their own.
         checks = list(_checks(record))
         for line in checks[self._checked :]:
             console.print(line)
         self._checked = len(checks)
+
         for i, (name, trajectory) in enumerate(record.named().items()):
             new = trajectory.segments[self._shown[i] :]
             if new:
                 console.print(_line(name, new))
             self._shown[i] = len(trajectory.segments)
+
         if game.outcome is not Outcome.PENDING:
             for name, trajectory in record.named().items():
                 if trajectory.verdict is not None:
@@ -73,12 +80,15 @@ class LiveView:
 
 def _lines(record: GameRecord) -> Iterator[Text]:
     yield _heading(record)
+
     solved = False
     for name, trajectory in record.named().items():
         if trajectory.role == "solver" and not solved:
             solved = True
             yield from _checks(record)
         yield _judged(_line(name, trajectory.segments), trajectory)
+
+    # A game that failed before the attempts shows its checks at the end.
     if not solved:
         yield from _checks(record)
     yield _ending(record)
@@ -115,9 +125,11 @@ def _checks(record: GameRecord) -> Iterator[Text]:
 
 def _ending(record: GameRecord) -> Text:
     reason = f" ({record.reason})" if record.reason else ""
+
     rewards = ""
     if record.outcome == "valid":
         rewards = f"; proposer {record.proposer_reward}, solver {record.solver_reward}"
+
     return Text(f"outcome: {record.outcome}{reason}{rewards}", style="bold")
 
 

@@ -83,7 +83,9 @@ class SolverRewardTests:
 
     def test_a_game_pays_it(self) -> None:
         reward = self.make_reward()
+
         game = play_small_game(1, solver_reward=reward)
+
         paid, said = (
             [a.reward for a in game.attempts],
             [float(reward(game, a)) for a in game.attempts],
@@ -104,6 +106,7 @@ def _check_finite(what: str, value: object, game: Game) -> None:
     assert isinstance(value, int | float | np.floating | np.integer), (
         f"{what} is a number, not {value!r} (solve rate {rate}): return one on every path"
     )
+
     assert math.isfinite(value), (
         f"{what} is {value} at the solve rate {rate}: guard logarithms and divisions"
     )
@@ -113,6 +116,7 @@ def _check_unchanged(game: Game, look: Callable[[Game], object]) -> None:
     rules = small_rules()
 
     before = record_game(game, rules)
+
     look(game)
     assert record_game(game, rules) == before, (
         "the reward function changed the game: let it only read"
@@ -243,8 +247,10 @@ class NoiseSourceTests:
 
         drawn = []
         for seed in (1, 2):
+            # Seeded differently, so that a source that uses global randomness gives itself away.
             random.seed(seed)
             np.random.seed(seed)
+
             drawn.append(self._draw(3, seed=7))
         assert drawn[0] == drawn[1], (
             "the same rng has to draw the same noise: use no other source of randomness"
@@ -252,6 +258,7 @@ class NoiseSourceTests:
 
     def test_arguments_stay_as_they_are(self) -> None:
         own, others, corpus = list(self.corpus[:1]), [(1, self.corpus[1])], list(self.corpus)
+
         self.make_noise()(np.random.default_rng(0), 3, own, others, corpus)
         assert (own, others, corpus) == (
             [self.corpus[0]],
@@ -267,9 +274,11 @@ class NoiseSourceTests:
         seed: int = 0,
     ) -> tuple[NoiseDocument, ...]:
         own = self.corpus[:1] if own is None else own
+
         others = (
             [(1, self.corpus[1]), (2, self.corpus[1]), (2, self.corpus[0])]
             if others is None
             else others
         )
+
         return self.make_noise()(np.random.default_rng(seed), count, own, others, self.corpus)

@@ -77,6 +77,7 @@ class RetrieverTests:
                     assert isinstance(value, str), (
                         f"Document.{field} is a string, not {value!r}: convert it"
                     )
+
             assert len(set(_ids(ranking))) == len(ranking), (
                 f"{query!r} found a passage twice: {_ids(ranking)}; give every passage an id of "
                 f"its own, once a ranking"
@@ -88,6 +89,7 @@ class RetrieverTests:
             assert all(math.isfinite(score) for score in scores), (
                 f"scores are finite numbers or None, not {scores}"
             )
+
             assert scores == sorted(scores, reverse=True), (
                 f"best first: {query!r} got the scores {scores}; sort them"
             )
@@ -121,6 +123,7 @@ class RetrieverTests:
         kept = [list(ranking) for ranking in first]
         for ranking in first:
             ranking.clear()
+
         assert retriever.search(queries, 3) == kept, (
             "a caller that changed its rankings changed the next ones: hand out new lists, not "
             "those of a cache"
@@ -138,6 +141,7 @@ class RetrieverTests:
 
     def test_a_failure_is_an_error(self) -> None:
         retriever = self.make_retriever()
+
         self.break_it(retriever)
 
         try:
@@ -196,6 +200,7 @@ class _VerdictTests:
     def test_one_verdict_a_task_in_order(self) -> None:
         tasks = [self._tasks()[0], *self._tasks()]
         _, ask, what = self._asker()
+
         results = ask([task for task, _ in tasks])
         check_numbers(what, results, len(tasks))
         for (task, expected), result in zip(tasks, results, strict=True):
@@ -219,6 +224,7 @@ class _VerdictTests:
         _, ask, what = self._asker()
         (good, expected), *_ = self._tasks()
         tasks = [*self._awkward(), good]
+
         results = ask(tasks)
         check_numbers(what, results, len(tasks))
         for result in results:
@@ -236,6 +242,8 @@ class _VerdictTests:
 
     def test_a_failure_is_an_error(self) -> None:
         tested, ask, what = self._asker()
+
+        # A wrong answer may be rejected without a call, so only right ones are asked about.
         self.break_it(tested)
         try:
             results = ask(
@@ -273,6 +281,7 @@ class JudgeTests(_VerdictTests):
         right = [
             (JudgeTask(self.question, wording, self.truth), True) for wording in self.truth.wordings
         ]
+
         return right + [
             (JudgeTask(self.question, text, self.truth), False) for text in (*self.wrong, "")
         ]

@@ -74,6 +74,7 @@ class BatchStrategyTests:
             raise AssertionError(f"get_state() has to be plain data for JSON: {error}") from error
 
         fresh = self.make_strategy()
+
         fresh.set_state(json.loads(text))
 
         went_on, resumed = _play(strategy, 5, 6), _play(fresh, 5, 6)
@@ -100,6 +101,7 @@ class BatchStrategyTests:
 
 def _play_round(rules: Rules, strategy: BatchStrategy, player: MiniPlayer, seed: int) -> Round:
     answers = rules.world.answers
+
     round_ = Round(
         rules,
         lambda rng, count: [answers[int(rng.integers(len(answers)))] for _ in range(count)],
@@ -128,6 +130,7 @@ def _play(
     strategy: BatchStrategy, first: int, steps: int
 ) -> list[tuple[bool, Sequence[PooledQuestion]]]:
     """What the strategy decides in a few steps."""
+
     decided: list[tuple[bool, Sequence[PooledQuestion]]] = []
     for step in range(first, first + steps):
         strategy.begin_step()

@@ -69,6 +69,7 @@ def _tokens(normal: str) -> list[str]:
             else:
                 tokens.append(character)
                 goes_on = not alone
+
     return tokens
 
 
