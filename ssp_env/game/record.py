@@ -254,8 +254,11 @@ def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
     ids, mask, prompt = trajectory.ids, trajectory.mask, trajectory.prompt_length
 
     # The prompt is always the first segment, even an empty one: what follows is the policy's.
-    turns = [i for i in range(prompt + 1, len(ids)) if mask[i] != mask[i - 1]]
-    bounds = [0, prompt, *turns, len(ids)] if len(ids) > prompt else [0, prompt]
+    bounds, at = [0, prompt], prompt
+    while at < len(ids):
+        turn = mask.find(b"\0" if mask[at] else b"\1", at)
+        at = turn if turn >= 0 else len(ids)
+        bounds.append(at)
 
     for number, (start, stop) in enumerate(pairwise(bounds)):
         author = PROMPT if number == 0 else POLICY if mask[start] else ENVIRONMENT

@@ -7,6 +7,8 @@ log-probabilities are packed (base64 of little-endian numbers)."""
 from __future__ import annotations
 
 import base64
+import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import zip_longest
@@ -28,7 +30,7 @@ from ssp_env.game.record import (
 )
 from ssp_env.game.trajectory import SearchRecord
 from ssp_env.judge.base import Verdict
-from ssp_env.replay.codec import Reader, plain
+from ssp_env.replay.codec import Reader
 from ssp_env.replay.header import SavedRules
 from ssp_env.types import Document, Role
 
@@ -123,8 +125,8 @@ _SHARED = [f.name for f in fields(GameResult)]
 # -- writing -----------------------------------------------------------------------------------
 
 
-def line_of(record: GameRecord, rules: SavedRules) -> dict[str, Any]:
-    """The line of a game, as plain data for JSON.
+def line_of(record: GameRecord, rules: SavedRules) -> GameLine:
+    """The line of a game.
 
     Raises:
         UsageError: a document whose id is not a string, which could not be read back.
@@ -133,22 +135,20 @@ def line_of(record: GameRecord, rules: SavedRules) -> dict[str, Any]:
     plays = tuple(writer.trajectory(t) for t in record.trajectories)
     noise = tuple(writer.noise(item) for item in record.noise)
 
-    line = GameLine(
+    return GameLine(
         **{name: getattr(record, name) for name in _SHARED},
         noise=noise,
         trajectories=plays,
         given=tuple(writer.given),
         documents=tuple(DocumentLine(d.id, d.title, d.text) for d in writer.documents),
     )
-    ready: dict[str, Any] = plain(line)
-    return ready
 
 
 class _Writer:
     """Collects the two tables of a line."""
 
     def __init__(self, rules: SavedRules) -> None:
-        self._tokens, self._ids = rules.tokens, _ids_dtype(rules)
+        self._tokens, self._kind = rules.tokens, "H" if _ids_dtype(rules) == "<u2" else "I"
         self.given: dict[GivenLine, int] = {}
         self.documents: dict[Document, int] = {}
 
@@ -184,24 +184,25 @@ class _Writer:
     def _wrote(self, segment: SegmentRecord) -> WrittenLine:
         logprobs = None
         if self._tokens and segment.logprobs is not None:
-            exact = np.asarray(segment.logprobs, "<f8")
-            with np.errstate(over="ignore"):
-                short = exact.astype("<f4")
-            same = np.array_equal(short.astype("<f8"), exact, equal_nan=True)
-            logprobs = _pack(short if same else exact)
+            exact = list(segment.logprobs)
+            short = array("f", exact)
+            logprobs = _pack(short if short.tolist() == exact else array("d", exact))
         return WrittenLine(segment.text, segment.tokens, self._packed(segment), logprobs)
 
     def _packed(self, segment: SegmentRecord) -> str | None:
         if not self._tokens or segment.ids is None:
             return None
-        return _pack(np.asarray(segment.ids, self._ids))
+        return _pack(array(self._kind, segment.ids))
 
 
 def _ids_dtype(rules: SavedRules) -> str:
     return "<u2" if rules.tokenizer.vocab_size <= SMALL_VOCABULARY else "<u4"
 
 
-def _pack(numbers: np.ndarray[Any, Any]) -> str:
+def _pack(numbers: array[Any]) -> str:
+    # array, not NumPy: most segments are a few tokens, for which NumPy takes three times as long.
+    if sys.byteorder == "big":
+        numbers.byteswap()
     return base64.b64encode(numbers.tobytes()).decode("ascii")
 
 

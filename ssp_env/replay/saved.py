@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,6 +27,8 @@ from ssp_env.replay.header import SavedRules, read_header
 from ssp_env.replay.lines import line_of, record_of
 
 _GZIP = b"\x1f\x8b"
+_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+"""A surrogate pair in two halves, which JSON would read back as one character."""
 _NEITHER = "is neither a game nor a header of games: a JSON object is wanted"
 
 
@@ -137,7 +141,7 @@ def game_lines(games: Iterable[SavedGame], *, tokens: bool = True) -> Iterator[s
         rules = game.rules if tokens or not game.rules.tokens else replace(game.rules, tokens=False)
         if header is None or (rules is not header and rules != header):
             header = rules
-            yield _json(plain(header))
+            yield _json(header)
         yield _json(line_of(game.record, header))
 
 
@@ -192,8 +196,34 @@ def _only(path: str | Path, games: list[SavedGame]) -> SavedGame:
 
 
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return f"{text}\n"
+    """One line of JSON for a dataclass.
+
+    ``plain`` makes JSON of everything, but looks at every value on its own. Nearly all games hold
+    nothing that JSON has no word for, and are written in a fifth of the time without it."""
+    try:
+        text = _dumped(value)
+    except ValueError:  # a number that is not finite
+        return f"{_dumped(plain(value))}\n"
+    return f"{text if _HALVES.search(text) is None else _dumped(plain(value))}\n"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_mapping
+    )
+
+
+def _as_mapping(value: Any) -> Any:
+    """What :mod:`json` does not know by itself."""
+    kind: type[Any] = type(value)
+    if is_dataclass(kind):
+        return {name: getattr(value, name) for name in _names(kind)}
+    return plain(value)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
 
 
 @contextmanager
