@@ -54,7 +54,7 @@ class SearchConfig:
     server: HTTPConfig | None = None
     """A server that speaks Search-R1's protocol, such as ``ssp serve``."""
     cache: str = ""
-    """A file of rankings that outlast the process, so that no query is asked twice; empty: none."""
+    """A directory of rankings that outlast the process, to ask no query twice; empty: none."""
     cache_identity: str = ""
     """With ``cache``: what is searched and how, in words of your own. Nothing in a query or an
     address tells an old index from a new one."""
