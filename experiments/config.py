@@ -96,7 +96,7 @@ class OpenAIConfig:
     api_key_env: str | None = None
     """The environment variable that holds the key."""
     judge: bool = False
-    """Whether it also judges the solver's answers; exact match does otherwise."""
+    """Whether it also judges the solver's answers; the judge by rules does otherwise."""
     timeout: float = 60.0
     """Seconds that one call may take."""
     attempts: int = 4

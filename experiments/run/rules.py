@@ -6,7 +6,7 @@ from experiments.config import RunConfig
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
 from ssp_env.search.config import open_search
 from ssp_env.tokenizers.base import Tokenizer
@@ -21,7 +21,7 @@ class MakeRules:
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
         """Retriever, judge and verifier as the settings name them."""
-        judge: Judge = ExactMatchJudge()
+        judge: Judge = LenientJudge()
         verifier: Verifier | None = None
         client = chat_client(self._config)
         if client is not None:

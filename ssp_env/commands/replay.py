@@ -18,7 +18,7 @@ from ssp_env.errors import ConfigError, DataError, SSPError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
 from ssp_env.judge.base import Judge
-from ssp_env.judge.exact import ExactMatchJudge, F1Judge
+from ssp_env.judge.judges import BY_RULES
 from ssp_env.replay.compare import Difference
 from ssp_env.replay.header import SavedRules
 from ssp_env.replay.play import replay
@@ -27,7 +27,6 @@ from ssp_env.replay.rescore import Rescored, rescore
 from ssp_env.replay.saved import GameOnLine, SavedGame, scan_games
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 
-JUDGES: dict[str, type[Judge]] = {"exact": ExactMatchJudge, "f1": F1Judge}
 IN_FULL = 3
 """Up to this many games are printed in full."""
 LISTED = 20
@@ -59,7 +58,7 @@ def _configure(parser: ArgumentParser) -> None:
         "--check", action="store_true", help="replay all of them and show only what differs"
     )
     done.add_argument(
-        "--judge", choices=sorted(JUDGES), help="also rescore all of them with this judge"
+        "--judge", choices=sorted(BY_RULES), help="also rescore all of them with this judge"
     )
     done.add_argument(
         "--tokenizer", metavar="DIR", help="directory of the tokenizer that was played with"
@@ -78,7 +77,7 @@ def _run(arguments: Namespace) -> int:
     console, judge = Console(), None
     tokenizers = _Tokenizers(arguments.tokenizer)
     if arguments.judge is not None:
-        judge = JUDGES[arguments.judge]()
+        judge = BY_RULES[arguments.judge]()
 
     limit = LISTED if arguments.limit is None else arguments.limit
     if limit < 0:

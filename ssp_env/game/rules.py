@@ -18,7 +18,7 @@ from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.world import NoVerifier, WorldVerifier
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers.base import Tokenizer
@@ -91,7 +91,7 @@ class Rules:
             config: the settings.
             retriever: the world's own when not given: BM25 over its corpus, or the index that it
                 has.
-            judge: exact match over all wordings when not given.
+            judge: the judge by rules (``LenientJudge``) when not given.
             verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
             filters: more rules for a question, by reason code; they follow those that
                 ``config.filters`` names.
@@ -153,7 +153,7 @@ class Rules:
             prompts=prompts,
             retriever=retriever,
             corpus=world.corpus,
-            judge=judge if judge is not None else ExactMatchJudge(),
+            judge=judge if judge is not None else LenientJudge(),
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer) for role in Role},
             world=world,
@@ -176,7 +176,7 @@ def _own_retriever(world: World) -> Retriever:
 
 
 _SHORT_FORMS = {
-    "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for exact match",
+    "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for the judge by rules",
     "verifier": '; one that ships is named in the rules: game={"verifier": "world"}',
     "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": '
     '"4p(1-p)"}',

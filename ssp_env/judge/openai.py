@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
+_ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
@@ -122,15 +123,21 @@ class OpenAIVerifier:
 def parse_verdict(reply: str) -> Verdict:
     """The verdict of a reply: its one line ``verdict: correct`` or ``verdict: incorrect``.
 
-    Case, emphasis (``*``, ``_``, backticks) and a full stop do not count. What a reasoning model
-    writes before ``</think>`` is passed over.
+    Without one, a single line that is nothing but ``Correct``, ``Incorrect`` or ``Wrong`` will do:
+    the paper's prompt asks for that word. Case, emphasis (``*``, ``_``, backticks) and a full stop
+    do not count. What a reasoning model writes before ``</think>`` is passed over.
 
     Raises:
         TransientServiceError: no such line, several, or one with another word.
     """
     lines = (re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines())
 
-    found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, lines) if match]
+    said = list(lines)
+    found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]
+
+    if not found:
+        alone = [match[1].lower() for match in map(_ONE_WORD.fullmatch, said) if match]
+        found = ["incorrect" if word == "wrong" else word for word in alone]
 
     # Several verdicts, even equal ones, mean that the model did not follow the format.
     if found == ["correct"] or found == ["incorrect"]:

@@ -157,7 +157,7 @@ def test_an_unknown_render_mode() -> None:
         ({"retriever": 5}, "retriever", "give a"),
         ({"retriever": BM25Retriever}, "retriever", "not its class"),
         ({"noise": 4}, "noise", "give a function"),
-        ({"judge": "exact"}, "judge", "leave it out for exact match"),
+        ({"judge": "exact"}, "judge", "leave it out for the judge by rules"),
         ({"verifier": "world"}, "verifier", 'game={"verifier": "world"}'),
         ({"proposer_reward": "1-p"}, "proposer_reward", 'game={"proposer_reward": "4p(1-p)"}'),
         ({"game": {"verifier": "openai"}}, "game.verifier", "ssp_env.judge.openai.OpenAIVerifier"),

@@ -131,7 +131,6 @@ class Handler(BaseHTTPRequestHandler):
 SCRIPTS: dict[str, Callable[[Handler, int], None]] = {
     "correct": lambda handler, call: handler.say("verdict: correct"),
     "incorrect": lambda handler, call: handler.say("Verdict: Incorrect."),
-    "bare": lambda handler, call: handler.say("Incorrect"),
     "garbage": lambda handler, call: handler.say("It depends."),
     "clearer": lambda handler, call: handler.say("Hm." if call == 1 else "verdict: correct"),
     "down_twice": lambda handler, call: (
@@ -238,7 +237,6 @@ def test_a_passing_trouble_is_retried(server: Server, client: ChatClient, script
     ("script", "what"),
     [
         ("down", "HTTP 503: 'overloaded'"),
-        ("bare", "without one clear verdict: 'Incorrect'"),
         ("garbage", "without one clear verdict: 'It depends.'"),
         ("truncated", "no chat completion"),
         ("list", "no chat completion"),
@@ -443,6 +441,10 @@ def test_they_fit_the_protocols(client: ChatClient) -> None:
         ("verdict: incorrect", False),
         ("Same city.\n\n  **Verdict:** Correct.\n", True),
         ("VERDICT : INCORRECT\nbecause it is Rome", False),
+        ("Correct", True),
+        ("**Incorrect.**\n", False),
+        ("Wrong", False),
+        ("They are the same city.\n\nCorrect", True),
         ("verdict: correct? Let me see.\nverdict: correct\n</think>\nverdict: incorrect", False),
     ],
 )
@@ -454,8 +456,10 @@ def test_verdicts_that_read_clearly(reply: str, right: bool) -> None:
     "reply",
     [
         "",
-        "correct",
-        "Incorrect",
+        "correct or incorrect",
+        "not correct",
+        "correct\nincorrect",
+        "The answer is correct",
         "verdict: not correct",
         "verdict: in correct",
         "verdict: correct or incorrect",

@@ -1,0 +1,247 @@
+"""The judge by rules: right under another wording, wrong for a near miss, without a model.
+
+An answer is taken for what it is, in this order: yes or no, a date, a number with its unit, then a
+name or other text. Text is right where one wording holds the other and the words left over are of
+a kind that changes nothing: the rules below say which. What they decide in open cases:
+
+- More detail is right, less is not: ``8 December 1985`` for ``1985``, not the other way round,
+  unless the question asks for a year.
+- A surname is enough where the question asks for a person; a first name is not.
+- ``Portland`` and ``Portland, Oregon`` are one, unless both name a region and they differ.
+- Several answers are wrong where one is asked for ("Paris or London"), whatever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ssp_env.errors import ServiceError
+from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.leftover import may_lead
+from ssp_env.judge.reading import Asked, asked, readings, told
+from ssp_env.judge.same_text import elsewhere, same_text
+from ssp_env.wording.dates import DATE_WORDS, Date, agrees, dates, year
+from ssp_env.wording.numbers import MONEY, NUMBER_WORDS, UNITS, Quantity, quantity, same_amount
+from ssp_env.wording.vocabulary import vocabulary
+from ssp_env.wording.words import Word, compact, keys, spelled_words, stem, words
+
+_SHARE = vocabulary("percent percentage share proportion rate fraction much")
+_PRICE = vocabulary("much cost price pay paid worth dollar money salary revenue sold budget")
+
+
+class LenientJudge:
+    """Right when the prediction says the same as the answer or an alias, by rules."""
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        """One verdict per task, in order, with the wording it matched; never a ``ServiceError``."""
+        return [_verdict(task) for task in tasks]
+
+
+def _verdict(task: JudgeTask) -> Verdict:
+    matched = matching(task.question, task.prediction, task.truth.wordings)
+    return Verdict(False) if matched is None else Verdict(True, f"as {matched!r}")
+
+
+def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | None:
+    """The wording that the prediction says the same as, or ``None``.
+
+    Args:
+        question: what was asked; it decides whether a surname or a year is enough. May be empty.
+        prediction: what was answered.
+        wordings: right answers, each enough.
+    """
+    about = asked(question)
+    read = [*readings(prediction)]
+    read += [part for text in read[:1] for part in told(about, text)]
+    if len(wordings) > 1 and "," in prediction and elsewhere(wordings, prediction):
+        return None
+    for wording in wordings:
+        if any(_same(about, wording, reading) for reading in read):
+            return wording
+    if len(wordings) > 1 and read:
+        return _all_right(about, wordings, read[0])
+    return None
+
+
+def _all_right(about: Asked, wordings: Sequence[str], prediction: str) -> str | None:
+    """A list of nothing but right answers is right: which of them were found, or ``None``."""
+    parts = _parts(prediction)
+    if not 2 <= len(parts) <= len(wordings):
+        return None
+    found = [next((w for w in wordings if _same(about, w, part)), None) for part in parts]
+    return "; ".join(filter(None, found)) if None not in found else None
+
+
+def _same(about: Asked, gold: str, given: str) -> bool:
+    mine, other = words(gold), words(given)
+    if not mine or not other:
+        return not mine and bool(gold.split()) and gold.split() == given.split()
+    mine_keys, other_keys = keys(mine), keys(other)
+    if mine_keys == other_keys:
+        return True
+    if mine_keys in (("yes",), ("no",)):
+        # "Yes, both are" is yes; "yes and no" is neither.
+        return other_keys[0] == mine_keys[0] and (
+            len(other) == 1 or other_keys[1] not in ("and", "or", "but")
+        )
+
+    if any(map(_has_digit, mine_keys)):
+        decided = _same_figures(about, mine_keys, other)
+        if decided is not None:
+            return decided
+    if compact(mine_keys) == compact(other_keys):
+        return True
+    if same_text(about, gold, given):
+        return True
+    if not (gold.isascii() and given.isascii()):
+        spelled, also = spelled_words(gold), spelled_words(given)
+        if compact(keys(spelled)) == compact(other_keys) or compact(keys(also)) == compact(
+            mine_keys
+        ):
+            return True
+    return _same_list(about, gold, given)
+
+
+def _same_figures(about: Asked, gold: tuple[str, ...], other: Sequence[Word]) -> bool | None:
+    """Compares dates and quantities; ``None`` where the right answer is neither."""
+    run = _figures(about, other)
+    if run is None:
+        return None
+    given = keys(run)
+    if gold == given:
+        return True
+    mine = _dates(gold)
+    if mine:
+        return _same_date(about, mine, given)
+    if (right := year(gold)) is not None and not about.is_count:
+        theirs = _dates(given)
+        if theirs:
+            return any(date.year == right for date in theirs)
+        if (said := year(given)) is not None:
+            return said == right
+        if given == (str(right),):
+            return True
+    right_amount = _quantity(gold)
+    if right_amount is None:
+        return None
+    said_amount = _quantity(given)
+    if said_amount is not None and not right_amount.noun and _is_title(about, run):
+        return None
+    return None if said_amount is None else _same_quantity(about, right_amount, said_amount)
+
+
+def _figures(about: Asked, run: Sequence[Word]) -> Sequence[Word] | None:
+    """The date or quantity in a sentence that says nothing else; ``None`` if there is none."""
+    marks = [at for at, word in enumerate(run) if _has_digit(word.key) or word.key in DATE_WORDS]
+    if not marks:
+        return None
+    start, end = marks[0], marks[-1] + 1
+    while start and (run[start - 1].key in NUMBER_WORDS or stem(run[start - 1].key) in UNITS):
+        start -= 1
+    return run[start:] if may_lead(about, run[:start], run[start:end]) else None
+
+
+def _is_title(about: Asked, run: Sequence[Word]) -> bool:
+    """Whether a number stands in a name ("Seven Samurai")."""
+    return any(
+        word.is_capital
+        and stem(word.key) not in about.stems
+        and stem(word.key) not in UNITS
+        and word.key not in ("usa",)
+        for word in run[1:]
+    )
+
+
+@lru_cache(maxsize=16384)
+def _dates(run: tuple[str, ...]) -> tuple[Date, ...]:
+    return dates(run) if len(run) <= 8 else ()
+
+
+def _quantity(run: tuple[str, ...]) -> Quantity | None:
+    return quantity(tuple(map(stem, run))) if len(run) <= 12 else None
+
+
+def _same_date(about: Asked, gold: Sequence[Date], given: tuple[str, ...]) -> bool | None:
+    theirs = _dates(given)
+    if not theirs:
+        said = year(given)
+        if said is None:
+            return None
+        theirs = (Date(said),)
+    # Where only the year is asked for, it is all that has to be right.
+    wanted = [Date(date.year) for date in gold] if about.is_year else gold
+    return any(agrees(mine, other) for mine in wanted for other in theirs)
+
+
+def _same_quantity(about: Asked, gold: Quantity, given: Quantity) -> bool | None:
+    """Whether two quantities are one; ``None`` where only the words behind the number differ."""
+    if gold.unit == UNITS["gbp"] and given.noun == ("pound",):
+        return gold.value == given.value
+    if not same_amount(gold, given):
+        return False
+    if given.bound and given.bound != gold.bound:
+        return False
+    if gold.unit and given.unit:
+        return gold.unit.dimension == given.unit.dimension
+
+    # Whoever leaves a unit out means the one asked for; a percent sign or a currency changes what
+    # a number says unless the question is about one.
+    if gold.unit or given.unit:
+        unit = gold.unit or given.unit
+        noun = given.noun if gold.unit else gold.noun
+        assert unit is not None
+        if noun and not set(noun) <= about.stems:
+            return False
+        if given.unit and about.units and unit not in about.units:
+            return False
+        # "How many players" is not answered by months, nor an age by anything but years.
+        if given.unit and "many" in about.stems and unit not in about.units:
+            return False
+        if unit.dimension == "time" and "age" in about.stems and unit != UNITS["year"]:
+            return False
+        if unit.dimension == "share":
+            return bool(_SHARE & about.stems)
+        return unit.dimension not in MONEY or bool(_PRICE & about.stems)
+    if not given.noun:
+        return True
+    known = set(gold.noun) | about.stems | _FILLERS
+    if set(given.noun) <= known or set(gold.noun) <= set(given.noun):
+        return True if gold.noun or len(given.noun) <= 3 else None
+    return None
+
+
+_FILLERS = vocabulary("in total of people time altogether overall there")
+
+
+def _same_list(about: Asked, gold: str, given: str) -> bool:
+    """Whether both are lists of the same things, in any order."""
+    mine, other = _parts(gold), _parts(given)
+    if len(mine) < 2 or len(mine) != len(other):
+        return False
+    left = list(other)
+    for part in mine:
+        found = next((o for o in left if _same_part(about, part, o)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def _same_part(about: Asked, gold: str, given: str) -> bool:
+    mine, other = words(gold), words(given)
+    return bool(mine and other) and (
+        compact(keys(mine)) == compact(keys(other)) or same_text(about, gold, given)
+    )
+
+
+@lru_cache(maxsize=16384)
+def _parts(text: str) -> tuple[str, ...]:
+    """What a text lists."""
+    for mark in (" and ", " & ", ";", " / "):
+        text = text.replace(mark, ",")
+    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+
+
+def _has_digit(key: str) -> bool:
+    return key[-1].isdigit() or key[0].isdigit()

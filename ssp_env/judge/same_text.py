@@ -1,0 +1,330 @@
+"""Whether two texts that are neither numbers nor dates name the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from ssp_env.judge.leftover import (
+    CORPORATE,
+    FUNCTION,
+    KINDS,
+    LINKING,
+    LITTLE,
+    PEOPLES_KEYS,
+    TURNS,
+    at_commas,
+    is_organisation,
+    is_region,
+    may_lead,
+    may_miss_lead,
+    may_miss_trail,
+    may_trail,
+)
+from ssp_env.judge.reading import Asked
+from ssp_env.wording.names import FIRST_NAMES, TITLES, Person, person, same_person
+from ssp_env.wording.places import COUNTRY, STATE, STATE_COUNTRY
+from ssp_env.wording.vocabulary import vocabulary
+from ssp_env.wording.words import Word, compact, keys, stem, words
+
+_TWO_UNIVERSITIES = vocabulary("washington miami york lincoln boston georgia pennsylvania")
+_COUNTRY = {
+    compact(keys(words(name))): compact(keys(words(same))) for name, same in COUNTRY.items()
+}
+_COUNTRY_NAMES = frozenset(_COUNTRY.values())
+_STATE = {keys(words(name)): keys(words(same)) for name, same in STATE.items()}
+_STATE_COUNTRY = {compact(keys(words(name))): country for name, country in STATE_COUNTRY.items()}
+_COUNTRIES = _COUNTRY_NAMES - _STATE_COUNTRY.keys()
+_VOLUMES = vocabulary("part vol episode chapter season series book")
+
+
+def same_text(about: Asked, gold: str, given: str) -> bool:
+    """Whether a given text names what the right one does; neither is a number or a date."""
+    mine, other = words(gold), words(given)
+    if "(" in gold and "(" in given and _brackets_differ(about, gold, given):
+        return False
+    if _same_words(about, gold, given, mine, other):
+        return True
+    if _same_place(about, gold, given, mine, other):
+        return True
+    # "Parkinson disease" for "Parkinson's disease".
+    if ("'s " in gold or "'s " in given) and _same_keys(
+        words(gold.replace("'s ", " ")), words(given.replace("'s ", " "))
+    ):
+        return True
+    # "Roger (alien)" is Roger, unless the other one's brackets say something else.
+    for outside, inside in _without_brackets(gold):
+        if "(" not in given or not _brackets_differ(about, gold, given):
+            if _same_words(about, outside, given, words(outside), other):
+                return True
+            if _is_short_for(words(inside), words(outside), True) and _same_keys(
+                words(inside), other
+            ):
+                return True
+    for outside, inside in _without_brackets(given):
+        harmless = not _contradicts(about, words(inside), mine)
+        if harmless and _same_words(about, gold, outside, mine, words(outside)):
+            return True
+        if _is_short_for(words(inside), words(outside)) and _same_keys(words(inside), mine):
+            return True
+        if _is_short_for(words(outside), words(inside)) and _same_keys(words(inside), mine):
+            return True
+    return False
+
+
+def _same_words(
+    about: Asked, gold: str, given: str, mine: tuple[Word, ...], other: tuple[Word, ...]
+) -> bool:
+    if not mine or not other:
+        return False
+    if all(word.key in FUNCTION and not _is_acronym(word) for word in other):
+        return _same_keys(mine, other)
+    if _same_keys(mine, other) or _same_but_plural(mine, other):
+        return True
+    if _same_country(about, mine, other):
+        return True
+    if _is_short_for(mine, other) or _is_short_for(other, mine):
+        return True
+    if _turned_round(mine, other) or _alternative_title(gold, other):
+        return True
+    if _same_held(about, mine, other):
+        return True
+    if len(mine) > 1 and mine[-1].key in CORPORATE and _same_held(about, mine[:-1], other):
+        return True
+    if any(word.is_capital for word in mine) or about.person:
+        left, right = person(gold), person(_owner(about, given))
+        if left is not None and right is not None and _are_names(about, left, right, mine, other):
+            return same_person(left, right, surname_will_do=about.person)
+    return False
+
+
+def _is_acronym(word: Word) -> bool:
+    return len(word.cased) > 1 and word.cased.isupper()
+
+
+def _same_keys(mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    return bool(mine) and compact(keys(mine)) == compact(keys(other))
+
+
+def _same_but_plural(mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """``cocktails`` is ``cocktail``; in names ("Alien", "Aliens") the ending counts."""
+    if len(mine) != len(other):
+        return False
+    return all(
+        a.key == b.key
+        or (stem(a.key) == stem(b.key) and (_may_be_plural(a, b) or stem(a.key) in PEOPLES_KEYS))
+        for a, b in zip(mine, other, strict=True)
+    )
+
+
+def _may_be_plural(a: Word, b: Word) -> bool:
+    return not (a.is_capital and b.is_capital) or a.cased.isupper() or b.cased.isupper()
+
+
+def _same_country(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    left, right = compact(keys(mine)), compact(keys(other))
+    if _COUNTRY.get(left) is None or _COUNTRY.get(left) != _COUNTRY.get(right):
+        return False
+    # A people stands for its country only where it is asked for; else it may be a language.
+    return about.is_origin or (left in PEOPLES_KEYS) == (right in PEOPLES_KEYS)
+
+
+def _is_short_for(short: Sequence[Word], long: Sequence[Word], told: bool = False) -> bool:
+    """``WHO`` for ``World Health Organization``, ``UC Berkeley`` for the long form.
+
+    Args:
+        short: what may be an abbreviation.
+        long: what it may stand for.
+        told: whether one stands in brackets behind the other, so that no capitals are needed.
+    """
+    # "P&G" is cut into three words.
+    if len(short) == 3 and short[1].key == "and" and all(len(w.key) == 1 for w in short[::2]):
+        short = [Word("", short[0].cased + short[2].cased, "")]
+    if not short or len(short) >= len(long) or not 2 <= len(short[0].cased) <= 7:
+        return False
+    letters = short[0].cased
+    if not letters.isalpha() or len(letters) < 2:
+        return False
+    # "MoMA" has its capitals where the name does.
+    if sum(map(str.isupper, letters)) < max(2, len(letters) - 1):
+        return False
+    letters = letters.upper()
+    rest = [word.key for word in short[1:]]
+    end = len(long) - len(rest)
+    full = [word for word in long[:end] if word.key not in ("jr", "sr", "inc", "co", "ltd")]
+    if [word.key for word in long[end:]] != rest:
+        return False
+    if not told and not all(word.is_capital or word.key in LINKING for word in full):
+        return False
+    every = "".join(word.cased[:1] for word in full).upper()
+    most = "".join(w.cased[:1] for w in full if w.key not in LINKING).upper()
+    return letters in (every, most)
+
+
+def _turned_round(mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """``2016 United States election`` is ``United States election of 2016``."""
+    left, right = (
+        [k for k in keys(run) if k not in LINKING and k != "number"] for run in (mine, other)
+    )
+    # Prepositions come and go ("University of California at Berkeley").
+    if left == right and len(left) >= 3:
+        return True
+    # "AD 79", "79 AD".
+    if len(left) == 2 and left[::-1] == right and sum(key.isdigit() for key in left) == 1:
+        return True
+    # "US Supreme Court" for "Supreme Court of the United States".
+    if len(left) == 3 and ("of" in keys(mine)) != ("of" in keys(other)):
+        return left in (right[1:] + right[:1], right[2:] + right[:2])
+    figures = any(key.isdigit() for key in left)
+    return len(left) >= (3 if figures else 4) and sorted(left) == sorted(right)
+
+
+def _alternative_title(gold: str, other: Sequence[Word]) -> bool:
+    """``Frankenstein; or, The Modern Prometheus`` is either; a subtitle stands for the whole."""
+    for mark in ("; or, ", "; or ", ", or, ", " or, "):
+        before, found, after = gold.partition(mark)
+        if found:
+            return _same_keys(words(before), other) or _same_keys(words(after), other)
+    _, found, after = gold.partition(": ")
+    subtitle = words(after)
+    numbered = all(key in _VOLUMES or key[0].isdigit() for key in keys(subtitle))
+    return bool(found) and len(subtitle) >= 2 and not numbered and _same_keys(subtitle, other)
+
+
+def _owner(about: Asked, given: str) -> str:
+    """``Einstein's`` where the question asks whose."""
+    if about.possessive and given.rstrip(".").endswith(("'s", "’s")):
+        return given.rstrip(".")[:-2]
+    return given
+
+
+def _are_names(
+    about: Asked, left: Person, right: Person, mine: Sequence[Word], other: Sequence[Word]
+) -> bool:
+    """Whether both are taken for people: the question asks for one, or they are written so."""
+    if about.person:
+        return True
+    if not all(word.is_capital or word.key in LINKING for word in (*mine, *other)):
+        return False
+    return any(
+        len(word.key) == 1 or word.key in TITLES or '"' in word.gap
+        for run in (mine, other)
+        for word in run
+    ) or (mine[0].key in FIRST_NAMES and other[0].key in FIRST_NAMES)
+
+
+def _same_held(about: Asked, mine: tuple[Word, ...], other: tuple[Word, ...]) -> bool:
+    """Whether one holds the other, and what is left over changes nothing."""
+    if len(mine) < len(other):
+        for at in _found(mine, other):
+            before, after = other[:at], other[at + len(mine) :]
+            if may_lead(about, before, mine) and may_trail(about, after, mine):
+                return True
+    for at in _found(other, mine):
+        if len(mine) == len(other) or (other[0].key in LITTLE and len(other) == 1):
+            break
+        if may_miss_lead(about, mine[:at], other) and may_miss_trail(
+            about, mine[at + len(other) :], other
+        ):
+            return True
+    return _same_kind(about, mine, other)
+
+
+def _found(short: Sequence[Word], long: Sequence[Word]) -> list[int]:
+    first, size = short[0].key, len(short)
+    want = [word.key for word in short]
+    return [
+        at
+        for at in range(len(long) - size + 1)
+        if long[at].key == first and [word.key for word in long[at : at + size]] == want
+    ]
+
+
+def _same_kind(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """``the river Hudson`` is ``Hudson River``, ``Oxford University`` is ``University of Oxford``.
+
+    A few pairs of universities differ in nothing else."""
+    shared = set(keys(mine)) & set(keys(other)) & KINDS.keys()
+    if not shared:
+        return False
+    left, right = ([k for k in keys(run) if k not in shared and k != "of"] for run in (mine, other))
+    return (
+        left == right
+        and bool(left)
+        and not (shared == {"university"} and left[0] in _TWO_UNIVERSITIES and len(left) == 1)
+    )
+
+
+def _same_place(
+    about: Asked, gold: str, given: str, mine: tuple[Word, ...], other: tuple[Word, ...]
+) -> bool:
+    """A town with or without its region, unless both have one and they differ."""
+    town, region = _town(mine)
+    place, other_region = _town(other)
+    if region and other_region and not _agree(region, other_region):
+        return False
+    if keys(town) == ("new", "york", "city") and "state" not in about.stems:
+        town = town[:2]
+    if len(town) == len(mine) or not town or not place or not town[0].is_capital:
+        return False
+    named = gold.partition(",")[0]
+    return _same_words(about, named, given.partition(",")[0], town, place) and not is_organisation(
+        town
+    )
+
+
+def elsewhere(wordings: Sequence[str], given: str) -> bool:
+    """Whether a prediction puts the place into another region than every wording that has one."""
+    _, region = _town(words(given))
+    if not region:
+        return False
+    regions = [known for known in (_town(words(wording))[1] for wording in wordings) if known]
+    return bool(regions) and not any(_agree(known, region) for known in regions)
+
+
+def _town(run: tuple[Word, ...]) -> tuple[tuple[Word, ...], frozenset[str]]:
+    """A run without the region behind its comma, and that region with what it lies in."""
+    for at in range(1, len(run)):
+        if "," in run[at].gap:
+            parts = at_commas(run[at:])
+            if all(is_region(part) for part in parts):
+                return run[:at], frozenset().union(*(_within(keys(part)) for part in parts))
+            break
+    return run, frozenset()
+
+
+def _within(region: tuple[str, ...]) -> frozenset[str]:
+    name = compact(_STATE.get(region, region))
+    name = _COUNTRY.get(name, name)
+    return frozenset({name, _STATE_COUNTRY[name]} if name in _STATE_COUNTRY else {name})
+
+
+def _agree(left: frozenset[str], right: frozenset[str]) -> bool:
+    countries = left & _COUNTRIES, right & _COUNTRIES
+    if all(countries) and not (countries[0] & countries[1]):
+        return False
+    inner = left - _COUNTRIES, right - _COUNTRIES
+    return not (all(inner) and not (inner[0] & inner[1]))
+
+
+@lru_cache(maxsize=8192)
+def _without_brackets(text: str) -> tuple[tuple[str, str], ...]:
+    """The text without what its brackets hold, and that; nothing where it has none."""
+    start, end = text.find("("), text.rfind(")")
+    if start < 0 or end < start:
+        return ()
+    outside = (text[:start] + text[end + 1 :]).strip()
+    return ((outside, text[start + 1 : end]),) if outside else ()
+
+
+def _brackets_differ(about: Asked, gold: str, given: str) -> bool:
+    mine, other = _without_brackets(gold), _without_brackets(given)
+    if not mine or not other:
+        return False
+    left, right = (set(keys(words(pair[0][1]))) for pair in (mine, other))
+    return not (left <= right or right <= left or right <= about.stems)
+
+
+def _contradicts(about: Asked, inside: Sequence[Word], mine: Sequence[Word]) -> bool:
+    """Whether what a prediction adds in brackets names something else."""
+    return any(word.key in TURNS for word in inside)

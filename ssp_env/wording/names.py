@@ -1,0 +1,290 @@
+"""People's names: initials, middle names, nicknames, titles, numbers and suffixes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ssp_env.wording.vocabulary import vocabulary
+from ssp_env.wording.words import Word, compact, words
+
+_MALE = vocabulary("mr sir king prince duke lord emperor baron count viscount earl")
+_FEMALE = vocabulary("mrs ms miss dame queen princess duchess lady empress baroness countess")
+_OFFICES = vocabulary(
+    "mr mrs ms miss dr prof gen capt col lt sgt sen gov rev adm admiral president vice former "
+    "prime minister pope "
+    "st chief justice judge general major marshal field cardinal archbishop bishop father sister "
+    "brother mother sultan tsar czar kaiser shah caliph emir imam rabbi sheikh saint master madame "
+    "monsieur don commander commodore secretary ambassador mayor coach detective inspector officer "
+    "agent private corporal pharaoh first lady ex late crown hon honorable"
+)
+TITLES = _MALE | _FEMALE | _OFFICES
+"""Words before a name that are no part of it."""
+REGNAL = vocabulary("king queen pope emperor empress tsar czar kaiser sultan pharaoh")
+PARTICLES = vocabulary("da de del della di do dos du la le van von der den ter bin ibn al el y")
+_DEGREES = vocabulary("phd md obe mbe cbe kbe esq qc mp dds jd")
+_SUFFIX = re.compile(r"jr|sr|\d{1,2}")
+_QUOTED = re.compile(r"[\"“”]([^\"“”]+)[\"“”]|(?<=\s)'([^']+)'(?=\s)|\(([^()]+)\)")
+
+_INITIALS = re.compile(r"\b(?:[A-Z]\.){2,4}(?=\s?[A-Z])|^[A-Z]{2,3}(?= [A-Z][a-z])")
+
+_NOT_PEOPLE = vocabulary(
+    "university college school institute academy group band co inc ltd corp bay river lake mount "
+    "island city county town street avenue road bridge park station airport stadium hall church "
+    "museum company party league club team united empire republic kingdom north south east west "
+    "new war battle treaty act award prize cup series film song album show and in for with to on "
+    "not no or nor but is was are were by from as he she it they either neither near born who "
+    "world national international association union society bank department ocean sea press"
+)
+_COMMON_SURNAMES = vocabulary("smith johnson williams jones brown davis miller wilson")
+"""So common that the surname alone names nobody."""
+
+_STAGE_NAMES = vocabulary("pink prince queen king cream heart lady duke moby sting")
+"""Words that are a name alone, and begin other names."""
+
+_NICKNAMES = """
+    william bill will billy willie liam|robert bob rob bobby robbie bert
+    richard dick rick rich ricky|james jim jimmy jamie jem|john jack johnny jon|joseph joe joey
+    charles charlie chuck chas|thomas tom tommy|michael mike mick mickey
+    edward ed eddie ted teddy ned|theodore ted teddy theo|henry harry hank hal|george georgie
+    francis frank frankie|franklin frank|samuel sam sammy|benjamin ben benny|daniel dan danny
+    david dave davy|donald don donnie|kenneth ken kenny|ronald ron ronnie
+    lawrence larry laurence|leonard len lenny leo|stephen steve steven stevie|andrew andy drew
+    anthony tony|gregory greg|jeffrey jeff geoffrey geoff|matthew matt|nicholas nick nicky
+    patrick pat paddy|peter pete|philip phil phillip|raymond ray|timothy tim|vincent vince
+    walter walt|alexander alex alec sandy|albert al bert|alfred al fred alf|arthur art
+    frederick fred freddie frederic|gerald gerry jerry|gerard gerry|harold harry hal|jacob jake
+    jonathan jon|joshua josh|christopher chris kit|douglas doug|eugene gene|martin marty
+    nathaniel nat nathan|reginald reggie reg|rodney rod|russell russ|stanley stan|terence terry
+    victor vic|zachary zach zack|abraham abe|augustus gus|bernard bernie|calvin cal
+    clifford cliff|dominic dom|edmund ed ned|maximilian max|massimiliano max|mitchell mitch
+    norman norm|oliver ollie|oscar ozzie|randolph randy|roland rollie|sylvester sly|tobias toby
+    wesley wes|elizabeth liz beth betty eliza lizzie bess libby lilibet
+    katherine kate kathy katie kay catherine cathy katharine kathryn catharine
+    margaret maggie meg peggy madge marge|mary molly polly|dorothy dot dorothea
+    susan sue susie susanna|patricia pat patty trish|barbara barb babs|deborah debbie deb debra
+    jennifer jen jenny|jessica jess jessie|judith judy|kimberly kim|linda lin|martha marty patsy
+    nancy nan|pamela pam|rebecca becky|sandra sandy|sarah sally sadie|teresa terry theresa tess
+    victoria vicky tori|virginia ginny|abigail abby|alexandra alex sandra|amanda mandy
+    christina chris tina christine|cynthia cindy|eleanor ellie nell|frances fran fanny
+    gertrude trudy|helen nell|jacqueline jackie|josephine jo josie|rosemary rose|stephanie steph
+    suzanne sue|vanessa nessa
+"""
+
+
+def _full_names() -> dict[str, frozenset[str]]:
+    """The names that each name may stand for, all in keys of words."""
+    full: dict[str, set[str]] = {}
+    for entry in re.split(r"[|\n]", _NICKNAMES):
+        names = [word.key for name in entry.split() for word in words(name)]
+        for name in names:
+            full.setdefault(name, set()).add(names[0])
+    return {name: frozenset(others) for name, others in full.items()}
+
+
+_FULL = _full_names()
+FIRST_NAMES: frozenset[str] = frozenset(_FULL)
+"""First names that have or are nicknames, and with them a share of all first names."""
+_NOBODY: frozenset[str] = frozenset()
+
+_NAMESAKES = frozenset(
+    frozenset(pair)
+    for pair in (
+        ("john adams", "john quincy adams"), ("michael jordan", "michael b jordan"),
+        ("martin luther", "martin luther king"), ("john kennedy", "john f kennedy jr"),
+        ("david george", "david lloyd george"), ("vanessa williams", "vanessa l williams"),
+    )
+)  # fmt: skip
+"""People whom only a middle name tells apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A name, taken apart."""
+
+    given: tuple[str, ...]
+    """First and middle names or initials, in order."""
+    surname: str
+    """The last word of the name proper; of a ruler, the only one."""
+    titles: frozenset[str]
+    nicknames: frozenset[str]
+    suffix: str
+    """``jr``, ``sr``, a number, or nothing."""
+    of: str
+    """Where they are from ("of Aragon"), or nothing."""
+    style: tuple[str, ...]
+    """What stands behind a comma ("1st Viscount Peel")."""
+
+
+@lru_cache(maxsize=16384)
+def person(text: str) -> Person | None:
+    """Reads a text as one person's name; ``None`` where it cannot be one."""
+    quoted = (found[1] or found[2] or found[3] for found in _QUOTED.finditer(text))
+    nicknames = {words(name)[0].key for name in quoted if len(words(name)) == 1}
+    bare = _QUOTED.sub(" ", text) if nicknames or "(" in text else text
+    run = list(words(_INITIALS.sub(_apart, bare)))
+    if not 1 <= len(run) <= 9:
+        return None
+    run, style = _without_style(run)
+    # "P. I. Tchaikovsky": an initial, not a number.
+    last = len(run) - 1
+    keys = [
+        word.cased.lower()
+        if at < last and word.cased in ("I", "V", "X") and "." in run[at + 1].gap
+        else word.key
+        for at, word in enumerate(run)
+    ]
+    if any(key in _NOT_PEOPLE or not key.isalnum() for key in keys):
+        return None
+
+    titles: set[str] = set()
+    while len(keys) > 1 and keys[0] in TITLES and not _SUFFIX.fullmatch(keys[1]):
+        titles.add(keys.pop(0))
+    of = ""
+    if "of" in keys[1:]:
+        at = keys.index("of", 1)
+        keys, of = keys[:at], " ".join(keys[at + 1 :])
+    while len(keys) > 1 and keys[-1] in _DEGREES:
+        keys.pop()
+    suffix = keys.pop() if len(keys) > 1 and _SUFFIX.fullmatch(keys[-1]) else ""
+    proper = [key for key in keys if key not in PARTICLES] or keys
+    if (
+        not proper
+        or any(key[0].isdigit() for key in proper)
+        or all(key in TITLES for key in proper)
+    ):
+        return None
+    return Person(
+        tuple(proper[:-1]), proper[-1], frozenset(titles), frozenset(nicknames), suffix, of, style
+    )
+
+
+def _apart(found: re.Match[str]) -> str:
+    """Initials with a space between them: ``J.R.R.``, ``JRR``."""
+    return ". ".join(found[0].replace(".", "")) + "."
+
+
+def _without_style(run: list[Word]) -> tuple[list[Word], tuple[str, ...]]:
+    """Splits at a comma: ``Smith, George`` is turned round, what else follows one is a style."""
+    commas = [at for at, word in enumerate(run) if at and "," in word.gap]
+    if not commas:
+        return run, ()
+    at = commas[0]
+    tail = [word.key for word in run[at:]]
+    if all(_SUFFIX.fullmatch(key) or key in _DEGREES for key in tail):
+        return run, ()
+    inverted = len(commas) == 1 and at <= 2 and not any(
+        key in TITLES or key[0].isdigit() or key == "of" for key in tail
+    )  # fmt: skip
+    if inverted and all(word.is_capital for word in run[at:]):
+        return run[at:] + run[:at], ()
+    return run[:at], tuple(tail)
+
+
+def same_person(gold: Person, given: Person, *, surname_will_do: bool) -> bool:
+    """Whether two names are one person's.
+
+    Args:
+        gold: the right name.
+        given: the one to judge.
+        surname_will_do: whether the question makes clear that a bare surname is meant for a person.
+    """
+    mononym = not gold.given and given.given[:1] == (gold.surname,)
+    if not (mononym or _same_surname(gold, given)) or not _same_standing(gold, given):
+        return False
+    spelled = frozenset((_spelled(gold), _spelled(given)))
+    if spelled in _NAMESAKES:
+        return False
+    if not gold.given and not given.given:
+        if gold.of and not given.of and not given.suffix:
+            return False
+        known = gold.suffix or gold.titles & given.titles or gold.of
+        return bool(known) or not given.of
+    if not gold.given and not gold.suffix and not gold.of and given.given[0] == gold.surname:
+        return (
+            surname_will_do and gold.surname not in _STAGE_NAMES
+        )  # "Beyoncé Knowles" for "Beyoncé"
+
+    # A surname alone, with a title or where the question asks for a person.
+    if not gold.given or not given.given:
+        bare, full = (gold, given) if not gold.given else (given, gold)
+        if bare.suffix or (bare.of and not full.of):
+            return False
+        if bare is gold:
+            return bool(bare.titles & _OFFICES - REGNAL) and surname_will_do
+        return bool(bare.titles) or (surname_will_do and bare.surname not in _COMMON_SURNAMES)
+    return _same_given(gold, given)
+
+
+def _spelled(one: Person) -> str:
+    return " ".join((*one.given, one.surname, *([one.suffix] if one.suffix == "jr" else [])))
+
+
+def _same_surname(gold: Person, given: Person) -> bool:
+    if gold.surname == given.surname:
+        return True
+    if not gold.given and not given.given and _same_name(gold.surname, given.surname):
+        return True
+    return compact((*gold.given, gold.surname)) == compact((*given.given, given.surname))
+
+
+def _same_standing(gold: Person, given: Person) -> bool:
+    """Whether titles, numbers, suffixes and places do not contradict each other."""
+    for mine, other in ((gold, given), (given, gold)):
+        if mine.titles & _MALE and other.titles & _FEMALE:
+            return False
+    if gold.of and given.of and gold.of != given.of:
+        return False
+    digits = [{key for key in one.style if key[0].isdigit()} for one in (gold, given)]
+    if all(digits) and digits[0] != digits[1]:
+        return False
+    if gold.suffix == given.suffix:
+        return True
+    if gold.suffix and given.suffix:
+        return False
+
+    # The father goes without "Sr." more often than with it. A son without "Jr." is still named; a
+    # "Jr." or a number that the right name lacks makes it somebody else. A ruler is their number.
+    if (gold.suffix or given.suffix) == "sr":
+        return True
+    if given.suffix:
+        return given.suffix == "jr" and (gold.given, gold.surname) == (("martin", "luther"), "king")
+    return bool(gold.given) and not (gold.titles | given.titles) & REGNAL
+
+
+def _same_given(gold: Person, given: Person) -> bool:
+    """Whether first and middle names agree: the shorter list is found in the longer, in order.
+
+    An initial stands for the name in its place and skips none; a nickname for the name it comes
+    from, or for all of them where the name quotes it.
+    """
+    mine, other = gold.given, given.given
+    for one, names in ((gold, other), (given, mine)):
+        if len(names) == 1 and names[0] in one.nicknames:
+            return True
+    if compact(mine) == compact(other):
+        return True
+    short, long = (mine, other) if len(mine) <= len(other) else (other, mine)
+    quoted = gold.nicknames | given.nicknames
+    short = tuple(name for at, name in enumerate(short) if at == 0 or name not in quoted)
+
+    at = 0
+    for place, name in enumerate(short):
+        while at < len(long) and not _same_name(name, long[at]):
+            # Only a full name may skip another: "Hector" in "Louis Hector", not "W" in "H W".
+            if len(name) == 1 or (place == 0 and len(long[at]) == 1):
+                return False
+            at += 1
+        if at == len(long):
+            return short[place] in quoted and place == 0
+        at += 1
+    return True
+
+
+def _same_name(left: str, right: str) -> bool:
+    if left == right:
+        return True
+    if len(left) == 1 or len(right) == 1:
+        return left[0] == right[0]
+    return not _FULL.get(left, _NOBODY).isdisjoint(_FULL.get(right, _NOBODY))
