@@ -34,13 +34,15 @@ class LenientJudge:
     """Right when the prediction says the same as the answer or an alias, by rules."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order, with the wording it matched; never a ``ServiceError``."""
+        """One verdict per task, in order, with the alias it matched, if it is one; never a ``ServiceError``."""
         return [_verdict(task) for task in tasks]
 
 
 def _verdict(task: JudgeTask) -> Verdict:
     matched = matching(task.question, task.prediction, task.truth.wordings)
-    return Verdict(False) if matched is None else Verdict(True, f"as {matched!r}")
+    if matched is None or matched == task.truth.answer:
+        return Verdict(matched is not None)
+    return Verdict(True, f"as {matched!r}")
 
 
 def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | None:
