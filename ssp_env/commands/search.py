@@ -53,18 +53,21 @@ def _run(arguments: Namespace) -> int:
     check_index_options(arguments)
     if arguments.token_env is not None and arguments.url is None:
         raise UsageError("--token-env goes with --url")
+
     query = " ".join(arguments.query)
     if arguments.url is not None:
-        # Somebody waits for this one answer: with less patience than a round of games has.
+        # Someone waits for this one answer, with less patience than a round of games has.
         config = HTTPConfig(arguments.url, token_env=arguments.token_env, retry=RetryPolicy())
         with HTTPRetriever(config) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0
+
     if arguments.index is not None:
         retriever, passages = open_named(arguments.index, arguments.kind, arguments.encoder)
         ranking = retriever.search([query], arguments.k)[0]
         _show(Console(), query, ranking, f"of {passages:,} passages in {arguments.index}")
         return 0
+
     if arguments.corpus is not None:
         retriever = BM25Retriever(read_corpus(arguments.corpus))
     else:
@@ -76,7 +79,7 @@ def _run(arguments: Namespace) -> int:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1 up")
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
     return int(text)
 
 

@@ -102,6 +102,7 @@ def _run(arguments: Namespace) -> int:
     if arguments.replicas is not None and not arguments.ray:
         raise UsageError("--replicas goes with --ray")
     check_index_options(arguments)
+
     config = ServerConfig(
         host=arguments.host,
         port=arguments.port,
@@ -109,6 +110,7 @@ def _run(arguments: Namespace) -> int:
         no_token=arguments.no_token,
         **{name: getattr(arguments, name) for name in _LIMITS},
     )
+
     what, opened = _what(arguments)
     if arguments.ray:
         _serve_on_ray(what, opened, config, 1 if arguments.replicas is None else arguments.replicas)
@@ -118,12 +120,15 @@ def _run(arguments: Namespace) -> int:
 
 
 _Opened = Callable[[], tuple[Retriever, int]]
-"""Opens a retriever, and tells how many passages it searches. Can travel to other processes."""
+"""Opens a retriever; returns it with its number of passages. Can travel to other processes."""
 
 
 def _what(arguments: Namespace) -> tuple[str, _Opened]:
-    """What is to be served, in words, and what opens it. What is wrong with its name is said
-    here."""
+    """What is to be served, in words, and what opens it.
+
+    Raises:
+        SSPError: what is wrong with its name.
+    """
     if arguments.index is not None:
         kind = one_kind(arguments.index, arguments.kind)
         return f"{kind} of {arguments.index}", partial(
@@ -150,9 +155,7 @@ def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:
     try:
         from ssp_env.search.server.run import run_server
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"ssp serve ({error.name} is missing)", "pip install '.[serve]' in the checkout"
-        ) from error
+        raise _missing("ssp serve", error, "serve") from error
     passages = 0
 
     def source() -> Retriever:
@@ -169,11 +172,13 @@ def _serve_on_ray(what: str, opened: _Opened, config: ServerConfig, replicas: in
 
         from ssp_env.search.server.ray_serve import run_on_ray
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"ssp serve --ray ({error.name} is missing)",
-            "pip install '.[serve-ray]' in the checkout",
-        ) from error
+        raise _missing("ssp serve --ray", error, "serve-ray") from error
     run_on_ray(lambda: opened()[0], config, replicas, partial(_tell, what))
+
+
+def _missing(command: str, error: ModuleNotFoundError, extra: str) -> MissingExtra:
+    install = f"pip install '.[{extra}]' in the checkout"
+    return MissingExtra(f"{command} ({error.name} is missing)", install)
 
 
 def _tell(what: str, address: str) -> None:

@@ -48,8 +48,7 @@ class CachedRetriever:
             path: a directory for rankings that outlast the process; processes of one machine may
                 share it. Needs the extra ``cache``.
             identity: with ``path``: what the retriever searches and how, such as ``"wiki-18, E5
-                Flat, 2024-06"``. Nothing in a query or an address distinguishes an old index from
-                a new one, so it has to be said.
+                Flat, 2024-06"``: no address distinguishes an old index from a new one.
             disk_bytes: about how large the directory may grow; then what was written first goes.
 
         Raises:

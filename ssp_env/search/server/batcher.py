@@ -39,15 +39,6 @@ class _Piece:
     future: asyncio.Future[Rankings]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A finished backend call, for the metrics."""
-
-    requests: int
-    queries: int
-    seconds: float
-
-
 class Batcher:
     """Hands requests to a retriever, one call at a time, in a thread of its own.
 
@@ -60,12 +51,13 @@ class Batcher:
         retriever: Retriever,
         max_batch: int,
         max_waiting: int,
-        observe: Callable[[Call], None] = lambda call: None,
+        observe: Callable[[int, int, float], None] = lambda requests, queries, seconds: None,
     ) -> None:
         """
         Args:
             retriever, max_batch, max_waiting: as in ``ServerConfig``.
-            observe: called after each backend call, in the batcher's thread.
+            observe: called after each backend call, in the batcher's thread, with its numbers of
+                requests and queries, and its seconds.
         """
         self.waiting = 0
         """Queries that wait for their answer."""
@@ -75,7 +67,7 @@ class Batcher:
         self._busy = False
         self._timer: asyncio.Handle | None = None
         self._paused = False
-        self._last, self._expected = Call(0, 0, 0.0), 0
+        self._seconds, self._expected = 0.0, 0  # of the last call
         self._inbox: SimpleQueue[list[_Piece]] = SimpleQueue()
 
         # A daemon: a backend that hangs does not keep the process alive.
@@ -114,7 +106,7 @@ class Batcher:
 
         Clients that got their answers together ask again together, a moment later. A call that
         started at once would miss all but the first of them, for the whole length of a call."""
-        pause = min(_WINDOW, self._last.seconds / 2.5)
+        pause = min(_WINDOW, self._seconds / 2.5)
         few = len(self._pending) < self._expected and pause >= _WINDOW / 2
         if self._busy or not self._pending:
             return
@@ -193,8 +185,8 @@ class Batcher:
                 return self._one_by_one(batch)
             return [error]
 
-        self._last = Call(len(batch), len(queries), time.perf_counter() - begin)
-        self._observe(self._last)
+        self._seconds = time.perf_counter() - begin
+        self._observe(len(batch), len(queries), self._seconds)
         each = iter(rankings)
         return [list(islice(each, len(piece.queries))) for piece in batch]
 

@@ -65,20 +65,14 @@ class ServerConfig:
                 raise ConfigError(name, getattr(self, name), "give a whole number from 1 up")
 
         most = f"which is {self.max_k}"
+        fits = f"the largest request ({self.max_queries} queries) has to fit"
+        finite = 0 < self.answer_seconds < math.inf
         for name, right, fix in (
             ("port", 0 <= self.port <= 65535, "give a number from 0 (any free one) to 65535"),
             ("default_k", self.default_k <= self.max_k, f"it may not exceed max_k, {most}"),
             ("max_documents", self.max_documents >= self.max_k, f"it has to reach max_k, {most}"),
-            (
-                "max_waiting",
-                self.max_waiting >= self.max_queries,
-                f"the largest request ({self.max_queries} queries) has to fit",
-            ),
-            (
-                "answer_seconds",
-                0 < self.answer_seconds < math.inf,
-                "give a finite number of seconds above 0",
-            ),
+            ("max_waiting", self.max_waiting >= self.max_queries, fits),
+            ("answer_seconds", finite, "give a finite number of seconds above 0"),
         ):
             if not right:
                 raise ConfigError(name, getattr(self, name), fix)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from ssp_env.search.server.batcher import Call
-
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
@@ -36,8 +34,8 @@ class Metrics:
         queue = Gauge("ssp_search_queue_queries", "Queries that wait.", registry=registry)
         queue.set_function(waiting)
 
-    def call(self, call: Call) -> None:
+    def call(self, requests: int, queries: int, seconds: float) -> None:
         """Counts a finished backend call."""
-        self.batch_requests.observe(call.requests)
-        self.batch_queries.observe(call.queries)
-        self.backend.observe(call.seconds)
+        self.batch_requests.observe(requests)
+        self.batch_queries.observe(queries)
+        self.backend.observe(seconds)
