@@ -16,7 +16,7 @@ install: $(VENV)/.everything
 
 # Two stamps for one environment: `make train` installs what training needs, the other targets add the rest.
 $(VENV)/.training: pyproject.toml
-	@echo "Setting up $(VENV) for training: RLlib, PyTorch, transformers (1.9 GB, about two minutes on two cores)."
+	@echo "Setting up $(VENV) for training: RLlib, PyTorch, transformers (1.5 GB, about two minutes on two cores)."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e '.[train]'
 	@touch $@

@@ -19,6 +19,7 @@ from experiments.config import RunConfig
 from experiments.run.interrupt import ignore_at_exit, uninterrupted
 from experiments.run.quiet import filtered_stderr, quiet_libraries
 from experiments.run.rules import MakeRules
+from ssp_env.errors import ServiceError
 
 
 def algorithm_config(config: RunConfig) -> SSPConfig:
@@ -70,6 +71,9 @@ def local_ray(config: RunConfig) -> Iterator[None]:
     """Starts Ray on this machine, quiet and without a dashboard, unless it is running already.
 
     ``RAY_ADDRESS`` names a cluster to use instead.
+
+    Raises:
+        ServiceError: it did not start.
     """
     if ray.is_initialized():
         yield
@@ -86,13 +90,17 @@ def local_ray(config: RunConfig) -> Iterator[None]:
             # Nothing is shared between processes then.
             local["object_store_memory"] = 100 * 1024 * 1024
 
-    ray.init(
-        address=address,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        **local,
-    )
+    try:
+        ray.init(
+            address=address,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **local,
+        )
+    except Exception as error:
+        # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
+        raise ServiceError("engine", f"Ray did not start: {error}") from error
     ignore_at_exit()  # Ray goes on with its shutdown then
 
     try:

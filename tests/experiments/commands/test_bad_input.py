@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import torch
 from runs import SETTINGS, arguments
 
-from experiments.config import ComputeConfig
+from experiments.config import ComputeConfig, RunConfig
 from experiments.run.checks import check_devices, check_model, parameters
+from experiments.run.cluster import local_ray
 from experiments.run.recorder import Board
 from ssp_env.commands.cli import main
-from ssp_env.errors import ConfigError, ModelError, RunError
+from ssp_env.errors import ConfigError, ModelError, RunError, ServiceError
 
 
 class Refused:
@@ -328,3 +330,13 @@ def test_gpus_that_are_not_there(
 def test_tensorboard_without_room() -> None:
     with pytest.raises(RunError, match=r"/proc/ssp/tensorboard cannot be written"):
         Board(Path("/proc/ssp/tensorboard"), 0)
+
+
+def test_ray_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_out(**_: Any) -> None:
+        raise Exception("The current node timed out during startup")
+
+    monkeypatch.setattr(ray, "init", time_out)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(ServiceError, match="Ray did not start: The current node timed out"):
+        local_ray(RunConfig()).__enter__()
