@@ -126,7 +126,6 @@ class CheckedParts:
         Raises:
             UsageError: the noise source returned something else.
         """
-
         count = self._noise_documents
         drawn: object = self._noise(rng, count, own, others, self._corpus)
 

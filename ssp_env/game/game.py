@@ -139,7 +139,6 @@ class Game:
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""
-
         # The verifier and the closed-book gate are optional.
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]

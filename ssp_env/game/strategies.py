@@ -170,7 +170,6 @@ def check_strategy(strategy: object) -> None:
         ConfigError: a class or a name instead of a strategy, or a method that is missing or has
             other parameters.
     """
-
     # The likeliest mistake gets its own message.
     if isinstance(strategy, type):
         raise ConfigError(

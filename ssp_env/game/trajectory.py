@@ -48,7 +48,6 @@ class Limits:
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
         """The limits that a config sets for a role."""
-
         searches = config.max_searches if Action.SEARCH in ALLOWED[role] else 0
         scanner = ScannerTags(config.tags, role)
         return cls(

@@ -53,7 +53,6 @@ class OpenAIJudge:
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
-
         asked = [index for index, task in enumerate(tasks) if task.prediction.strip()]
 
         results: list[Verdict | ServiceError] = [Verdict(False, "no answer")] * len(tasks)

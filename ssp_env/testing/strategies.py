@@ -130,7 +130,6 @@ def _play(
     strategy: BatchStrategy, first: int, steps: int
 ) -> list[tuple[bool, Sequence[PooledQuestion]]]:
     """What the strategy decides in a few steps."""
-
     decided: list[tuple[bool, Sequence[PooledQuestion]]] = []
     for step in range(first, first + steps):
         strategy.begin_step()

@@ -134,7 +134,6 @@ def _word_end(text: str, start: int) -> int:
 
 def _without_articles(words: Sequence[_Word]) -> list[_Word]:
     """All words but articles; a last word stays, since it may be a letter (``"Serie A"``)."""
-
     kept: list[_Word] = []
     dropped = False
     for word in words[:-1]:

@@ -216,7 +216,6 @@ def shared_answers(
 
     Stricter than exact match: besides case, accents, punctuation and articles, spaces do not tell
     two wordings apart either ("H.W." is "H. W.")."""
-
     evaluated = {_key(wording): question for question in questions for wording in question.answers}
 
     for truth in answers:

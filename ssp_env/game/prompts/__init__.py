@@ -94,7 +94,6 @@ class Template:
 
     def encode(self, tokenizer: Tokenizer, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
-
         # Literals never change, so they are encoded once per tokenizer.
         if self._encoded_by is not tokenizer:
             self._encoded_by, self._literal_ids = (

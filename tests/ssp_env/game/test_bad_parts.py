@@ -200,6 +200,7 @@ def own_noise(*arguments: Any) -> Any:
             lambda rng, count, own, others, corpus: tuple(corpus)[:count],
             "gave Document .*: a NoiseDocument is wanted",
         ),
+        (lambda *arguments: None, "gave None: a tuple of NoiseDocuments is wanted"),
         (
             own_noise,
             "gave document '.*', which the game's own proposer retrieved: leave out what is in own",

@@ -83,6 +83,8 @@ class Twisted(SmallWorld):
             self.answers = (*self.answers, GroundTruth("x", self.questions(0, 5)[0].answers[0]))
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        if self.twist == "not implemented":
+            raise NotImplementedError
         return [] if self.twist == "no questions" else super().questions(seed, per_group)
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
@@ -96,6 +98,7 @@ class Twisted(SmallWorld):
     [
         ("unfindable", "every_answer_can_be_found", "answer 'x' .'Timbuktu'. has no word"),
         ("shared", "questions_and_answers_share_nothing", "also answers evaluation question"),
+        ("not implemented", "questions", "set has_questions = False in your subclass"),
         ("no questions", "questions", "set has_questions = False in your subclass"),
         ("knows by heart", "reading_uses_the_documents_alone", "use them alone"),
     ],

@@ -199,6 +199,16 @@ class Endless(DummyPadding):
         return valid < slots
 
 
+class Always(DummyPadding):
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return True
+
+
+class NotPlain(ReplayBuffer):
+    def get_state(self) -> dict[str, Any]:
+        return {"steps": 0, "pool": set(self.pool)}
+
+
 class Forgets(ReplayBuffer):
     def get_state(self) -> dict[str, Any]:
         return super().get_state() | {"pool": []}
@@ -208,6 +218,8 @@ class Forgets(ReplayBuffer):
     ("kind", "test", "message"),
     [
         (Endless, "waves_come_to_an_end", "bound the waves"),
+        (Always, "rounds_end", "a round refuses this strategy: .* asks for another wave"),
+        (NotPlain, "a_state_goes_through_json", "plain data for JSON"),
         (Forgets, "a_state_goes_through_json", "put everything that decides into get_state"),
     ],
 )

@@ -61,20 +61,27 @@ class TestHuggingFace(TokenizerTests):
 class Trusting(WordTokenizer):
     """Takes outside text for its special tokens."""
 
-    def __init__(self) -> None:
-        super().__init__(("what", "is", "it"), Tags().all())
-
     def encode_data(self, text: str) -> list[int]:
         return self.encode(text)
 
 
-def test_a_broken_tokenizer() -> None:
+@pytest.mark.parametrize(
+    ("tokenizer", "test", "message"),
+    [
+        (
+            Trusting(["what"], Tags().all()),
+            "data_never_becomes_a_special_token",
+            "takes the text '<think>' for the tag's token",
+        ),
+        (WordTokenizer(["what"], ["<think>"]), "tags_are_spelled", "cannot spell the tag </think>"),
+    ],
+)
+def test_broken_tokenizers(tokenizer: Tokenizer, test: str, message: str) -> None:
     class Broken(TokenizerTests):
         def make_tokenizer(self) -> Tokenizer:
-            return Trusting()
+            return tokenizer
 
-    message = "takes the text '<think>' for the tag's token"
-    fails_as(Broken(), "data_never_becomes_a_special_token", message)
+    fails_as(Broken(), test, message)
 
 
 # -- prompts -----------------------------------------------------------------------------------
