@@ -154,7 +154,7 @@ def test_rankings_that_are_none(
         (
             None,
             "the retriever gave None for 2 queries: a list is wanted, with one list of Documents "
-            "a query",
+            "per query",
         ),
         ([[]], "the retriever gave 1 rankings for 2 queries"),
     ],
