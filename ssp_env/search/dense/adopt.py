@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import passage_text
 from ssp_env.search.dense.build import likely_queries
-from ssp_env.search.dense.kind import PACKAGES
 from ssp_env.search.dense.neighbours import FLAT, INDEX, IVF, kind_of, tune
+from ssp_env.search.dense.retriever import PACKAGES
 from ssp_env.search.dense.vectors import read_faiss
 from ssp_env.search.index.directory import Encoder, open_or_build_store
 from ssp_env.search.index.manifest import Manifest, write_manifest

@@ -35,9 +35,9 @@ PASSAGES = "passages"
 
 KINDS: dict[str, str] = {
     "bm25": "ssp_env.search.bm25.build:BM25Kind",
-    "dense-flat": "ssp_env.search.dense.kind:DenseKind",
-    "dense-hnsw": "ssp_env.search.dense.kind:DenseKind",
-    "dense-ivf-sq8": "ssp_env.search.dense.kind:DenseKind",
+    "dense-flat": "ssp_env.search.dense.retriever:DenseKind",
+    "dense-hnsw": "ssp_env.search.dense.retriever:DenseKind",
+    "dense-ivf-sq8": "ssp_env.search.dense.retriever:DenseKind",
 }
 """Kinds of index by name: where the class is that builds and opens one, as ``module:class``. It is
 an :class:`IndexKind`; its constructor takes the kind's name."""
