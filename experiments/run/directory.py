@@ -1,13 +1,14 @@
 """The run directory: where everything of a run lies, written so that nothing is ever half there.
 
-====================================
-====================================================================== ``config.yaml``
-the settings, in full ``metrics.jsonl``                     a line a step; step 0 is the base policy
-``games/step_000001.jsonl``           every game of the step: transcripts, documents, noise,
-verdicts, rewards ``checkpoints/step_000040/``          everything that is needed to go on;
-``policy/`` in it is a model directory ``tensorboard/``                      the same figures for
-TensorBoard ``summary.json``                      the result ====================================
-======================================================================"""
+============================= ====================================================================
+``config.yaml``               the settings, in full
+``metrics.jsonl``             one line per step; step 0 is the base policy
+``games/step_000001.jsonl``   every game of the step, as ``ssp replay`` reads it
+``checkpoints/step_000040/``  everything that is needed to go on, and ``policy/``, a model directory
+``tensorboard/``              the same figures for TensorBoard
+``summary.json``              the result
+============================= ====================================================================
+"""
 
 from __future__ import annotations
 
