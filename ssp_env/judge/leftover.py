@@ -76,6 +76,7 @@ _CHANGES = vocabulary(
     "junior "
     "total fixed ex sub pseudo public private"
 )
+_ORGANISATIONS = vocabulary("university bank institute")
 _PLACE = vocabulary("where city town place born birthplace located capital village burial")
 CORPORATE = vocabulary("co inc ltd corp plc llc gmbh")
 _PRONOUNS = vocabulary("it he she they there this that i we")
@@ -318,7 +319,7 @@ def _is_named(about: Asked, after: Sequence[Word]) -> bool:
 
 def is_organisation(run: Sequence[Word]) -> bool:
     """Whether what follows a comma is part of the name ("University of California, Berkeley")."""
-    return bool({"university", "college", "school", "bank", "institute"} & set(keys(run)))
+    return run[-1].key in ("college", "school") or not _ORGANISATIONS.isdisjoint(keys(run))
 
 
 def _is_figure(word: Word) -> bool:

@@ -22,6 +22,7 @@ from ssp_env.judge.leftover import may_lead
 from ssp_env.judge.reading import Asked, asked, readings, told
 from ssp_env.judge.same_text import elsewhere, same_text
 from ssp_env.wording.dates import DATE_WORDS, Date, agrees, dates, year
+from ssp_env.wording.names import names_in_full
 from ssp_env.wording.numbers import MONEY, NUMBER_WORDS, UNITS, Quantity, quantity, same_amount
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import Word, compact, keys, spelled_words, stem, words
@@ -61,6 +62,9 @@ def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | N
     for wording in wordings:
         if any(_same(about, wording, reading) for reading in read):
             return wording
+    # "George Orwell" for "Orwell", unless an alias has the first name.
+    if len(wordings) == 1 and about.person and any(names_in_full(wordings[0], r) for r in read):
+        return wordings[0]
     if len(wordings) > 1 and read:
         return _all_right(about, wordings, read[0])
     return None

@@ -217,6 +217,15 @@ def same_person(gold: Person, given: Person, *, surname_will_do: bool) -> bool:
     return _same_given(gold, given)
 
 
+def names_in_full(gold: str, given: str) -> bool:
+    """Whether the right name is a bare surname, and the given one a full name with it."""
+    bare, full = person(gold), person(given)
+    if bare is None or full is None or bare.given or bare.titles or bare.suffix or bare.of:
+        return False
+    named = bare.surname == full.surname and bare.surname not in _STAGE_NAMES
+    return named and bool(full.given) and not full.suffix
+
+
 def _spelled(one: Person) -> str:
     return " ".join((*one.given, one.surname, *([one.suffix] if one.suffix == "jr" else [])))
 

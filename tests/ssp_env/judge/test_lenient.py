@@ -22,8 +22,8 @@ PAIRS = Path(__file__).with_name("data") / "pairs.jsonl"
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()
 ]
-SETS = ("seen", "held_out", "fresh")
-"""Written to build the rules by; written before them, from benchmarks; written after them."""
+SETS = ("seen", "held_out", "fresh", "second_fresh")
+"""Written to build the rules by; before them, from benchmarks; after them; after a first repair."""
 
 
 def pairs(of: str) -> list[Pair]:
