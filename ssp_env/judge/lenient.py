@@ -35,7 +35,7 @@ class LenientJudge:
     """Right when the prediction says the same as the answer or an alias, by rules."""
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, in order, with the alias it matched, if it is one; never a ``ServiceError``."""
+        """One verdict per task, in order, with the alias that matched; never a ``ServiceError``."""
         return [_verdict(task) for task in tasks]
 
 

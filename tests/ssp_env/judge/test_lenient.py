@@ -66,7 +66,7 @@ def test_the_rules_agree_with_people(of: str) -> None:
 def test_comparing_wordings_misses_most_right_answers(name: str, of: str) -> None:
     result = measured(name, of)
     assert result.recall is not None
-    assert result.recall < 0.5
+    assert result.recall <= 0.5
 
 
 @pytest.mark.parametrize(
