@@ -30,7 +30,7 @@ from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 IN_FULL = 3
 """Up to this many games are printed in full."""
 LISTED = 20
-"""Of more, this many are listed, if not told otherwise."""
+"""Of more, this many are listed unless ``--limit`` says otherwise."""
 _AT_ONCE = 256
 """Games that a judge sees together."""
 

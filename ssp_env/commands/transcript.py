@@ -89,7 +89,7 @@ def _show_play(
             write(console, f"found: {_named(search.documents)}", "dim cyan", INDENT)
         write(console, segment.text, STYLES[segment.by], INDENT)
 
-    # An observation for which there was no room is no segment, but it was searched for.
+    # An observation that did not fit is not a segment, but it was searched for.
     for search in searches:
         write(console, f"found, but not shown: {_named(search.documents)}", "dim cyan", INDENT)
 

@@ -37,8 +37,7 @@ class Difference:
 
 
 def differences(saved: GameRecord, replayed: GameRecord) -> list[Difference]:
-    """Every field that differs, trajectories first and in the order of play; of tokens, the first
-    that does."""
+    """Every field that differs, trajectories first; of tokens, only the first that does."""
     return [*_plays(saved, replayed), *_game(saved, replayed)]
 
 
@@ -101,7 +100,7 @@ def _walk(where: str, field: str, then: Any, now: Any) -> Iterator[Difference]:
 
 
 def _same(then: Any, now: Any) -> bool:
-    # repr tells 0.0 from -0.0, and takes NaN for itself.
+    # repr distinguishes 0.0 from -0.0, and NaN equals itself.
     return bool(then == now) or repr(then) == repr(now)
 
 

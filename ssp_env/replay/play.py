@@ -100,8 +100,9 @@ class _Feed:
 
 
 def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
-    """One turn after the other, so that a single search is due at a time. What the outage cut off
-    comes last."""
+    """Plays one turn after the other, so that a single search is due at a time.
+
+    What an outage cut off comes last."""
     round_ = Round.of_start(rules, saved.record.start)
     recorded.watch(round_)
     game, then = round_.games[0], saved.record.named()

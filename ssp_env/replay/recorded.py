@@ -33,8 +33,9 @@ NO_TOKENS = (
 
 @dataclass(frozen=True)
 class OwnCode:
-    """Functions of the user's own, which no document holds. Without one, what it said is played
-    back."""
+    """Functions of the user's own, which no file holds.
+
+    What a function said is played back where it is not given."""
 
     filters: Mapping[str, Filter] | None = None
     """Rules for a question, by reason code."""
@@ -85,6 +86,7 @@ class Recorded:
         """The verdicts that were reached then."""
         assert self._round is not None, "watch() comes first"
         saved = self._saved
+
         match self._round.phase:
             case Phase.VERIFY:
                 known = [("verifier", saved.verification)]
@@ -96,6 +98,7 @@ class Recorded:
                     i for i, a in enumerate(self._game.attempts) if a.trajectory.result is not None
                 ]
                 known = [(f"solver {i + 1}", verdicts.get(i)) for i in answered]
+
         return [self._verdict(*pair, task) for pair, task in zip(known, tasks, strict=True)]
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
@@ -121,6 +124,7 @@ class Recorded:
         searches = saved.searches if saved is not None else ()
         if position < len(searches) and self._as_then(query, searches[position].query):
             return list(searches[position].documents)
+
         raise self._outage("search", f"search {position + 1} of {name} for {query!r}")
 
     def _verdict(
@@ -258,8 +262,7 @@ def recorded_rules(
     own: OwnCode,
     world: World | None = None,
 ) -> Rules:
-    """The rules that a saved game was played by, with everything outside the package's code
-    recorded.
+    """The rules that a saved game was played by, with recorded services and own code.
 
     Raises:
         ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did

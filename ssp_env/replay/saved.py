@@ -86,8 +86,7 @@ def save_game(game: Game, rules: Rules, weights_version: int = 0) -> SavedGame:
     Raises:
         UsageError: the game goes on.
     """
-    if game.outcome is Outcome.PENDING:
-        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
+    _check_over(game)
     return SavedGame(SavedRules.of(rules), record_game(game, rules, weights_version))
 
 
@@ -107,7 +106,13 @@ def save_games(
         UsageError: a game that goes on. Nothing is written then.
         DataError: the file cannot be written.
     """
-    write_games([save_game(game, rules) for game in games], path, tokens=tokens)
+    games = list(games)
+    for game in games:
+        _check_over(game)
+
+    header = SavedRules.of(rules)
+    saved = (SavedGame(header, record_game(game, rules)) for game in games)
+    write_games(saved, path, tokens=tokens)
 
 
 def write_games(games: Iterable[SavedGame], path: str | Path, *, tokens: bool = True) -> None:
@@ -187,6 +192,15 @@ class GameOnLine:
 
 
 # -- within ------------------------------------------------------------------------------------
+
+
+def _check_over(game: Game) -> None:
+    """
+    Raises:
+        UsageError: the game goes on.
+    """
+    if game.outcome is Outcome.PENDING:
+        raise UsageError(f"game {game.slot} goes on; a game is saved when it is over")
 
 
 def _only(path: str | Path, games: list[SavedGame]) -> SavedGame:

@@ -31,7 +31,7 @@ class SavedTokenizer:
     file_sha256: str | None = None
     """Of the ``tokenizer.json`` in that directory."""
     spec_sha256: str | None = None
-    """Of the same as it was loaded: it tells a tokenizer that lies in no directory."""
+    """Of the same as it was loaded: it identifies a tokenizer that lies in no directory."""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> SavedTokenizer:
@@ -43,13 +43,16 @@ class SavedTokenizer:
             return cls("words", size, pieces, tokenizer.words, tokenizer.tags)
         if not isinstance(tokenizer, HuggingFaceTokenizer):
             return cls(f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}", size, pieces)
+
         spec = json.loads(tokenizer.inner.backend_tokenizer.to_str())
-        spec["truncation"] = spec["padding"] = None  # whoever encodes a batch with it changes these
+        spec["truncation"] = spec["padding"] = None  # encoding a batch changes these
         loaded = _sha256(json.dumps(spec, sort_keys=True).encode())
+
         name = tokenizer.inner.name_or_path
         file = Path(name) / "tokenizer.json"
         if not name or not file.is_file():
             return cls("transformers", size, pieces, spec_sha256=loaded)
+
         directory, digest = str(file.parent.resolve()), _sha256(file.read_bytes())
         return cls(
             "transformers",
@@ -129,7 +132,7 @@ def _fault(saved: SavedTokenizer) -> tuple[str, str] | None:
     try:
         made = SavedTokenizer.of(_made(saved))
     except TokenizerError as error:
-        return "words", f"is no vocabulary: {error}"
+        return "words", f"is not a vocabulary: {error}"
     if made.vocab_size != saved.vocab_size:
         return (
             "vocab_size",

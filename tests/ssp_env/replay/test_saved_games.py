@@ -304,7 +304,7 @@ REFUSED = [
     (
         HEADER,
         put(["a", "a"], "tokenizer", "words"),
-        "field 'tokenizer.words' is no vocabulary: a word or tag occurs twice",
+        "field 'tokenizer.words' is not a vocabulary: a word or tag occurs twice",
     ),
     (
         HEADER,
