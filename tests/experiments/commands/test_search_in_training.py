@@ -1,0 +1,138 @@
+"""Training and evaluation that search an index directory or a server, interrupted and resumed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import SSP, arguments, environment, games, timeless
+
+from ssp_env.commands.cli import main
+from ssp_env.search.index.directory import build_index
+from ssp_env.worlds.mini import MiniWorld
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The mini-wiki as files: its passages as an index directory, its answers and questions."""
+    folder, world = tmp_path_factory.mktemp("files"), MiniWorld()
+    passages = [{"id": d.id, "title": d.title, "text": d.text} for d in world.corpus]
+    answers = [{"id": a.id, "answer": a.answer, "aliases": a.aliases} for a in world.answers]
+    questions = [
+        {"id": q.id, "question": q.text, "answers": q.answers, "group": q.group}
+        for q in world.questions(0, 3)
+    ]
+    for name, rows in (("corpus", passages), ("answers", answers), ("questions", questions)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    build_index(folder / "corpus.jsonl", folder / "index", "bm25")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def own(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two steps with the world's own retriever, without an interruption."""
+    return train(policy, tmp_path_factory.mktemp("runs") / "own", "--steps", "2")
+
+
+def train(policy: Path, out: Path, *more: str) -> Path:
+    assert main([*arguments(policy, out, "--quiet"), *more]) == 0
+    return out
+
+
+def fingerprint(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "summary.json").read_text())["fingerprint"]
+    return found
+
+
+@contextmanager
+def serving(index: Path) -> Iterator[str]:
+    """``ssp serve`` in a process of its own; its address."""
+    command = [SSP, "serve", "--index", str(index), "--port", "0"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment(), start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        address = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
+        assert address is not None
+        yield address[0]
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_server_plays_the_same_games_and_may_move_before_a_resume(
+    policy: Path, own: Path, files: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    for steps, more in (("1", []), ("2", ["--resume"])):
+        with serving(files / "index") as url:
+            train(policy, run, "--search", url, "--steps", steps, *more)
+            served = fingerprint(run)["retriever"]
+            assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
+    assert timeless(run) == timeless(own)
+    assert games(run) == games(own)
+
+
+def test_an_index_directory_is_corpus_and_search(
+    policy: Path, own: Path, files: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    options = {
+        "name": "mine",
+        "corpus_path": files / "index",
+        "answers_path": files / "answers.jsonl",
+        "questions_path": files / "questions.jsonl",
+    }
+    world = [f"world_options.{name}={value}" for name, value in options.items()]
+    named = ["--world", "files", *(word for each in world for word in ("--set", each))]
+    for steps, more in (("1", []), ("2", ["--resume"])):
+        train(policy, run, *named, "--steps", steps, *more)
+
+    found = fingerprint(run)
+    passages = len(MiniWorld().corpus)
+    assert (found["corpus"]["passages"], found["retriever"]["class"]) == (passages, "BM25Retriever")
+    assert found["corpus"]["digest"] == fingerprint(own)["corpus"]["digest"]
+    # The world cannot analyse questions, but the games are those of the world that it was made of.
+    losses = [line["learner_loss"] for line in timeless(run)[1:]]
+    assert losses == [line["learner_loss"] for line in timeless(own)[1:]]
+
+
+def test_an_evaluation_says_what_it_rests_on(
+    policy: Path, files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["eval", "--model", str(policy), "--per-group", "1"]
+    shown = []
+    for search in ([], ["--search", str(files / "index")]):
+        assert main([*command, *search, "--out", str(tmp_path / "games.jsonl")]) == 0
+        (found,) = re.findall(r"fingerprint: ([0-9a-f]{12})", capsys.readouterr().out)
+        rows = [json.loads(line) for line in (tmp_path / "games.jsonl").read_text().splitlines()]
+        assert {row["fingerprint"] for row in rows} == {found}
+        shown.append(found)
+    # The same passages, searched in the same way.
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(
+    ("search", "says"),
+    [
+        ("http://127.0.0.1:9", "search: http://127.0.0.1:9 does not answer"),
+        ("nowhere", "search.index = 'nowhere': there is no such directory"),
+    ],
+)
+def test_search_that_cannot_work_ends_it_before_anything_is_loaded(
+    policy: Path, tmp_path: Path, search: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments(policy, tmp_path / "run"), "--search", search]) != 0
+    errors = capsys.readouterr().err
+    assert says in errors
+    assert "loading" not in errors
+    assert not (tmp_path / "run").exists()
