@@ -18,7 +18,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
-from ssp_env.settings import check_path, check_types, read
+from ssp_env.settings import check_path, check_types, plain, read, read_value
 
 
 @dataclass(frozen=True)
@@ -249,12 +249,36 @@ def override(values: dict[str, Any], assignment: str) -> None:
     *sections, name = path.split(".")
     target = values
     for section in sections:
-        # An earlier assignment may have put a single value where a section is needed; its reader
-        # refuses that, so this one may go over it.
-        if not isinstance(target.get(section), dict):
-            target[section] = {}
+        held = target.get(section)
+        if section == "search" and isinstance(held, str):
+            held = name_search(held)
+        # A single value where a section belongs could not have been read; it gives way.
+        target[section] = held if isinstance(held, dict) else {}
         target = target[section]
     target[name] = value
+
+
+def name_search(text: str, held: Any = None) -> dict[str, Any]:
+    """The section ``search`` for an address or a directory, as plain settings.
+
+    Args:
+        text: the address, or the directory.
+        held: the section so far. What it says beside the address or the directory stays, such as
+            the token of a server that has moved.
+
+    Raises:
+        ConfigError: an address that cannot be one.
+    """
+    named: dict[str, Any] = plain(read_value(SearchConfig, text, "search"))
+    if not isinstance(held, dict):
+        return named
+
+    server = held.get("server")
+    if named["server"] is not None and isinstance(server, dict):
+        return {**held, "server": {**server, "url": text}}
+    if named["server"] is None and server is None:
+        return {**held, "index": text}
+    return named
 
 
 def make_config(values: Mapping[str, Any]) -> RunConfig:

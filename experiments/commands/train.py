@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.config import RunConfig, load_preset, make_config, override
+from experiments.config import RunConfig, load_preset, make_config, name_search, override
 from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
 from experiments.run.early_checks import check_early
 from experiments.run.interrupt import ignore_at_exit, uninterrupted
@@ -52,6 +52,7 @@ def plan(arguments: Namespace) -> tuple[RunConfig, Path]:
     if not arguments.resume:
         config = settings(arguments, load_preset(preset))
         return config, Path(arguments.out) if arguments.out else fresh(default_directory(config))
+
     out = Path(arguments.out or newest(default_directory(settings(arguments, load_preset(preset)))))
     held = RunDirectory(out).read_config()
     agrees = arguments.preset in (None, held.get("preset"))
@@ -64,18 +65,19 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
     Raises:
         ConfigError: an unknown setting, or a value that cannot work.
     """
-    for name in ("seed", "steps", "world", "model", "search"):
-        value = getattr(arguments, name, None)
-        if value is not None:
-            values[name] = value
-    if getattr(arguments, "verifier", None) is not None:
-        values.setdefault("game", {})["verifier"] = arguments.verifier
+    given = vars(arguments)
+    for name in ("seed", "steps", "world", "model"):
+        if given.get(name) is not None:
+            values[name] = given[name]
+    if given.get("verifier") is not None:
+        values.setdefault("game", {})["verifier"] = given["verifier"]
+    if given.get("search") is not None:
+        values["search"] = name_search(given["search"], values.get("search"))
+
     for assignment in arguments.set:
         override(values, assignment)
     config = make_config(values)
-    if getattr(arguments, "solver_only", False):
-        config = solver_only(config)
-    return config
+    return solver_only(config) if given.get("solver_only") else config
 
 
 def solver_only(config: RunConfig) -> RunConfig:
@@ -111,9 +113,11 @@ def show(summary: dict[str, Any], out: Path) -> None:
     table.add_column("hops" if summary["world"] == "mini" else "group")
     for name in ("base", "final"):
         table.add_column(f"{name} [95% interval]", justify="right")
+
     for group in summary["accuracy"]["base"]:
         table.add_row(group, *(_cell(summary, name, group) for name in ("base", "final")))
     console.print(table)
+
     minutes = summary["wall_seconds"] / 60
     console.print(
         f"{summary['steps']} steps in {minutes:.1f} minutes; everything is in {out}/",

@@ -1,7 +1,6 @@
-"""Everything that can be known to fail before a run starts, so that nothing is begun that cannot be
-finished.
+"""Everything that can be known to fail before a run starts.
 
-What needs neither PyTorch nor Ray is looked at earlier still, in ``early_checks.py``.
+What needs neither PyTorch nor Ray is checked earlier still, in ``early_checks.py``.
 """
 
 from __future__ import annotations
@@ -30,8 +29,10 @@ one to spare."""
 
 
 def check(config: RunConfig) -> tuple[Rules, list[Question]]:
-    """Opens all that a run needs, but for the weights; returns the rules and the evaluation
-    questions.
+    """Opens all that a run needs, except the weights.
+
+    Returns:
+        The rules that it is played by, and the questions that the policy is measured by.
 
     Raises:
         SSPError: model, tokenizer, world, answers, prompts, questions, services or devices cannot
@@ -41,10 +42,12 @@ def check(config: RunConfig) -> tuple[Rules, list[Question]]:
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
     check_sizes(config, model, tokenizer.vocab_size)
+
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = MakeRules(config)(world, tokenizer, config.game)
     assert len(world.answers), "worlds refuse empty answer sets"
+
     questions = evaluation_questions(world, config.evaluation)
     check_prompts(rules, questions[0])
     check_service(config)
@@ -60,7 +63,7 @@ def evaluation_questions(world: World, settings: EvaluationConfig) -> list[Quest
     try:
         return world.questions(settings.seed, settings.per_group)
     except ConfigError as error:
-        # Worlds speak of their own arguments; the settings are called otherwise.
+        # Worlds name their own arguments; the settings have other names.
         name = error.field.rpartition(".")[2]
         field = f"evaluation.{name}" if name in ("seed", "per_group") else f"world_options.{name}"
         raise ConfigError(field, error.value, error.fix) from None
@@ -74,31 +77,32 @@ def check_devices(compute: ComputeConfig) -> None:
     """
     players = max(1, compute.env_runners) * compute.gpus_per_env_runner
     learners = max(1, compute.learners) * compute.gpus_per_learner
+
     there = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if players + learners > there and not os.environ.get("RAY_ADDRESS"):
         name = "gpus_per_env_runner" if players > there else "gpus_per_learner"
-        fix = (
-            f"{players + learners:g} GPUs are asked for in all and {there} are here; ask for "
-            f"less, or set RAY_ADDRESS"
-        )
-        raise ConfigError(f"compute.{name}", getattr(compute, name), f"{fix} to a cluster")
+        wanted = f"{players + learners:g} GPUs are asked for in all and {there} are here"
+        fix = f"{wanted}; ask for fewer, or set RAY_ADDRESS to a cluster"
+        raise ConfigError(f"compute.{name}", getattr(compute, name), fix)
 
 
 def check_model(directory: Path) -> Any:
-    """Makes sure that a model directory holds a causal LM that can be served, without loading its
-    weights.
+    """Makes sure that a model directory holds a causal LM that can be served.
+
+    Its weights are not loaded.
 
     Returns:
         The model's `transformers` config.
 
     Raises:
-        ModelError: no such directory, no or a broken config, no or broken weights, an architecture
-            that the engine cannot serve.
+        ModelError: there is no such directory, its config or its weights are missing or broken, or
+            the engine cannot serve its architecture.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     check_model_directory(directory)
+
     try:
         config = AutoConfig.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False
@@ -109,13 +113,14 @@ def check_model(directory: Path) -> Any:
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{directory / 'config.json'} cannot be used: {error}") from error
+
     check_architecture(model)
     parameters(directory)
     return config
 
 
 def parameters(directory: Path) -> int:
-    """How many parameters the weight files of a model directory hold, read off their headers.
+    """The number of parameters in a model directory's weight files, from their headers.
 
     Raises:
         ModelError: there are no safetensors files, or one is broken.
@@ -125,13 +130,14 @@ def parameters(directory: Path) -> int:
     if not files and not pickled:
         raise ModelError(f"{directory} holds no weights (model.safetensors is missing)")
     if not files:
-        # They have no header. Two bytes a parameter is the least that is usual.
+        # They have no header. Fewer than two bytes per parameter would be unusual.
         return sum(file.stat().st_size for file in pickled) // 2
+
     count = 0
     for file in files:
         try:
             with safe_open(file, framework="pt") as weights:
-                for name in weights.keys():  # noqa: SIM118 (no mapping, only something with keys)
+                for name in weights.keys():  # noqa: SIM118 (not a mapping, it only has keys)
                     count += torch.Size(weights.get_slice(name).get_shape()).numel()
         except (OSError, SafetensorError) as error:
             raise ModelError(f"{file} cannot be read: {error}") from error
@@ -153,19 +159,17 @@ def check_sizes(config: RunConfig, model: Any, vocabulary: int) -> None:
     if vocabulary > model.vocab_size:
         what = f"its tokenizer has {vocabulary} tokens, its model only {model.vocab_size}"
         raise ModelError(f"{config.model_dir} does not fit together: {what}")
+
     positions = getattr(model, "max_position_embeddings", None)
     longest = config.game.max_prompt_tokens + config.game.max_response_tokens
     if positions is not None and longest > positions:
-        fix = (
-            f"with max_prompt_tokens it makes {longest}, and the model reads at most "
-            f"{positions} tokens"
-        )
+        total = f"with max_prompt_tokens it makes {longest}"
+        fix = f"{total}, and the model reads at most {positions} tokens"
         raise ConfigError("game.max_response_tokens", config.game.max_response_tokens, fix)
 
 
 def check_prompts(rules: Rules, question: Question) -> None:
-    """Makes sure that prompts fit into their budget; where they do not, every game would be
-    invalid.
+    """Makes sure that prompts fit into their budget; otherwise every game would be invalid.
 
     Raises:
         ConfigError: names the role and the tokens that it takes.
@@ -176,12 +180,11 @@ def check_prompts(rules: Rules, question: Question) -> None:
         "proposer": len(rules.prompts.proposer(answer, config.asked_searches[0])),
         "solver": len(rules.prompts.solver(question.text, config.max_searches)),
     }
+
     role = max(lengths, key=lambda name: lengths[name])
     if lengths[role] > config.max_prompt_tokens:
-        fix = (
-            f"the {role}'s prompt alone takes {lengths[role]} tokens of this model's (prompts: "
-            f"{config.prompts})"
-        )
+        takes = f"the {role}'s prompt alone takes {lengths[role]} tokens of this model"
+        fix = f"{takes} (prompts: {config.prompts})"
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
@@ -194,6 +197,7 @@ def check_service(config: RunConfig) -> None:
     client = chat_client(config)
     if client is None:
         return
+
     with client:
         (reply,) = client.ask(["Answer with the word: ready"], str, "openai")
     if isinstance(reply, ServiceError):
@@ -201,5 +205,5 @@ def check_service(config: RunConfig) -> None:
 
 
 def checkpoint_bytes(config: RunConfig) -> int:
-    """About what one checkpoint takes on disk."""
+    """Roughly the bytes that one checkpoint takes on disk."""
     return parameters(config.model_dir) * 4 * STATE_COPIES

@@ -1,5 +1,7 @@
-"""What can be known to fail before PyTorch and Ray are loaded, which takes seconds. The rest is in
-``checks.py``."""
+"""What can be known to fail before PyTorch and Ray are loaded, which takes seconds.
+
+The rest is in ``checks.py``.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ssp_env.types import World
 
 
 class MakeRules:
-    """Makes the rules in whichever process plays; carries settings, not clients."""
+    """Makes the rules in whichever process plays; it carries settings, not open connections."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
@@ -23,6 +23,7 @@ class MakeRules:
         """Retriever, judge and verifier as the settings name them."""
         judge: Judge = LenientJudge()
         verifier: Verifier | None = None
+
         client = chat_client(self._config)
         if client is not None:
             judge = OpenAIJudge(client) if self._config.openai.judge else judge

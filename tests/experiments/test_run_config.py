@@ -17,6 +17,7 @@ from experiments.config import (
     RunConfig,
     load_preset,
     make_config,
+    name_search,
     override,
     presets,
 )
@@ -106,6 +107,21 @@ def test_settings_survive_yaml() -> None:
         "game.tags.search=find",
     )
     assert make_config(yaml.safe_load(yaml.safe_dump(plain(config)))) == config
+
+
+def test_search_is_named_in_one_text_and_told_more_of() -> None:
+    config = config_of("search=http://127.0.0.1:9", "search.server.token_env=TOKEN")
+    assert config.search.server is not None
+    assert (config.search.server.url, config.search.server.token_env) == (
+        "http://127.0.0.1:9",
+        "TOKEN",
+    )
+    held = plain(config.search)
+    moved = make_config({"search": name_search("http://127.0.0.1:10", held)}).search.server
+    assert moved is not None
+    assert (moved.url, moved.token_env) == ("http://127.0.0.1:10", "TOKEN")
+    assert config_of("search=some/where", "search.kind=bm25").search.kind == "bm25"
+    assert name_search("some/where", held) == plain(config_of("search=some/where").search)
 
 
 # -- overrides ---------------------------------------------------------------------------------
