@@ -172,7 +172,7 @@ def _retriever(setup: Setup) -> Retriever | None:
 
     Raises:
         ConfigError: both were given, one cannot work, or the retriever is not one.
-        ServiceError: the server that was named does not answer.
+        DataError: the index directory cannot be used.
     """
     retriever = setup.get("retriever")
     if "search" not in setup:
