@@ -407,7 +407,7 @@ def _deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row]
 
 
 def _renumber(samples: Sequence[Sample]) -> list[Sample]:
-    """Gives the games of all runners numbers of their own."""
+    """Gives each game of all runners its own number."""
     numbered, base = [], 0
     for sample in samples:
         rows = [replace(row, game=row.game + base) for row in sample.rows]

@@ -61,19 +61,19 @@ def _configure_train(parser: ArgumentParser) -> None:
         help="the run directory (default: runs/PRESET-seedN, numbered if taken)",
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the run in --out, or with the newest one"
+        "--resume", action="store_true", help="continue the run in --out, or the newest one"
     )
     parser.add_argument("--quiet", action="store_true", help="show only errors and the result")
     parser.epilog = """\
 Settings are named as in the run directory's config.yaml, values are YAML:
   --set learning.lr=1e-4 --set game.noise_documents=2 --set evaluation.per_group=50
-An own corpus and answer set (JSON lines):
+Your own corpus and answers (JSON lines):
   --world files --set world_options.name=mine --set world_options.corpus_path=corpus.jsonl
   --set world_options.answers_path=answers.jsonl --set world_options.questions_path=questions.jsonl
 A verifier behind an OpenAI-compatible API:
   --verifier openai --set openai.base_url=http://localhost:8000/v1 --set openai.model=NAME
 
-Ctrl-C stops after the step in progress; --resume goes on from there, to the same result."""
+Ctrl-C stops after the step in progress; --resume continues from there, to the same result."""
 
 
 def _configure_eval(parser: ArgumentParser) -> None:

@@ -272,7 +272,7 @@ class RunDirectory:
             raise RunError(f"{self.path} cannot be used: {error}") from error
         if taken and self.latest_checkpoint() is not None:
             raise RunError(
-                f"{self.path} is not empty; go on with it by --resume, or choose another --out"
+                f"{self.path} is not empty; continue it with --resume, or choose another --out"
             )
         if taken and self.config.exists() and self.metrics.exists():
             raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")

@@ -45,7 +45,7 @@ either "contents" (a title in double quotes, a newline, the text) or "title" and
 
 DIR holds the passages once, and beside them an index of each kind that you build.
 A build that was stopped, killed or ran out of disk is finished when the same command
-runs again; encoding goes on where it was. What is whole is not built again: to repair
+runs again; encoding continues where it was. What is whole is not built again: to repair
 a damaged folder, delete it (rm -r DIR/bm25; the passages: rm -r DIR/passages) and run
 the same command.
 
@@ -73,10 +73,10 @@ def _configure(parser: ArgumentParser) -> None:
         help="for a dense kind: directory of a sentence-transformers model",
     )
     parser.add_argument(
-        "--query-prefix", metavar="TEXT", help="what the model wants before a query ('query: ')"
+        "--query-prefix", metavar="TEXT", help="what the model needs before a query ('query: ')"
     )
     parser.add_argument(
-        "--passage-prefix", metavar="TEXT", help="what it wants before a passage ('passage: ')"
+        "--passage-prefix", metavar="TEXT", help="what it needs before a passage ('passage: ')"
     )
     parser.add_argument(
         "--adopt",
@@ -107,7 +107,7 @@ def _run(arguments: Namespace) -> int:
     if arguments.adopt_by is not None and arguments.adopt is None:
         raise UsageError("--adopt-by goes with --adopt FILE")
     if arguments.adopt is not None and arguments.kind is not None:
-        raise UsageError("--adopt takes the kind from the file: leave --kind away")
+        raise UsageError("--adopt takes the kind from the file: omit --kind")
     kind = "dense-flat" if arguments.adopt else arguments.kind or _DEFAULT_KIND
     needs_encoder = load_kind(kind).needs_encoder
     prefixes = (arguments.query_prefix, arguments.passage_prefix)

@@ -21,7 +21,7 @@ _PROBE = ("options", 1)
 
 
 class Dealer:
-    """Begins one game after another, each as a round of its own.
+    """Begins one game after another, each as its own round.
 
     After ``seed(s)``, the k-th game is the same whichever door it is played through.
     """

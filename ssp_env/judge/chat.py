@@ -63,7 +63,7 @@ class ChatConfig:
 class ChatClient:
     """Sends prompts, several at a time over kept-alive connections, at temperature 0.
 
-    May be shared between threads. A pickled or copied client opens connections of its own.
+    May be shared between threads. A pickled or copied client opens its own connections.
     """
 
     def __init__(self, config: ChatConfig) -> None:

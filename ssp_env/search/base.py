@@ -89,7 +89,7 @@ def whole(results: Sequence[list[Document] | ServiceError]) -> list[list[Documen
 def check_request(queries: Sequence[str], k: int) -> None:
     """
     Raises:
-        ConfigError: ``k`` is no whole number, or below 1.
+        ConfigError: ``k`` is not a whole number, or below 1.
         UsageError: ``queries`` is one string, which would be searched letter by letter; no
             sequence; or one of something else than strings.
     """

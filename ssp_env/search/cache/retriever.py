@@ -122,7 +122,7 @@ class CachedRetriever:
                 with self._disk.harmless():
                     self._disk.put(fresh)
 
-        # Each a list of its own, so that no caller changes another's.
+        # Each gets its own list, so that no caller changes another's.
         found = [known[keys[query]] for query in queries]
         return [result if isinstance(result, ServiceError) else [*result] for result in found]
 

@@ -18,7 +18,7 @@ from ssp_env.types import Document
 
 
 class _Client:
-    """What both faces share. Pickled or copied, it opens connections of its own."""
+    """What both faces share. Pickled or copied, it opens its own connections."""
 
     def __init__(self, config: HTTPConfig | str) -> None:
         """

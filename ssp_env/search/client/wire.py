@@ -75,7 +75,7 @@ def _ranking(ranking: Any, position: int, k: int) -> list[Document]:
 def _document(hit: Any, where: str) -> Document:
     row = hit.get("document") if isinstance(hit, dict) else None
     if not isinstance(row, dict):
-        raise WrongReply(f"{where} is no object with a 'document'")
+        raise WrongReply(f"{where} is not an object with a 'document'")
 
     score = hit.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float) or not _finite(score):

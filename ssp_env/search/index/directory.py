@@ -273,7 +273,7 @@ def _loaded(
         )
     if encoder is not None and not kind.needs_encoder:
         given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
-        raise ConfigError("encoder", given, f"{name!r} needs none; leave it away")
+        raise ConfigError("encoder", given, f"{name!r} needs none; omit it")
     if isinstance(encoder, str | Path):
         return kind.load_encoder(encoder, recorded, device)
     return encoder

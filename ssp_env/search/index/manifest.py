@@ -111,7 +111,7 @@ def read_manifest(
         what = f"belongs to another corpus ({digests})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
     if encoder is not None and made_with is None:
-        raise DataError(folder, "was made without an encoder; leave the encoder away")
+        raise DataError(folder, "was made without an encoder; omit the encoder")
     if encoder is not None and made_with is not None and _key(encoder) != _key(made_with):
         there, here = (
             f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"

@@ -40,7 +40,7 @@ class _Piece:
 
 
 class Batcher:
-    """Hands requests to a retriever, one call at a time, in a thread of its own.
+    """Hands requests to a retriever, one call at a time, in its own thread.
 
     What arrives while the backend is busy becomes its next call: oldest first, equal ``k``
     together, at most ``max_batch`` queries. A larger request takes several calls. A call that fails

@@ -1,7 +1,7 @@
 """The search server as a Ray Serve deployment: replicas behind Ray's proxies, on one machine or
 many.
 
-Each replica holds an index and a batcher of its own. Ray restarts a replica that dies; requests
+Each replica has its own index and batcher. Ray restarts a replica that dies; requests
 that were in it get an error, which a retrying client outlives. ``/metrics`` shows the replica that
 happens to answer."""
 

@@ -446,7 +446,7 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
         return str(caught.value)
 
     directory = begun(tmp_path / "run")
-    assert "go on with it by --resume" in refused(directory.path)
+    assert "continue it with --resume" in refused(directory.path)
     shutil.rmtree(directory.checkpoints)
     assert "start it over with --resume" in refused(directory.path)
     directory.metrics.unlink()

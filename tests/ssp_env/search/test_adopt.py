@@ -174,5 +174,5 @@ def test_by_the_command_line_with_prefixes(
     assert open_index(tmp_path / "i").search(["passage 7"], 3) == expected
     assert main(["search", "--index", str(tmp_path / "i"), "passage 7"]) == 0
     assert main([*command, str(tmp_path / "j"), "--kind", FLAT]) == 2
-    assert "leave --kind away" in " ".join(capsys.readouterr().err.split())
+    assert "omit --kind" in " ".join(capsys.readouterr().err.split())
     assert main(["index", str(wiki), "--out", str(tmp_path / "j"), *prefixes]) == 2

@@ -55,7 +55,7 @@ def test_documents_without_an_id_are_told_apart_by_what_they_say() -> None:
         (reply([None]), r"result\[0\] is null or missing, not a list"),
         (reply([[HIT] * 3]), r"result\[0\] holds 3 documents where 2 were asked for"),
         (reply([[HIT] * 2]), r"result\[0\] holds a document twice"),
-        (reply([[DOCUMENT]]), r"result\[0\]\[0\] is no object with a 'document'"),
+        (reply([[DOCUMENT]]), r"result\[0\]\[0\] is not an object with a 'document'"),
         (reply([[{"document": DOCUMENT}]]), "score is null or missing, not a finite number"),
         (reply([[HIT | {"score": True}]]), "score is bool"),
         (reply([[HIT | {"score": 10**400}]]), "score is int, not a finite number"),
