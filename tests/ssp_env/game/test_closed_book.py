@@ -70,7 +70,7 @@ def test_what_is_known_by_heart_is_rejected(mini: MiniWorld, words: WordTokenize
         else:
             assert (game.outcome, game.reason, len(game.attempts)) == (Outcome.VALID, None, 2)
     closed = [record.closed_book for record in records(played)]
-    assert [verdict["correct"] for verdict in closed if verdict is not None] == [
+    assert [verdict.correct for verdict in closed if verdict is not None] == [
         False,
         True,
         True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, asdict, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
     tokenizer = word_tokenizer(changes.get("tags"))
     played = play(begin(rules_of(mini, tokenizer, **{**room, **changes})), script)
     ids = [[list(t.ids) for t in game.trajectories()] for game in played.games]
-    return json.dumps([[game.to_dict() for game in records(played)], ids])
+    return json.dumps([[asdict(game) for game in records(played)], ids])
 
 
 def test_every_knob_is_turned() -> None:

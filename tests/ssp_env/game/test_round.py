@@ -13,7 +13,7 @@ from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.judge.base import JudgeTask
+from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import WorldVerifier
 from ssp_env.search.bm25.retriever import BM25Retriever
@@ -50,17 +50,11 @@ def test_valid_games(mini: MiniWorld, words: WordTokenizer, hops: int) -> None:
         assert (game.solve_rate, game.proposer_reward, game.reason) == (1.0, 0.0, None)
         assert [t.role for t in game.trajectories] == ["proposer", "solver", "solver", "solver"]
         assert all(t.ending == "action" for t in game.trajectories)
-        assert all(
-            t.reward == 1.0 and t.verdict == {"correct": True, "detail": ""}
-            for t in game.trajectories[1:]
-        )
+        assert all(t.reward == 1.0 and t.verdict == Verdict(True) for t in game.trajectories[1:])
         assert all(
             t.result == game.answer and len(t.searches) == game.hops for t in game.trajectories[1:]
         )
-        assert game.verification == {
-            "correct": True,
-            "detail": f"the documents support: {game.answer}",
-        }
+        assert game.verification == Verdict(True, f"the documents support: {game.answer}")
 
 
 @pytest.mark.parametrize(("reward", "paid"), [("1-p", 0.75), ("4p(1-p)", 0.75)])
