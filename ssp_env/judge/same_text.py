@@ -85,6 +85,9 @@ def _same_words(
         return True
     if _is_short_for(mine, other) or _is_short_for(other, mine):
         return True
+    # What follows needs a word that both have.
+    if {key[:3] for key in keys(mine)}.isdisjoint([key[:3] for key in keys(other)]):
+        return False
     if _turned_round(mine, other) or _alternative_title(gold, other):
         return True
     if _same_held(about, mine, other):
@@ -122,6 +125,8 @@ def _may_be_plural(a: Word, b: Word) -> bool:
 
 
 def _same_country(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    if len(mine) > 6 or len(other) > 6:
+        return False
     left, right = compact(keys(mine)), compact(keys(other))
     if _COUNTRY.get(left) is None or _COUNTRY.get(left) != _COUNTRY.get(right):
         return False

@@ -85,7 +85,7 @@ def fold_numbers(run: Sequence[str]) -> list[tuple[str, int, int]] | None:
 
     Returns: Each word with where it begins and ends in the run; ``None`` if nothing changes.
     """
-    if not any(word in _STARTS or word[-1].isdigit() or word[0].isdigit() for word in run):
+    if _STARTS.isdisjoint(run) and not any(map(str.isdigit, "".join(run))):
         return None
     folded: list[tuple[str, int, int]] = []
     at = 0
@@ -113,7 +113,9 @@ def _digits(word: str) -> str:
 
 
 def _written(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.10g}"
+    if abs(value) >= 1e15:
+        return f"{value:.10g}"
+    return str(int(value)) if value == int(value) else f"{value:.10g}"
 
 
 def _number_at(run: Sequence[str], at: int) -> tuple[float, int] | None:
@@ -151,7 +153,8 @@ def _is_counted(word: str) -> bool:
 
 def _plain(word: str) -> float | None:
     """The value of digits: ``1,000``, ``-5``, ``3.5``, ``1/3``."""
-    if word[-1].isdigit():
+    # What has more digits is a code, not an amount.
+    if word[-1].isdigit() and len(word) <= 30:
         if _NUMBER.fullmatch(bare := word.replace(",", "")):
             return float(bare)
         if (part := _FRACTION.fullmatch(word)) and int(part[2]) and int(part[2]) < 100:

@@ -98,11 +98,14 @@ def spelled_words(text: str) -> tuple[Word, ...]:
 
 def keys(run: Sequence[Word]) -> tuple[str, ...]:
     """What is compared of each word."""
-    return tuple(word.key for word in run)
+    return tuple([word[0] for word in run])
 
 
 def compact(run: Sequence[str]) -> str:
     """The words of a run as one, since people cut words differently; digits never run together."""
+    joined = "".join(run)
+    if joined.isalpha():
+        return joined
     joined = ""
     for key in run:
         joined += " " + key if joined[-1:].isdigit() and key[:1].isdigit() else key
