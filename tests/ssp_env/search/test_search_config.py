@@ -14,6 +14,7 @@ from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.noise import draw_noise
+from ssp_env.judge.exact import F1Judge
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.config import SearchConfig, check_search, open_search
@@ -195,7 +196,7 @@ def test_a_fingerprint_tells_what_differs(index: Path) -> None:
         {"game": {"max_searches": 3}},
         {"game": {"verifier": "none"}},
         {"world_options": {"seed": 1}},
-        {"judge": ssp_env.judge.exact.F1Judge(0.5)},
+        {"judge": F1Judge(0.5)},
         {"retriever": HTTPRetriever(NOWHERE)},
     ):
         assert of(**change)["hash"] != base["hash"], change
