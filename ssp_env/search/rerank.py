@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ssp_env.errors import ConfigError, MissingExtra, ModelError, ServiceError
 from ssp_env.search.base import Retriever, check_request
 from ssp_env.search.corpus import passage_text
-from ssp_env.search.dense.encoder import INSTALL, clean, load_model
+from ssp_env.search.dense.encoder import BATCH_SIZE, INSTALL, clean, load_model
 from ssp_env.types import Document
 
 
@@ -82,33 +82,21 @@ class CrossEncoderReranker:
     Scores are the model's raw output (logits). A pickled reranker is loaded again where it arrives.
     """
 
-    def __init__(
-        self,
-        directory: str | Path,
-        *,
-        batch_size: int = 64,
-        max_length: int | None = None,
-        device: str | None = None,
-    ) -> None:
+    def __init__(self, directory: str | Path, device: str | None = None) -> None:
         """
         Args:
             directory: of the model; weights are safetensors.
-            batch_size: pairs that the model sees at once.
-            max_length: tokens of a pair that are read; ``None`` takes the model's own limit.
             device: PyTorch's name of it; ``None`` takes a GPU if there is one.
 
         Raises:
-            ConfigError: ``batch_size`` below 1.
             ModelError: the directory holds no model that can be loaded, one with several outputs,
                 or one whose weights are not all there, such as an encoder's: its output was never
                 trained for pairs.
             MissingExtra: sentence-transformers is not installed.
         """
-        if batch_size < 1:
-            raise ConfigError("batch_size", batch_size, "give at least 1")
-        self._arguments = (Path(directory), batch_size, max_length, device)
+        self._arguments = (Path(directory), device)
         self.name = str(directory)
-        self._model = _load(Path(directory), max_length, device)
+        self._model = _load(Path(directory), device)
         self._lock = Lock()
 
     def scores(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float32]:
@@ -119,15 +107,13 @@ class CrossEncoderReranker:
         """
         texts = [(clean(query), clean(passage_text(document))) for query, document in pairs]
         with self._lock:
-            scores = self._model.predict(
-                texts, batch_size=self._arguments[1], show_progress_bar=False
-            )
+            scores = self._model.predict(texts, batch_size=BATCH_SIZE, show_progress_bar=False)
         if not np.isfinite(scores).all():
             raise ModelError(f"{self._arguments[0]}: gives scores that are not finite")
         return np.asarray(scores, np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, self._arguments
+        return type(self), self._arguments
 
 
 def _sorted(ranking: Sequence[Document], scores: Sequence[float]) -> list[Document]:
@@ -135,21 +121,12 @@ def _sorted(ranking: Sequence[Document], scores: Sequence[float]) -> list[Docume
     return [Document(ranking[i].id, ranking[i].title, ranking[i].text, scores[i]) for i in order]
 
 
-def _again(
-    directory: Path, batch_size: int, max_length: int | None, device: str | None
-) -> CrossEncoderReranker:
-    return CrossEncoderReranker(
-        directory, batch_size=batch_size, max_length=max_length, device=device
-    )
-
-
-def _load(directory: Path, max_length: int | None, device: str | None) -> Any:
+def _load(directory: Path, device: str | None) -> Any:
     try:
         from torch.nn import Identity
     except ImportError as error:
         raise MissingExtra("a reranker", INSTALL) from error
-    options: dict[str, Any] = {"max_length": max_length, "activation_fn": Identity()}
-    model = load_model("CrossEncoder", directory, device, **options)
+    model = load_model("CrossEncoder", directory, device, activation_fn=Identity())
     if model.num_labels != 1:
         what = f"has {model.num_labels} outputs; a reranker needs a model with one"
         raise ModelError(f"{directory}: {what}")

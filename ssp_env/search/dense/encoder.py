@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -21,6 +22,8 @@ from ssp_env.errors import ConfigError, MissingExtra, ModelError
 from ssp_env.search.index.manifest import EncoderInfo, sha256
 
 INSTALL = "pip install '.[dense]' in the checkout"
+BATCH_SIZE = 64
+"""Texts that a model sees at once."""
 DTYPES = ("float32", "bfloat16", "float16")
 _CHARACTERS_A_TOKEN = 64
 """No tokenizer makes tokens longer than this out of text worth reading; see ``_clean``."""
@@ -44,72 +47,52 @@ E5_PREFIXES = Prefixes("query: ", "passage: ")
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model, or any directory that the library can read, as an
-    :class:`Encoder`.
+    """An :class:`Encoder`: a model directory that sentence-transformers can read.
 
     Vectors are float32 and normalised, whatever the model's last layer does. A text longer than the
     model takes is cut. Threads take turns. The last bits of a vector may depend on what else is in
-    the batch, as padding changes the order of sums. A pickled encoder of a directory is loaded
-    again where it arrives."""
+    the batch, as padding changes the order of sums. A pickled encoder is loaded again where it
+    arrives."""
 
     def __init__(
         self,
-        source: str | Path | Any,
+        directory: str | Path,
         *,
         prefixes: Prefixes | None = None,
         name: str | None = None,
-        batch_size: int = 64,
-        max_length: int | None = None,
         device: str | None = None,
         dtype: str = "float32",
     ) -> None:
         """
         Args:
-            source: the model's directory, or a ``SentenceTransformer`` (which stays as it is, but
-                for ``max_length``).
+            directory: of the model.
             prefixes: put before the texts. ``None`` takes those that the model's own configuration
                 names (prompts ``query`` and ``document`` or ``passage``), else :data:`E5_PREFIXES`
                 for an E5 by its name, else none.
             name: what manifests and errors call it; by default the directory as given, from where
                 ``ssp search`` and ``ssp serve`` load it again.
-            batch_size: texts that the model sees at once.
-            max_length: tokens of a text that are read; ``None`` takes the model's own limit.
-            device: PyTorch's name of it; ``None`` takes what a model object is on, or a GPU if
-                there is one.
-            dtype: in which a directory's weights compute. Not part of the encoder's identity: an
-                index made in half precision on a GPU may be searched in float32 on a CPU.
+            device: PyTorch's name of it; ``None`` takes a GPU if there is one.
+            dtype: in which the weights compute. Not part of the encoder's identity: an index made
+                in half precision on a GPU may be searched in float32 on a CPU.
 
         Raises:
-            ConfigError: a setting out of range, or prefixes that must be named: an E5 of the
+            ConfigError: an unknown ``dtype``, or prefixes that must be named: an E5 of the
                 ``-instruct`` kind.
             ModelError: the directory holds no model that can be loaded.
             MissingExtra: sentence-transformers is not installed.
         """
-        if batch_size < 1:
-            raise ConfigError("batch_size", batch_size, "give at least 1")
-        if max_length is not None and max_length < 3:
-            fix = "give at least 3 tokens: two are the text's frame"
-            raise ConfigError("max_length", max_length, fix)
         if dtype not in DTYPES:
             raise ConfigError("dtype", dtype, f"give one of {', '.join(DTYPES)}")
 
-        self._settings = {"prefixes": prefixes, "name": name, "batch_size": batch_size}
-        self._settings |= {"max_length": max_length, "device": device, "dtype": dtype}
-        self._batch_size, self._lock = batch_size, Lock()
-        self._directory = None
-        if isinstance(source, str | Path):
-            self._directory = Path(source)
-            self._model = load_model("SentenceTransformer", self._directory, device, dtype)
-        else:
-            self._model = source if device is None else source.to(device)
-        if max_length is not None:
-            self._model.max_seq_length = max_length
-
-        self.name: str = name or ("a model object" if self._directory is None else str(source))
+        self.name = name or str(directory)
+        self._directory, self._lock = Path(directory), Lock()
+        self._settings: dict[str, Any] = {"prefixes": prefixes, "name": name}
+        self._settings |= {"device": device, "dtype": dtype}
+        self._model = load_model("SentenceTransformer", self._directory, device, dtype)
         if prefixes is None:
-            known_as = name or ("" if self._directory is None else model_name(self._directory))
-            prefixes = choose_prefixes(known_as, self._model.prompts)
+            prefixes = choose_prefixes(name or model_name(self._directory), self._model.prompts)
         self.prefixes = prefixes
+
         dimension = int(self._model.get_embedding_dimension())
         self._info = EncoderInfo(
             self.name, self._digest(), dimension, prefixes.query, prefixes.passage
@@ -117,10 +100,7 @@ class SentenceTransformerEncoder:
 
     @property
     def info(self) -> EncoderInfo:
-        """Name, dimension, and a digest over weights, tokenizer, prefixes and length limit.
-
-        A directory is told by the bytes of its files, a model object by its parameters and
-        vocabulary: the two digests of one model differ."""
+        """Name, dimension, and a digest over weights, tokenizer, prefixes and length limit."""
         return self._info
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -140,7 +120,7 @@ class SentenceTransformerEncoder:
             vectors = self._model.encode(
                 cleaned,
                 prompt=prefix,
-                batch_size=self._batch_size,
+                batch_size=BATCH_SIZE,
                 show_progress_bar=False,
                 convert_to_numpy=True,
             )
@@ -154,13 +134,14 @@ class SentenceTransformerEncoder:
     def _digest(self) -> str:
         settings = (self.prefixes.query, self.prefixes.passage, self._model.max_seq_length)
         sha = hashlib.sha256(repr((*settings, "unit length")).encode())
-        of = _of_object(self._model) if self._directory is None else _of_files(self._directory)
-        for key, digest in of.items():
-            sha.update(f"{key}\0{digest}\n".encode())
+        for path in sorted(self._directory.rglob("*")):
+            if path.suffix in _DECIDING and path.is_file():
+                name = path.relative_to(self._directory).as_posix()
+                sha.update(f"{name}\0{sha256(path)}\n".encode())
         return sha.hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._directory or self._model, self._settings)
+        return partial(type(self), **self._settings), (self._directory,)
 
 
 def choose_prefixes(name: str, prompts: Mapping[str, str]) -> Prefixes:
@@ -208,10 +189,6 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _again(source: Any, settings: dict[str, Any]) -> SentenceTransformerEncoder:
-    return SentenceTransformerEncoder(source, **settings)
-
-
 def load_model(
     name: str, directory: Path, device: str | None, dtype: str = "float32", **options: Any
 ) -> Any:
@@ -252,22 +229,3 @@ def no_bar() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _of_files(directory: Path) -> dict[str, str]:
-    """SHA-256 of each file that can change the vectors, by its path inside the directory."""
-    files = sorted(
-        path for path in directory.rglob("*") if path.suffix in _DECIDING and path.is_file()
-    )
-    return {path.relative_to(directory).as_posix(): sha256(path) for path in files}
-
-
-def _of_object(model: Any) -> dict[str, str]:
-    """The same of a model in memory: its parameters, by name, and its vocabulary."""
-    parts: dict[str, Any] = {
-        key: tensor.detach().cpu().float().contiguous().numpy()
-        for key, tensor in sorted(model.state_dict().items())
-    }
-    vocabulary = repr(sorted(model.tokenizer.get_vocab().items()))
-    parts["vocabulary"] = vocabulary.encode("utf-8", "surrogatepass")
-    return {key: hashlib.sha256(data).hexdigest() for key, data in parts.items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ssp_env.errors import ConfigError, ModelError, ServiceError
+from ssp_env.errors import ModelError, ServiceError
 from ssp_env.search.base import Retriever
 from ssp_env.search.rerank import CrossEncoderReranker, RerankedRetriever
 from ssp_env.types import Document
@@ -90,7 +90,7 @@ def test_a_cross_encoder_scores_pairs_with_its_raw_output(folder: Path) -> None:
         for query in ("where", "who is it")
         for text in ("here", "a b c d")
     ]
-    scores = CrossEncoderReranker(folder, device="cpu", batch_size=3).scores(pairs)
+    scores = CrossEncoderReranker(folder, device="cpu").scores(pairs)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     with torch.no_grad():
@@ -115,7 +115,8 @@ def test_a_cross_encoder_reranks_odd_queries_too(folder: Path) -> None:
     assert again.search(["q"], 3) == retriever.search(["q"], 3)
 
 
-def test_models_that_cannot_rerank_are_refused(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_models_that_cannot_rerank_are_refused(tmp_path: Path) -> None:
     from small_models import bert_cross_encoder, bert_encoder
 
     with pytest.raises(ModelError, match="never downloaded"):
@@ -128,5 +129,3 @@ def test_models_that_cannot_rerank_are_refused(folder: Path, tmp_path: Path) -> 
         ModelError, match=r"not trained as a cross-encoder: classifier.bias, classifier.weight"
     ):
         CrossEncoderReranker(bert_encoder(tmp_path / "encoder"))
-    with pytest.raises(ConfigError, match="batch_size"):
-        CrossEncoderReranker(folder, batch_size=0)
