@@ -11,6 +11,9 @@ from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.types import Document
 
+Results = list[list[Document] | ServiceError]
+"""Per query its ranking, or the error that hit it."""
+
 
 @runtime_checkable
 class Retriever(Protocol):
@@ -38,14 +41,12 @@ class Retriever(Protocol):
 class PartialRetriever(Retriever, Protocol):
     """A retriever that can say which queries of a batch failed. The game asks it this way."""
 
-    def search_each(self, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
         """One entry per query, in order: its ranking, or the error that hit it."""
         ...
 
 
-def search_each(
-    retriever: Retriever, queries: Sequence[str], k: int
-) -> list[list[Document] | ServiceError]:
+def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results:
     """One ranking or error per query, from any retriever.
 
     One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one
@@ -59,7 +60,7 @@ def search_each(
     # isinstance() with a protocol takes longer than a turn of the game.
     each = getattr(retriever, "search_each", None)
     if each is not None:
-        results: list[list[Document] | ServiceError] = each(queries, k)
+        results: Results = each(queries, k)
         return results
 
     try:
@@ -72,18 +73,16 @@ def search_each(
     return [*rankings]
 
 
-def whole(results: Sequence[list[Document] | ServiceError]) -> list[list[Document]]:
+def whole(results: Results) -> list[list[Document]]:
     """The rankings of a batch.
 
     Raises:
         ServiceError: the first one among the results.
     """
-    rankings = []
     for result in results:
         if isinstance(result, ServiceError):
             raise result
-        rankings.append(result)
-    return rankings
+    return [result for result in results if not isinstance(result, ServiceError)]
 
 
 def check_request(queries: Sequence[str], k: int) -> None:
@@ -103,9 +102,8 @@ def check_request(queries: Sequence[str], k: int) -> None:
         raise UsageError(f"search takes a sequence of queries, not {type(queries).__name__}")
     for number, query in enumerate(queries, start=1):
         if not isinstance(query, str):
-            raise UsageError(
-                f"search takes strings; query {number} of {len(queries)} is {describe(query)}"
-            )
+            what = f"query {number} of {len(queries)} is {describe(query)}"
+            raise UsageError(f"search takes strings; {what}")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 from ssp_env.checks import at_least, one_of
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.net.retry import RetryPolicy
-from ssp_env.search.base import Retriever, search_each
+from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.index.directory import (
     KINDS,
@@ -155,8 +155,7 @@ def check_search(config: SearchConfig) -> None:
 def _ask(config: HTTPConfig) -> None:
     impatient = replace(config, retry=RetryPolicy(attempts=2), deadline=min(10, config.deadline))
     with _server(impatient) as server:
-        (answer,) = search_each(server, ["search"], 1)
-
+        (answer,) = server.search_each(["search"], 1)
     if isinstance(answer, ServiceError):
         raise ServiceError("search", f"{config.url} does not answer: {answer.what}")
 
@@ -170,11 +169,7 @@ def _server(config: HTTPConfig) -> HTTPRetriever:
 
 
 def _kinds(config: SearchConfig) -> list[str]:
-    """The indexes that are searched.
-
-    Raises:
-        ConfigError: the directory does not hold what is named.
-    """
+    """The indexes that are searched."""
     directory = Path(config.index)
     if not directory.is_dir():
         fix = "there is no such directory; `ssp index CORPUS --out DIR` makes one"

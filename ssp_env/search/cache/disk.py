@@ -29,26 +29,16 @@ class _TextOnly(diskcache.Disk):  # type: ignore[misc]
     database that somebody else wrote."""
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> str:
-        """The text of a row.
-
-        Raises:
-            ValueError: it is anything else, or in a file of its own.
-        """
+        """The text of a row."""
         if mode != diskcache.core.MODE_RAW or filename is not None or not isinstance(value, str):
             raise ValueError("a row that is not text")
         return value
 
 
 class DiskCache:
-    """Keeps texts by key; the oldest go when the directory grows too large. Threads and processes
-    may share it."""
+    """Keeps texts by key; the oldest go when the directory grows too large."""
 
     def __init__(self, path: str | Path, max_bytes: int) -> None:
-        """
-        Raises:
-            ConfigError: ``max_bytes`` below a megabyte.
-            DataError: the directory cannot be opened.
-        """
         if max_bytes < _SMALLEST:
             fix = f"give the directory at least {_SMALLEST} bytes"
             raise ConfigError("cache.disk_bytes", max_bytes, fix)

@@ -8,19 +8,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cachetools import LRUCache
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search import base
-from ssp_env.search.base import Retriever, check_count, check_request, whole
+from ssp_env.search.base import Results, Retriever, check_count, check_request, whole
 from ssp_env.types import Document
 
 if TYPE_CHECKING:
     from ssp_env.search.cache.disk import DiskCache
-
-Results = list[list[Document] | ServiceError]
 
 _PER_ENTRY = 300
 """About what an entry takes in memory besides its text, in bytes."""
@@ -63,8 +61,8 @@ class CachedRetriever:
         if memory_bytes < 0:
             raise ConfigError("cache.memory_bytes", memory_bytes, "give a number of bytes")
         self.retriever, self.identity = retriever, identity
-        self._settings: dict[str, Any] = {"memory_bytes": memory_bytes, "path": path}
-        self._settings |= {"identity": identity, "disk_bytes": disk_bytes}
+        limits = {"memory_bytes": memory_bytes, "disk_bytes": disk_bytes}
+        self._again = partial(CachedRetriever, path=path, identity=identity, **limits)
 
         # Texts, as on disk: their size is known, and no caller can spoil them.
         self._memory: LRUCache[str, str] = LRUCache(memory_bytes, _size)
@@ -83,9 +81,7 @@ class CachedRetriever:
 
         Raises:
             ServiceError: the retriever could not answer all of them.
-            ConfigError: ``k`` below 1.
-            UsageError: ``queries`` is one string, or the retriever does not give one ranking per
-                query.
+            ConfigError, UsageError: see :func:`ssp_env.search.base.check_request`.
         """
         return whole(self._look_up(queries, k, lambda misses: [*self.retriever.search(misses, k)]))
 
@@ -99,7 +95,7 @@ class CachedRetriever:
             self._disk.close()
 
     def __reduce__(self) -> tuple[Callable[..., CachedRetriever], tuple[Retriever]]:
-        return partial(CachedRetriever, **self._settings), (self.retriever,)
+        return self._again, (self.retriever,)
 
     def _look_up(
         self, queries: Sequence[str], k: int, ask: Callable[[list[str]], Results]
@@ -159,10 +155,7 @@ def _write(ranking: Sequence[Document]) -> str:
 
 
 def _read(text: str) -> list[Document]:
-    """
-    Raises:
-        ValueError, TypeError: not what :func:`_write` wrote.
-    """
+    """Raises ``ValueError`` or ``TypeError`` for what :func:`_write` did not write."""
     rows = json.loads(text)
     for row in rows:
         match row:

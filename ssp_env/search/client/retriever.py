@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
-from ssp_env.errors import ServiceError
-from ssp_env.net.http import Caller, read_key
+from ssp_env.errors import ServiceError, TransientServiceError
+from ssp_env.net.http import Caller, NoAnswer, read_key
 from ssp_env.net.loop import shared
-from ssp_env.search.base import check_request, whole
-from ssp_env.search.client.asking import Asking, Results
+from ssp_env.net.retry import RetryPolicy
+from ssp_env.search.base import Results, check_request, whole
 from ssp_env.search.client.config import HTTPConfig
-from ssp_env.search.client.wire import well_formed
+from ssp_env.search.client.wire import WrongReply, read_reply, well_formed, write_request
 from ssp_env.types import Document
+
+_OVERLOADED = frozenset({408, 425, 429, 502, 503, 504})
+_ABOUT_THE_QUERIES = frozenset({400, 413, 422})
 
 
 class _Client:
@@ -37,7 +41,7 @@ class _Client:
         return type(self), (self.config,)
 
     async def _each(self, queries: Sequence[str], k: int, divide: bool) -> Results:
-        """One result per query. The same query is sent once; ``divide`` as for ``Asking``."""
+        """One result per query. The same query is sent once; ``divide`` as for ``_Asking``."""
         check_request(queries, k)
 
         # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and
@@ -45,7 +49,7 @@ class _Client:
         sent = [well_formed(query[: self.config.max_query_chars]) for query in queries]
         different = list(dict.fromkeys(sent))
 
-        asking = Asking(self.config, self._caller, k, divide)
+        asking = _Asking(self.config, self._caller, k, divide)
         size = self.config.max_batch
         chunks = [different[start : start + size] for start in range(0, len(different), size)]
         retry = self.config.retry
@@ -115,3 +119,84 @@ class AsyncHTTPRetriever(_Client):
     async def aclose(self) -> None:
         """As :meth:`HTTPRetriever.close`."""
         self._caller.close()
+
+
+class _Refused(Exception):
+    """Why an error is one: the server will not answer these queries, however often it is asked."""
+
+
+class _Asking:
+    """The requests of one search, which share ``k`` and a deadline."""
+
+    def __init__(self, config: HTTPConfig, caller: Caller, k: int, divide: bool) -> None:
+        """The deadline counts from now. ``divide``: whether to find out which queries of a failing
+        request are to blame."""
+        self._config, self._caller, self._k, self._divide = config, caller, k, divide
+        self._once = replace(config.retry, attempts=1)
+        self._until = asyncio.get_running_loop().time() + config.deadline
+
+    async def request(self, queries: list[str], patience: RetryPolicy) -> Results:
+        """One result per query, for as many as fit into one request."""
+        try:
+            return [*await patience.call_async(lambda: self._try(queries), self._left)]
+        except ServiceError as error:
+            if not (self._divide and len(queries) > 1 and _divisible(error)):
+                return [error] * len(queries)
+
+        # Only a query that stands alone is tried more than once: the halves are no new outage.
+        middle = len(queries) // 2
+        parts = await asyncio.gather(
+            *(
+                self.request(part, self._config.retry if len(part) == 1 else self._once)
+                for part in (queries[:middle], queries[middle:])
+            )
+        )
+        return parts[0] + parts[1]
+
+    async def _try(self, queries: list[str]) -> list[list[Document]]:
+        """Sends a request once, when it is its turn.
+
+        Raises:
+            TransientServiceError: no answer (``NoAnswer``), or none of use.
+            ServiceError: a refusal, or no turn before the deadline.
+        """
+        body, url = write_request(queries, self._k), self._caller.url
+        try:
+            async with self._caller.turn(self._until):
+                patience = max(0.0, min(self._config.timeout, self._left()))
+                reply = await self._caller.post(body, patience, "search")
+        except TimeoutError:
+            what = f"{url}: no connection was free within {self._config.deadline:g} s"
+            raise ServiceError("search", what) from None
+
+        complaint = self._caller.complaint(reply, "search")
+        if complaint is None:
+            try:
+                return read_reply(reply.body, len(queries), self._k)
+            except WrongReply as error:
+                begins = self._caller.excerpt(reply.body)
+                what = f"{url} sent no answer: {error}; it begins {begins}"
+                raise TransientServiceError("search", what) from None
+        if reply.status in _OVERLOADED:
+            retry_after = getattr(complaint, "retry_after", None)
+            raise NoAnswer("search", complaint.what, retry_after)
+        if reply.status in _ABOUT_THE_QUERIES:
+            raise complaint from _Refused()
+        if reply.status == 401:
+            name = self._config.token_env
+            sent = "no token was sent" if name is None else f"the token in {name} was sent"
+            fix = "token_env or --token-env names the environment variable that holds it"
+            raise ServiceError("search", f"{complaint.what} ({sent}; {fix})")
+        raise complaint
+
+    def _left(self) -> float:
+        """Seconds until the deadline."""
+        return self._until - asyncio.get_running_loop().time()
+
+
+def _divisible(error: ServiceError) -> bool:
+    """Whether the server was there, so that a part of the queries may fare better."""
+    last = error.__cause__ or error  # the last try's, where the retries were spent
+    if isinstance(last, TransientServiceError):
+        return not isinstance(last, NoAnswer)
+    return isinstance(last, _Refused)

@@ -35,12 +35,7 @@ def write_request(queries: Sequence[str], k: int) -> bytes:
 
 
 def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
-    """The rankings that a reply holds.
-
-    Args:
-        raw: the body.
-        count: how many queries were asked.
-        k: how many documents per query were asked for.
+    """The rankings that a reply holds, where ``count`` queries asked for ``k`` documents each.
 
     Raises:
         WrongReply: not JSON, or not one ranking per query of at most ``k`` documents, each once and

@@ -130,10 +130,7 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
 
 
 async def _search(batcher: Batcher, queries: list[str], k: int) -> Rankings:
-    """
-    Raises:
-        HTTPException: in place of any failure; it never shows the text of an exception.
-    """
+    """Raises ``HTTPException`` in place of any failure, without the failure's own text."""
     try:
         return await batcher.search(queries, k)
     except QueueFull:

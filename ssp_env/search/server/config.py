@@ -59,15 +59,12 @@ class ServerConfig:
     """Most seconds for a request, from its head to its answer; then 504."""
 
     def __post_init__(self) -> None:
-        counts = ("default_k", "max_k", "max_queries", "max_query_length", "max_body_bytes")
-        for name in (*counts, "max_documents", "max_batch", "max_waiting"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "give a whole number from 1 up")
-
         most = f"which is {self.max_k}"
         fits = f"the largest request ({self.max_queries} queries) has to fit"
         finite = 0 < self.answer_seconds < math.inf
+        counts = (name for name in vars(self) if name.startswith("max_") or name == "default_k")
         for name, right, fix in (
+            *((name, getattr(self, name) >= 1, "give a number from 1 up") for name in counts),
             ("port", 0 <= self.port <= 65535, "give a number from 0 (any free one) to 65535"),
             ("default_k", self.default_k <= self.max_k, f"it may not exceed max_k, {most}"),
             ("max_documents", self.max_documents >= self.max_k, f"it has to reach max_k, {most}"),
@@ -93,13 +90,10 @@ class ServerConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine alone. A name other than ``localhost`` may
-    be anything."""
-    if host == "localhost":
-        return True
+    """Whether an address is reachable from this machine alone."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name, which may be anything
         return False
 
 

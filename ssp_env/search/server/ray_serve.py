@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from threading import Event
+from time import sleep
 from typing import Any
 
 from ssp_env.errors import ConfigError
 from ssp_env.search.base import Retriever
 from ssp_env.search.server.app import build_app
 from ssp_env.search.server.config import ServerConfig
+from ssp_env.search.server.run import address
 
 APP = "ssp-search"
 """What Ray calls the application."""
@@ -62,12 +63,7 @@ def run_on_ray(
         logging_config={"enable_access_log": False},
     )
     ingress: Any = serve.ingress(lambda: build_app(open_retriever(), config))
-    stop = Event()
     signals: list[int] = []
-
-    def on_signal(sig: int, frame: object) -> None:
-        signals.append(sig)
-        stop.set()
 
     ray.init(log_to_driver=False, ignore_reinit_error=True)
     try:
@@ -75,12 +71,11 @@ def run_on_ray(
         serve.run(deployment(ingress()).bind(), name=APP)
 
         # Not before: Ray and Serve set handlers of their own while they start.
-        signal.signal(signal.SIGINT, on_signal)
-        signal.signal(signal.SIGTERM, on_signal)
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        on_ready(f"http://{host}:{config.port}")
-        while not stop.wait(1):
-            pass
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda sig, frame: signals.append(sig))
+        on_ready(address(config.host, config.port))
+        while not signals:
+            sleep(0.2)
         serve.delete(APP)
     finally:
         ray.shutdown()

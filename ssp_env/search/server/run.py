@@ -96,28 +96,24 @@ def run_server(
             gc.collect()
             gc.freeze()
             listener.listen(BACKLOG)
-            on_ready(_address(config.host, listener))
+            on_ready(address(config.host, listener.getsockname()[1]))
             server.run([listener])
         finally:
             signal.signal(signal.SIGTERM, before)
 
 
 def _bind(config: ServerConfig) -> socket.socket:
-    """
-    Raises:
-        ConfigError: no such address, or its port is taken.
-    """
     listener = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((config.host, config.port))
     except OSError as error:
         listener.close()
-        where = f"{config.host}:{config.port}"
+        where = address(config.host, config.port)
         raise ConfigError("host and port", where, f"cannot be bound: {error}") from None
     return listener
 
 
-def _address(host: str, listener: socket.socket) -> str:
-    port = listener.getsockname()[1]
+def address(host: str, port: int) -> str:
+    """Where a server is reached."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

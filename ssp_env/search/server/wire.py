@@ -108,10 +108,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 
 
 def parse(model: type[Query], raw: bytes) -> Query:
-    """
-    Raises:
-        HTTPException: it is not JSON, or not of the model's shape.
-    """
+    """Raises ``HTTPException`` for what is not JSON, or not of the model's shape."""
     try:
         row = json.loads(raw)
     except (ValueError, RecursionError):
@@ -133,15 +130,12 @@ def write_result(rankings: Rankings, scores: bool) -> bytes:
     Raises:
         HTTPException: scores are asked for, and one is missing or not a finite number.
     """
-    rows: list[list[Any]] = []
-    for ranking in rankings:
-        row: list[Any] = [{"id": found.id, "contents": contents(found)} for found in ranking]
-        if scores:
-            row = [
-                {"document": document, "score": _score(found)}
-                for document, found in zip(row, ranking, strict=True)
-            ]
-        rows.append(row)
+
+    def row(found: Document) -> dict[str, Any]:
+        document = {"id": found.id, "contents": contents(found)}
+        return {"document": document, "score": _score(found)} if scores else document
+
+    rows = [[row(found) for found in ranking] for ranking in rankings]
     return json.dumps({"result": rows}).encode()
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ssp_env
@@ -15,6 +16,7 @@ from ssp_env.game.config import MINI_GAME
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.noise import draw_noise
 from ssp_env.judge.exact import F1Judge
+from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.config import SearchConfig, check_search, open_search
@@ -54,12 +56,11 @@ def answers(corpus: Path) -> Path:
 # -- what opens which --------------------------------------------------------------------------
 
 
-def test_nothing_named_is_the_worlds_own() -> None:
+def test_nothing_named_is_the_worlds_own_and_an_index_directory_answers_alike(
+    index: Path, mini: MiniWorld
+) -> None:
     assert open_search(SearchConfig()) is None
     assert isinstance(set_up({"world": "small", "search": ""}).rules.retriever, BM25Retriever)
-
-
-def test_an_index_directory_answers(index: Path, mini: MiniWorld) -> None:
     env = ssp_env.raw_env(world="mini", search=str(index))
     own = ssp_env.raw_env(world="mini").rules.retriever
     query = [mini.corpus[5].title]
@@ -71,6 +72,25 @@ def test_a_text_a_mapping_and_a_config_are_the_same(index: Path) -> None:
     mapping = read_value(SearchConfig, {"index": str(index)}, "search")
     assert text == mapping == SearchConfig(index=str(index))
     assert read_value(SearchConfig, NOWHERE, "search") == SearchConfig(server=HTTPConfig(NOWHERE))
+
+
+def test_a_mapping_names_a_server_its_token_and_its_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OUR_TOKEN", "correct-horse-battery")
+    given = {"url": NOWHERE, "token_env": "OUR_TOKEN", "deadline": 5, "retry": {"max_delay": 2}}
+    retriever = set_up({"world": "small", "search": {"server": given}}).rules.retriever
+    assert isinstance(retriever, HTTPRetriever)
+    patience = RetryPolicy(attempts=8, max_delay=2.0)  # the client's own, but for one field
+    assert retriever.config == HTTPConfig(NOWHERE, "OUR_TOKEN", deadline=5.0, retry=patience)
+    for url in ("http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"):
+        assert HTTPConfig(url).endpoint == "http://h:1/retrieve"
+
+    config = HTTPConfig(f"{NOWHERE}/retrieve?key=hidden", token_env="OUR_TOKEN")
+    shown = json.dumps(identify(HTTPRetriever(config)))
+    assert NOWHERE in shown
+    assert "hidden" not in shown
+    assert "horse" not in shown
 
 
 def test_a_cache_stands_before_the_server(tmp_path: Path) -> None:
@@ -103,6 +123,9 @@ def test_a_cache_stands_before_the_server(tmp_path: Path) -> None:
         ({"server": {"url": "localhost"}}, "search.server.url", "http://127.0.0.1:8000"),
         ({"server": {"url": NOWHERE, "token_env": "NO_SUCH"}}, "search.server.token_env", "set"),
         ({"url": NOWHERE}, "search.url", "did you mean 'server'"),
+        ({"server": {"token_env": "TOKEN"}}, "search.server.url", "is missing"),
+        ({"server": {"url": NOWHERE, "deadlin": 5}}, "search.server.deadlin", "'deadline'"),
+        ({"server": {"url": NOWHERE, "retry": {"tries": 2}}}, "search.server.retry.tries", ""),
     ],
 )
 def test_what_cannot_work_is_named(
@@ -115,13 +138,30 @@ def test_what_cannot_work_is_named(
     assert fix in raised.value.fix
 
 
-def test_a_directory_that_is_no_index_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("url", url) for url in ("127.0.0.1:80", "ftp://host", "http://[::1", "http://h:0")),
+        ("url", "http://me:secret@host"),
+        ("token_env", "sk-secret"),
+        ("timeout", 0.0),
+        ("deadline", float("inf")),
+        *((name, 0) for name in ("connections", "max_batch", "max_query_chars", "max_reply_bytes")),
+    ],
+)
+def test_a_servers_settings_that_cannot_work_are_named(field: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as raised:
+        HTTPConfig(**({"url": NOWHERE} | {field: value}))
+    assert raised.value.field == f"http.{field}"
+    assert "secret" not in str(raised.value)
+
+
+def test_a_directory_without_index_and_a_server_that_is_out_are_found_out_before_any_work(
+    tmp_path: Path,
+) -> None:
     for act in (check_search, open_search):
         with pytest.raises(DataError):
             act(SearchConfig(index=str(tmp_path)))
-
-
-def test_a_server_that_does_not_answer_is_found_out_before_any_work() -> None:
     with pytest.raises(ServiceError, match=r"search: http://127\.0\.0\.1:9 does not answer"):
         check_search(SearchConfig(server=HTTPConfig(NOWHERE)))
 
@@ -148,8 +188,6 @@ def test_a_corpus_may_be_an_index_directory(index: Path, answers: Path, corpus: 
 def test_noise_is_drawn_from_the_directory_without_reading_it(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import numpy as np
-
     passages = open_passages(index)
 
     def refuse(self: PassageStore) -> None:
@@ -202,12 +240,3 @@ def test_a_fingerprint_tells_what_differs(index: Path) -> None:
         assert of(**change)["hash"] != base["hash"], change
     # Games at other sizes are the same task.
     assert of(game={"attempts": 2})["hash"] == base["hash"]
-
-
-def test_no_secret_is_in_a_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OUR_TOKEN", "correct-horse-battery")
-    config = HTTPConfig(f"{NOWHERE}/retrieve?key=hidden", token_env="OUR_TOKEN")
-    shown = json.dumps(identify(HTTPRetriever(config)))
-    assert "hidden" not in shown
-    assert "horse" not in shown
-    assert NOWHERE in shown
