@@ -76,9 +76,9 @@ class SearchConfig:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
 
+        fix = "goes with search.index, an index directory"
         for name in ("kind", "encoder", "device", "reranker"):
             if getattr(self, name) and not self.index:
-                fix = "goes with search.index, an index directory"
                 raise ConfigError(f"search.{name}", getattr(self, name), fix)
         if self.device and not (self.encoder or self.reranker or self.kind != "bm25"):
             fix = "BM25 needs no device; leave it out"
@@ -143,8 +143,7 @@ def check_search(config: SearchConfig) -> None:
             _ask(config.server)
         if config.index:
             for kind in _kinds(config):
-                needs = load_kind(kind).needs_encoder
-                if needs and not config.encoder:
+                if load_kind(kind).needs_encoder and not config.encoder:
                     recorded_encoder(Path(config.index) / kind)
             for name in ("encoder", "reranker"):
                 model = getattr(config, name)

@@ -61,8 +61,8 @@ class CachedRetriever:
         if memory_bytes < 0:
             raise ConfigError("cache.memory_bytes", memory_bytes, "give a number of bytes")
         self.retriever, self.identity = retriever, identity
-        limits = {"memory_bytes": memory_bytes, "disk_bytes": disk_bytes}
-        self._again = partial(CachedRetriever, path=path, identity=identity, **limits)
+        again = partial(CachedRetriever, path=path, identity=identity)
+        self._again = partial(again, memory_bytes=memory_bytes, disk_bytes=disk_bytes)
 
         # Texts, as on disk: their size is known, and no caller can spoil them.
         self._memory: LRUCache[str, str] = LRUCache(memory_bytes, _size)

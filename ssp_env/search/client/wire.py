@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -73,7 +73,9 @@ def _document(hit: Any, where: str) -> Document:
         raise WrongReply(f"{where} is not an object with a 'document'")
 
     score = hit.get("score")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not _finite(score):
+    number = isinstance(score, int | float) and not isinstance(score, bool)
+    # Put this way round, so that NaN fails as well, and an integer beyond any float.
+    if not (number and abs(score) <= sys.float_info.max):
         raise WrongReply(f"{where}.score is {_kind(score)}, not a finite number")
     if "contents" in row:
         title, text = split_contents(_text(row, "contents", where))
@@ -92,13 +94,6 @@ def _text(row: dict[str, Any], name: str, where: str, missing: str | None = None
     if not isinstance(value, str):
         raise WrongReply(f"{where}.document.{name} is {_kind(value)}, not a string")
     return well_formed(value)
-
-
-def _finite(number: int | float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # an integer beyond any float
-        return False
 
 
 def _kind(value: Any) -> str:

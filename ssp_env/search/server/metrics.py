@@ -14,10 +14,7 @@ class Metrics:
     """Counters of one application; two applications in a process do not share them."""
 
     def __init__(self, waiting: Callable[[], int]) -> None:
-        """
-        Args:
-            waiting: how many queries wait for their answer now.
-        """
+        """``waiting``: how many queries wait for their answer now."""
         registry = self.registry = CollectorRegistry()
 
         def histogram(name: str, what: str, buckets: tuple[float, ...]) -> Histogram:

@@ -47,8 +47,8 @@ def server(
         yield theirs
 
 
-def client(server: Served, token_env: str | None = None) -> HTTPRetriever:
-    return HTTPRetriever(HTTPConfig(server.url, retry=RETRY, token_env=token_env))
+def client(server: Served) -> HTTPRetriever:
+    return HTTPRetriever(HTTPConfig(server.url, retry=RETRY))
 
 
 def passages(query: str, k: int) -> list[tuple[str, str]]:
@@ -89,24 +89,8 @@ def test_a_limit_of_the_server_is_a_clear_error(tmp_path: Path) -> None:
     limits = {"max_queries": 4, "max_k": 5, "max_documents": 10}
     with stub(tmp_path / "log", **limits) as ours, client(ours) as retriever:
         queries = [f"q{i}" for i in range(5)]
-        with pytest.raises(ServiceError, match=r"HTTP 422.*at most 4 items"):
-            retriever.search(queries, 2)
-        with pytest.raises(ServiceError, match=r"HTTP 422.*the limit is 10"):
-            retriever.search(queries[:3], 5)
-        with pytest.raises(ServiceError, match=r"HTTP 422.*topk"):
-            retriever.search(["q"], 6)
+        for asked, k, what in ((5, 2, "at most 4 items"), (3, 5, "limit is 10"), (1, 6, "topk")):
+            with pytest.raises(ServiceError, match=f"HTTP 422.*{what}"):
+                retriever.search(queries[:asked], k)
         for k in (2, 5):
             assert not any(isinstance(r, ServiceError) for r in retriever.search_each(queries, k))
-
-
-def test_a_token_opens_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEARCH_TOKEN", "open-sesame-123456789")
-    with stub(tmp_path / "log", token="open-sesame-123456789") as ours:
-        with client(ours, "SEARCH_TOKEN") as retriever:
-            assert shown(retriever.search(["q"], 1)[0]) == passages("q", 1)
-        with client(ours) as retriever, pytest.raises(ServiceError, match=r"401.*none came"):
-            retriever.search(["q"], 1)
-        monkeypatch.setenv("SEARCH_TOKEN", "open-sesame-987654321")
-        wrong = client(ours, "SEARCH_TOKEN")
-        with wrong, pytest.raises(ServiceError, match=r"401.*is not it"):
-            wrong.search(["q"], 1)
