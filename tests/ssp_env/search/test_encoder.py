@@ -78,10 +78,8 @@ def test_an_e5_that_needs_an_instruction_is_refused_without_one(name: str) -> No
 
 
 def test_a_snapshot_in_the_hubs_cache_is_known_by_the_hubs_name(tmp_path: Path) -> None:
-    assert (
-        model_name(tmp_path / "models--intfloat--e5-base-v2" / "snapshots" / "0123abc")
-        == "intfloat/e5-base-v2"
-    )
+    snapshot = tmp_path / "models--intfloat--e5-base-v2" / "snapshots" / "0123abc"
+    assert model_name(snapshot) == "intfloat/e5-base-v2"
     assert model_name(tmp_path / "e5-base-v2") == "e5-base-v2"
 
 

@@ -34,9 +34,8 @@ def corpus(path: Path, *texts: str) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    build_index(
-        corpus(tmp_path / "c.jsonl", "a river", "a hill", "river and hill"), tmp_path / "i", "bm25"
-    )
+    source = corpus(tmp_path / "c.jsonl", "a river", "a hill", "river and hill")
+    build_index(source, tmp_path / "i", "bm25")
     return tmp_path / "i"
 
 
@@ -52,12 +51,10 @@ def edit(path: Path, **fields: Any) -> None:
 
 
 def test_what_is_written_is_read(folder: Path) -> None:
-    wrote = write_manifest(
-        folder, Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1}), ("numpy", "no-such-package")
-    )
-    assert (
-        read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True) == wrote
-    )
+    manifest = Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1})
+    wrote = write_manifest(folder, manifest, ("numpy", "no-such-package"))
+    read = read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True)
+    assert read == wrote
     assert wrote.versions["numpy"] == np.__version__
     assert wrote.versions["no-such-package"] == "not installed"
     assert wrote.files["data.bin"].size == 10
@@ -68,17 +65,13 @@ def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
     write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER))
     with pytest.raises(DataError, match="holds 'dense-flat', not 'bm25'"):
         read_manifest(folder, "bm25")
-    with pytest.raises(
-        DataError, match=r"belongs to another corpus .* build it again with `ssp index`"
-    ):
+    with pytest.raises(DataError, match=r"another corpus .* build it again with `ssp index`"):
         read_manifest(folder, corpus="e" * 64)
     for other in (replace(ENCODER, digest="e" * 64), replace(ENCODER, dimension=768)):
         with pytest.raises(DataError, match="was made with minilm"):
             read_manifest(folder, encoder=other)
-    assert (
-        read_manifest(folder, encoder=replace(ENCODER, name="the same model elsewhere")).encoder
-        == ENCODER
-    )
+    elsewhere = replace(ENCODER, name="the same model elsewhere")
+    assert read_manifest(folder, encoder=elsewhere).encoder == ENCODER
 
 
 @pytest.mark.parametrize(("version", "fix"), [(FORMAT + 1, "upgrade"), (1, "build it again")])
@@ -97,16 +90,7 @@ def test_an_index_without_manifest_is_not_whole(index: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "[]",
-        "{}",
-        '{"format": "x"}',
-        f'{{"format": {FORMAT}}}',
-        f'{{"format": {FORMAT}, "encoder": 3}}',
-        "\x00",
-    ],
+    ["", "[]", '{"format": "x"}', f'{{"format": {FORMAT}}}', "\x00"],
 )
 def test_a_manifest_that_is_none(index: Path, text: str) -> None:
     (index / "bm25" / "manifest.json").write_text(text)
@@ -123,9 +107,7 @@ def test_a_manifest_cannot_name_files_elsewhere(index: Path) -> None:
 def test_half_built_says_how_to_go_on(index: Path) -> None:
     for name in ("bm25", "passages"):
         (index / name).rename(index / f"{name}.building")
-        with pytest.raises(
-            DataError, match="is half built; run `ssp index` again over the same corpus"
-        ):
+        with pytest.raises(DataError, match="is half built; run `ssp index` again over the same"):
             open_index(index)
         (index / f"{name}.building").rename(index / name)
     assert open_index(index).search(["hill"], 1)[0]
@@ -133,20 +115,13 @@ def test_half_built_says_how_to_go_on(index: Path) -> None:
 
 def test_passages_are_opened_alone(index: Path) -> None:
     shutil.rmtree(index / "bm25")
-    assert [document.text for document in open_passages(index)] == [
-        "a river",
-        "a hill",
-        "river and hill",
-    ]
+    texts = [document.text for document in open_passages(index)]
+    assert texts == ["a river", "a hill", "river and hill"]
 
 
 def every_file(index: Path) -> list[Path]:
-    return [
-        path
-        for name in ("bm25", "passages")
-        for path in (index / name).iterdir()
-        if path.name != "manifest.json"
-    ]
+    files = [*(index / "bm25").iterdir(), *(index / "passages").iterdir()]
+    return [path for path in files if path.name != "manifest.json"]
 
 
 def test_every_cut_grown_or_missing_file_is_noticed_at_load(index: Path) -> None:
@@ -184,9 +159,8 @@ def test_lists_that_name_passages_that_there_are_not(index: Path) -> None:
 
 
 def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
-    build_index(
-        corpus(tmp_path / "d.jsonl", "a river", "a hill", "river and hills"), tmp_path / "j", "bm25"
-    )
+    source = corpus(tmp_path / "d.jsonl", "a river", "a hill", "river and hills")
+    build_index(source, tmp_path / "j", "bm25")
     shutil.rmtree(index / "bm25")
     shutil.copytree(tmp_path / "j" / "bm25", index / "bm25")
     with pytest.raises(DataError, match="belongs to another corpus"):

@@ -26,16 +26,13 @@ def test_with_several_kinds_the_one_that_is_meant_has_to_be_named(
     Path(corpus).write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert main(["index", corpus, "--out", index]) == 0
     model = bert_encoder(tmp_path / "model")
-    assert (
-        main(["index", corpus, "--out", index, "--kind", "dense-flat", "--encoder", str(model)])
-        == 0
-    )
+    dense = ["--kind", "dense-flat", "--encoder", str(model)]
+    assert main(["index", corpus, "--out", index, *dense]) == 0
     capsys.readouterr()
     for command in (["search", "--index", index, "river"], ["serve", "--index", index]):
         assert main([*command, "--encoder", str(tmp_path / "absent")]) == 2
-        assert "give --kind (or kind=), one of bm25, dense-flat" in " ".join(
-            capsys.readouterr().err.split()
-        )
+        said = " ".join(capsys.readouterr().err.split())
+        assert "give --kind (or kind=), one of bm25, dense-flat" in said
     for kind, waits_for in (("bm25", ""), ("dense-flat", "loading the encoder ...\n")):
         assert main(["search", "--index", index, "--kind", kind, "river"]) == 0
         out, err = capsys.readouterr()

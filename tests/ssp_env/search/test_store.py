@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -142,22 +142,10 @@ def test_a_pickled_store_is_small_and_opens_where_it_arrives(tmp_path: Path) -> 
 
 def test_many_threads_read_one_store(tmp_path: Path) -> None:
     store = write_store(ROWS, tmp_path / "s")
-    wrong: list[int] = []
-
-    def read() -> None:
-        wrong.extend(
-            i
-            for _ in range(20)
-            for i in range(50)
-            if store[i] != ROWS[i] or store.by_id(f"p{i}") != ROWS[i]
-        )
-
-    threads = [threading.Thread(target=read) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    asked = list(range(50)) * 160
+    with ThreadPoolExecutor(8) as pool:
+        read = list(pool.map(lambda i: (store[i], store.by_id(f"p{i}")), asked))
+    assert read == [(ROWS[i], ROWS[i]) for i in asked]
 
 
 def test_bytes_that_are_not_text_are_told_from_passages(tmp_path: Path) -> None:
