@@ -110,7 +110,4 @@ def fuse(
             scores[document.id] = scores.get(document.id, 0.0) + weight / (rrf_k + rank)
     # Sorting is stable, and the dictionary is in the order in which documents were first listed.
     best = sorted(documents.values(), key=lambda document: -scores[document.id])
-    return [
-        Document(document.id, document.title, document.text, scores[document.id])
-        for document in best
-    ]
+    return [Document(each.id, each.title, each.text, scores[each.id]) for each in best]

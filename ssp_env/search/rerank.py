@@ -65,9 +65,8 @@ class RerankedRetriever:
         ]
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
         if len(scores) != len(pairs):
-            raise ServiceError(
-                "search", f"the reranker gave {len(scores)} scores for {len(pairs)} documents"
-            )
+            what = f"the reranker gave {len(scores)} scores for {len(pairs)} documents"
+            raise ServiceError("search", what)
         reranked, start = [], 0
         for ranking in found:
             reranked.append(_sorted(ranking, scores[start : start + len(ranking)])[:k])
@@ -142,7 +141,6 @@ def _load(directory: Path, device: str | None) -> Any:
     )
     if info["missing_keys"]:
         what = f"{', '.join(sorted(info['missing_keys']))} would be random"
-        raise ModelError(
-            f"{directory}: was not trained as a cross-encoder: {what}; an encoder cannot rerank"
-        )
+        fix = "an encoder cannot rerank"
+        raise ModelError(f"{directory}: was not trained as a cross-encoder: {what}; {fix}")
     return model

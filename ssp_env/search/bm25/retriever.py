@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -41,9 +42,8 @@ class BM25Retriever:
             ConfigError: a negative ``cache_size``.
         """
         if cache_size < 0:
-            raise ConfigError(
-                "cache_size", cache_size, "give the number of results to keep, or 0 for none"
-            )
+            fix = "give the number of results to keep, or 0 for none"
+            raise ConfigError("cache_size", cache_size, fix)
         self.corpus = corpus
         self._index = BM25Index.of(corpus) if index is None else index
         self._cache: LRUCache[tuple[str, int], _Ranking] = LRUCache(
@@ -83,14 +83,11 @@ class BM25Retriever:
         return self._index.best(self._index.find(dict.fromkeys(tokenize(query))), k)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (self.corpus, self._index, int(self._cache.maxsize))
+        again = partial(type(self), cache_size=int(self._cache.maxsize))
+        return again, (self.corpus, self._index)
 
 
 def retriever_of(world: World) -> BM25Retriever:
     """The retriever that a world has of its own, such as one with a kept index; else a new one."""
     own: BM25Retriever | None = getattr(world, "retriever", None)
     return own if own is not None else BM25Retriever(world.corpus)
-
-
-def _again(corpus: Passages, index: BM25Index, cache_size: int) -> BM25Retriever:
-    return BM25Retriever(corpus, index, cache_size=cache_size)

@@ -22,12 +22,7 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Retriever
-from ssp_env.search.index.manifest import (
-    EncoderInfo,
-    Manifest,
-    read_manifest,
-    write_manifest,
-)
+from ssp_env.search.index.manifest import EncoderInfo, Manifest, read_manifest, write_manifest
 from ssp_env.search.index.store import PassageStore, build_store
 from ssp_env.search.index.workplace import Progress, Workplace, is_half_built, no_progress
 
@@ -208,9 +203,8 @@ def open_passages(directory: str | Path, *, check: bool = False) -> PassageStore
 def kinds_in(directory: str | Path) -> list[str]:
     """The kinds of which a directory holds an index, whole or half built."""
     directory = Path(directory)
-    return [
-        kind for kind in KINDS if (directory / kind).exists() or is_half_built(directory / kind)
-    ]
+    folders = {kind: directory / kind for kind in KINDS}
+    return [kind for kind, path in folders.items() if path.exists() or is_half_built(path)]
 
 
 def load_kind(kind: str) -> IndexKind:
@@ -240,11 +234,8 @@ def one_kind(directory: str | Path, kind: str | None) -> str:
     if kind is None:
         if len(there) == 1:
             return there[0]
-        raise ConfigError(
-            "kind",
-            kind,
-            f"{directory} holds several: give --kind (or kind=), one of {', '.join(there)}",
-        )
+        fix = f"{directory} holds several: give --kind (or kind=), one of {', '.join(there)}"
+        raise ConfigError("kind", kind, fix)
     if kind not in there:
         fix = f"`ssp index --kind {kind}` adds it" if kind in KINDS else nearest(kind, there)
         raise ConfigError("kind", kind, f"{directory} has {', '.join(there)}; {fix}")
@@ -268,9 +259,8 @@ def _loaded(
     device: str | None = None,
 ) -> Encoder | None:
     if kind.needs_encoder and encoder is None:
-        raise ConfigError(
-            "encoder", None, f"{name!r} needs the encoder that turns texts into vectors"
-        )
+        fix = f"{name!r} needs the encoder that turns texts into vectors"
+        raise ConfigError("encoder", None, fix)
     if encoder is not None and not kind.needs_encoder:
         given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
         raise ConfigError("encoder", given, f"{name!r} needs none; omit it")

@@ -88,9 +88,11 @@ def test_an_index_without_manifest_is_not_whole(index: Path, name: str) -> None:
         open_index(index)
 
 
+HEAD = f'{{"format": {FORMAT}'
+
+
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"format": "x"}', f'{{"format": {FORMAT}}}', "\x00"],
+    "text", ["", "{", "[]", "{}", '{"format": "x"}', HEAD + "}", HEAD + ', "encoder": 3}', "\x00"]
 )
 def test_a_manifest_that_is_none(index: Path, text: str) -> None:
     (index / "bm25" / "manifest.json").write_text(text)
