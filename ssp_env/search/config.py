@@ -202,10 +202,10 @@ def _index(config: SearchConfig) -> Retriever:
 
 
 def _one_index(config: SearchConfig, kind: str) -> Retriever:
-    needs = load_kind(kind).needs_encoder
-    if config.encoder and not needs and config.kind != HYBRID:
-        raise ConfigError("encoder", config.encoder, f"{kind!r} needs none; leave it out")
+    if load_kind(kind).needs_encoder:
+        encoder, device = config.encoder or None, config.device or None
+        return open_index(config.index, kind, encoder=encoder, device=device)
 
-    encoder = config.encoder if needs else ""
-    device = config.device if needs else ""
-    return open_index(config.index, kind, encoder=encoder or None, device=device or None)
+    if config.encoder and config.kind != HYBRID:
+        raise ConfigError("encoder", config.encoder, f"{kind!r} needs none; leave it out")
+    return open_index(config.index, kind)

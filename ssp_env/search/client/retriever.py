@@ -197,6 +197,4 @@ class _Asking:
 def _divisible(error: ServiceError) -> bool:
     """Whether the server was there, so that a part of the queries may fare better."""
     last = error.__cause__ or error  # the last try's, where the retries were spent
-    if isinstance(last, TransientServiceError):
-        return not isinstance(last, NoAnswer)
-    return isinstance(last, _Refused)
+    return isinstance(last, TransientServiceError | _Refused) and not isinstance(last, NoAnswer)

@@ -6,51 +6,30 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.game.config import MINI_GAME
-from ssp_env.game.fingerprint import fingerprint
-from ssp_env.game.noise import draw_noise
-from ssp_env.judge.exact import F1Judge
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.config import SearchConfig, check_search, open_search
 from ssp_env.search.identity import identify
-from ssp_env.search.index.directory import build_index, open_passages
-from ssp_env.search.index.store import PassageStore
+from ssp_env.search.index.directory import build_index
 from ssp_env.settings import read_value
-from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
 NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("corpus") / "mini.jsonl"
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("mini")
     rows = [{"id": d.id, "title": d.title, "text": d.text} for d in MiniWorld().corpus]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
-
-
-@pytest.fixture(scope="module")
-def index(corpus: Path) -> Path:
-    directory = corpus.parent / "index"
-    build_index(corpus, directory, "bm25")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def answers(corpus: Path) -> Path:
-    path = corpus.parent / "answers.jsonl"
-    titles = [document.title for document in MiniWorld().corpus][:20]
-    path.write_text("".join(f"{json.dumps({'answer': title})}\n" for title in titles))
-    return path
+    (directory / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    build_index(directory / "corpus.jsonl", directory / "index", "bm25")
+    return directory / "index"
 
 
 # -- what opens which --------------------------------------------------------------------------
@@ -164,79 +143,3 @@ def test_a_directory_without_index_and_a_server_that_is_out_are_found_out_before
             act(SearchConfig(index=str(tmp_path)))
     with pytest.raises(ServiceError, match=r"search: http://127\.0\.0\.1:9 does not answer"):
         check_search(SearchConfig(server=HTTPConfig(NOWHERE)))
-
-
-# -- an index directory as a world's corpus ----------------------------------------------------
-
-
-def test_a_corpus_may_be_an_index_directory(index: Path, answers: Path, corpus: Path) -> None:
-    mapped = open_world("files", name="m", corpus_path=index, answers_path=answers)
-    read = open_world("files", name="m", corpus_path=corpus, answers_path=answers)
-    assert isinstance(mapped.corpus, PassageStore)
-    assert list(mapped.corpus) == list(read.corpus)
-
-    rules = [
-        set_up({"world": world, "game": MINI_GAME, "tokenizer": "bytes"}).rules
-        for world in (mapped, read)
-    ]
-    query = [read.corpus[3].title]
-    assert rules[0].retriever.search(query, 3) == rules[1].retriever.search(query, 3)
-    first, second = (fingerprint(each) for each in rules)
-    assert first["corpus"]["digest"] == second["corpus"]["digest"]
-
-
-def test_noise_is_drawn_from_the_directory_without_reading_it(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passages = open_passages(index)
-
-    def refuse(self: PassageStore) -> None:
-        raise AssertionError("all passages were read")
-
-    monkeypatch.setattr(PassageStore, "__iter__", refuse)
-    drawn = draw_noise(np.random.default_rng(0), 4, [], [], passages)
-    assert len({item.document.id for item in drawn}) == 4
-
-
-def test_an_answer_that_no_search_finds_is_refused_there_too(index: Path, tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    path.write_text('{"answer": "Xyzzyplugh"}\n')
-    world = open_world("files", name="m", corpus_path=index, answers_path=path)
-    with pytest.raises(ConfigError, match="cannot be found by any search"):
-        set_up({"world": world, "tokenizer": "bytes"})
-
-
-def test_a_directory_without_an_index_asks_for_one(
-    index: Path, answers: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "passages").symlink_to(index / "passages")
-    world = open_world("files", name="m", corpus_path=tmp_path, answers_path=answers)
-    with pytest.raises(ConfigError, match="ssp index") as raised:
-        set_up({"world": world, "tokenizer": "bytes"})
-    assert raised.value.field == "world_options.corpus_path"
-    named = set_up({"world": world, "tokenizer": "bytes", "search": str(index)}).rules
-    assert isinstance(named.retriever, BM25Retriever)
-
-
-# -- fingerprints ------------------------------------------------------------------------------
-
-
-def test_a_fingerprint_tells_what_differs(index: Path) -> None:
-    def of(**setup: Any) -> dict[str, Any]:
-        return fingerprint(set_up({"world": "mini", **setup}).rules)
-
-    base = of()
-    assert base == of()
-    assert {"corpus", "retriever", "top_k", "max_searches", "judge", "prompts"} < set(base)
-    json.dumps(base)
-    for change in (
-        {"game": {"top_k": 3}},
-        {"game": {"max_searches": 3}},
-        {"game": {"verifier": "none"}},
-        {"world_options": {"seed": 1}},
-        {"judge": F1Judge(0.5)},
-        {"retriever": HTTPRetriever(NOWHERE)},
-    ):
-        assert of(**change)["hash"] != base["hash"], change
-    # Games at other sizes are the same task.
-    assert of(game={"attempts": 2})["hash"] == base["hash"]

@@ -84,8 +84,7 @@ def test_calls_are_bounded_and_a_large_request_takes_several() -> None:
 
 
 def test_a_request_that_the_backend_chokes_on_fails_alone() -> None:
-    errors: dict[str, Exception] = {"bad": ValueError("no"), "out": ServiceError("search", "no")}
-    retriever = Gated(errors)
+    retriever = Gated({"bad": ValueError("no"), "out": ServiceError("search", "no")})
     outcomes = play(retriever, [([query], 1) for query in ["a", "bad", "b", "out", "c"]])
     assert [type(outcome) for outcome in outcomes] == [list, ValueError, list, ServiceError, list]
     assert ids(outcomes[4]) == ["c"]
@@ -101,16 +100,12 @@ def test_an_outage_is_not_asked_about_for_ever() -> None:
 
 
 def test_a_backend_that_answers_other_than_it_was_asked_is_refused() -> None:
-    class Short(Gated):
+    class Wrong(Gated):
         def search(self, queries: Sequence[str], k: int) -> Rankings:
-            return super().search(queries, k)[:1]
+            return wrong(super().search(queries, k))
 
-    class Long(Gated):
-        def search(self, queries: Sequence[str], k: int) -> Rankings:
-            return [ranking * 2 for ranking in super().search(queries, k)]
-
-    for retriever in (Short(), Long()):
-        assert isinstance(play(retriever, [(["a", "b"], 1)])[0], UsageError)
+    for wrong in (lambda rankings: rankings[:1], lambda rankings: [r * 2 for r in rankings]):
+        assert isinstance(play(Wrong(), [(["a", "b"], 1)])[0], UsageError)
 
 
 def test_the_queue_is_bounded_and_a_request_that_was_given_up_makes_room() -> None:
