@@ -142,9 +142,12 @@ def test_questions_are_solved_in_order(uninterrupted: dict[str, Any]) -> None:
         assert [record.question for record in records] == [question.text for question in questions]
         assert {record.origin for record in records} == {"given"}
         assert all(len(record.trajectories) == 1 for record in records), "one attempt a question"
-        assert records == algorithm.solve(questions, seed=7), (
-            "greedy answers do not depend on a seed"
-        )
+
+        # A record names the seed that it was played from; nothing else may differ.
+        again = algorithm.solve(questions, seed=7)
+        assert [replace(record, start=replace(record.start, seed=())) for record in records] == [
+            replace(record, start=replace(record.start, seed=())) for record in again
+        ], "greedy answers do not depend on a seed"
         assert algorithm.solve([]) == []
 
 

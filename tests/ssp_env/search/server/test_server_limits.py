@@ -25,7 +25,7 @@ LIMITS: dict[str, Any] = {
     "max_body_bytes": 2**20,
     "max_waiting": 8,
     "max_batch": 2,
-    "answer_seconds": 2.0,
+    "answer_seconds": 20.0,  # no test here waits for it; a busy machine may come close to less
 }
 
 
