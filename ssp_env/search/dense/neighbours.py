@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
-from ssp_env.search.dense.vectors import SHARD, Vectors, faiss, read_faiss
+from ssp_env.search.dense.vectors import Vectors, faiss, read_faiss
 from ssp_env.search.index.workplace import Progress, again
 
 FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
@@ -108,7 +108,7 @@ def approximate(kind: str, exact: Any, progress: Progress) -> Any:
         index.train(exact.reconstruct_batch(sample))
 
     stage = "linking vectors" if kind == HNSW else "filling lists"
-    step = SHARD if kind == IVF else 4096
+    step = 65_536 if kind == IVF else 4096  # vectors in memory at a time
     for first in range(0, count, step):
         index.add(exact.reconstruct_n(first, min(step, count - first)))
         progress(stage, index.ntotal, count)

@@ -14,8 +14,6 @@ from ssp_env.search.dense.encoder import INSTALL
 from ssp_env.search.index.workplace import again
 
 Vectors: TypeAlias = NDArray[np.float32]
-SHARD = 1 << 16
-"""Vectors that a build has in memory at a time."""
 
 
 def faiss() -> Any:

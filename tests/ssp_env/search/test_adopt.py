@@ -63,9 +63,8 @@ def test_an_adopted_index_answers_like_one_that_was_built(
     queries = [f"Title {i}\npassage {i}" for i in range(0, COUNT, 30)]
     found = open_index(tmp_path / "i", encoder=ENCODER, check=True).search(queries, 3)
     exact = open_index(tmp_path / "built", encoder=ENCODER).search(queries, 3)
-    same = sum(
-        len({d.id for d in a} & {d.id for d in b}) for a, b in zip(found, exact, strict=True)
-    )
+    pairs = zip(found, exact, strict=True)
+    same = sum(len({d.id for d in a} & {d.id for d in b}) for a, b in pairs)
     assert same >= (60 if kind == FLAT else 57)
 
     said = read_manifest(folder).parameters

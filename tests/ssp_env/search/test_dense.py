@@ -309,11 +309,8 @@ def test_an_index_of_another_encoder_or_corpus_is_refused(
     source: Path, kind: str, tmp_path: Path
 ) -> None:
     folder = build_index(source, tmp_path / "i", kind, encoder=SMALL)
-    others = [
-        ClusteredEncoder(dimension=24, clusters=40, seed=1),
-        ClusteredEncoder(dimension=25, clusters=40),
-    ]
-    for other in others:
+    for dimension, seed in ((24, 1), (25, 0)):
+        other = ClusteredEncoder(dimension=dimension, clusters=40, seed=seed)
         with pytest.raises(DataError, match=r"was made with generated.*not with generated"):
             open_index(tmp_path / "i", kind, encoder=other)
     with pytest.raises(ConfigError, match="encoder"):
