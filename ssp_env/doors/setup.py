@@ -52,7 +52,7 @@ class Setup(TypedDict, total=False):
     retriever: Retriever
     """A retriever of your own, in place of ``search``."""
     judge: Judge
-    """Exact match over all wordings when not given."""
+    """By rules (:class:`~ssp_env.judge.lenient.LenientJudge`) when not given."""
     verifier: Verifier
     """In place of the one that ``game.verifier`` names."""
     filters: Mapping[str, Filter]
