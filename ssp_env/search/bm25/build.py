@@ -57,7 +57,9 @@ class BM25Kind:
     def __init__(self, name: str = KIND) -> None:
         self.name = name
 
-    def load_encoder(self, directory: str | Path, recorded: EncoderInfo | None) -> Encoder:
+    def load_encoder(
+        self, directory: str | Path, recorded: EncoderInfo | None, device: str | None = None
+    ) -> Encoder:
         """Not called: this kind needs none."""
         raise NotImplementedError
 
