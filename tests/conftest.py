@@ -5,44 +5,60 @@ A plain `pytest PATH` is not affected: it runs in one process, in the order of t
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-COSTLY = ("cluster", "whole_run")
-"""Session fixtures that take long to make: a local Ray, a whole training run."""
+TOGETHER = {
+    "tests/experiments/": "runs",
+    "tests/agents/rllib/test_algorithm.py": "agents on Ray",
+    "tests/ssp_env/search/": "servers and clocks",
+    "tests/ssp_env/judge/test_openai.py": "servers and clocks",
+}
+"""What one worker does alone: tests that share a Ray or a whole training run, and those that start
+servers or hold a clock against them, of which two never run at once."""
 
-TIMED = ("tests/ssp_env/search/", "tests/ssp_env/judge/test_openai.py")
-"""Where tests start servers or hold a clock against them; two of these never run at once."""
+SINGLE = ("tests/examples/test_examples.py", "tests/test_docs.py")
+"""Long tests that share nothing, so each may go to another worker."""
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Deals by `group_of`.
+
+    The marker `xdist_group` would do, but xdist 3.8 does not see it any more with pytest 9.2.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Groups(config, log)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives each test the group that one worker runs alone, and starts the longest groups first."""
-    if config.getoption("dist", "no") != "loadgroup":
+    """Starts the longest groups first, so that no worker has to wait for one at the end."""
+    if not hasattr(config, "workerinput"):
         return
 
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    order = ("runs", "agents on Ray", "single", "servers and clocks")
 
-    order = {"runs": 0, "agents on Ray": 1, "servers and clocks": 2}
-    items.sort(key=lambda item: order.get(_marked(item), len(order)))
+    def place(item: pytest.Item) -> int:
+        group = "single" if item.nodeid.startswith(SINGLE) else group_of(item.nodeid)
+        return order.index(group) if group in order else len(order)
 
-
-def _group(item: pytest.Item) -> str:
-    """Tests that share a costly fixture stay together, then those that measure time, then files."""
-    file = item.nodeid.partition("::")[0]
-
-    if any(name in getattr(item, "fixturenames", ()) for name in COSTLY):
-        return "agents on Ray" if file.startswith("tests/agents/") else "runs"
-
-    if file.startswith(TIMED):
-        return "servers and clocks"
-
-    return file
+    items.sort(key=place)
 
 
-def _marked(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    assert marker is not None
+def group_of(nodeid: str) -> str:
+    """Tests of one group run on one worker, in their order; without a rule it is their file."""
+    for start, group in TOGETHER.items():
+        if nodeid.startswith(start):
+            return group
 
-    return str(marker.args[0] if marker.args else marker.kwargs["name"])
+    return nodeid if nodeid.startswith(SINGLE) else nodeid.partition("::")[0]
