@@ -4,7 +4,7 @@ Search-R1's does.
 Both serve the same backend in the same run, one process each, on one core; the load comes from
 another process on another core. Each client holds one connection and sends its next query (one a
 request) when the last is answered. Access logs are off in both, and both run on uvicorn with uvloop
-and httptools. On a machine that does other things as well, start it under ``chrt -f 5``: real-time
+and h11. On a machine that does other things as well, start it under ``chrt -f 5``: real-time
 priority keeps the others' work out of the figures.
 
 Backends:
@@ -265,9 +265,8 @@ def _serve_fastapi(backend: str, port: int) -> None:
     # A class inside a function is unknown to the annotations of this module.
     retrieve.__annotations__ = {"request": QueryRequest}
     app.post("/retrieve")(retrieve)
-    uvicorn.run(
-        app, host="127.0.0.1", port=port, access_log=False, log_level="warning", loop="uvloop"
-    )
+    quiet: dict[str, Any] = {"access_log": False, "log_level": "warning"}
+    uvicorn.run(app, host="127.0.0.1", port=port, loop="uvloop", http="h11", **quiet)
 
 
 # The load

@@ -216,6 +216,15 @@ def split_contents(contents: str) -> tuple[str, str]:
     return head.strip().removeprefix('"').removesuffix('"'), text
 
 
+def join_contents(document: Document) -> str:
+    """Title and text as :func:`split_contents` reads them.
+
+    The first line ends the title, so a line break inside a title becomes a space.
+    """
+    title = document.title.replace("\n", " ")
+    return f'"{title}"\n{document.text}'
+
+
 def passage_text(document: Document) -> str:
     """What is encoded of a passage: its title, if any, on a line of its own before the text."""
     return f"{document.title}\n{document.text}" if document.title else document.text

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -30,12 +31,10 @@ def free_port() -> int:
 
 
 @dataclass
-class Served:
-    """A server process."""
+class Address:
+    """Where a server is."""
 
-    process: subprocess.Popen[str]
     port: int
-    log: Path
 
     @property
     def url(self) -> str:
@@ -48,6 +47,14 @@ class Served:
         body, url = {"queries": list(queries), **fields}, f"{self.url}/retrieve"
         # Reading certificates, which are not needed, takes longer than the answer.
         return httpx.post(url, json=body, timeout=30, headers=headers, verify=False)
+
+
+@dataclass
+class Served(Address):
+    """A server process."""
+
+    process: subprocess.Popen[str]
+    log: Path
 
     def calls(self) -> list[list[str]]:
         """The queries of each call of the stub's retriever."""
@@ -68,6 +75,23 @@ class Served:
 
 
 @contextmanager
+def in_thread(app: Any) -> Iterator[Address]:
+    """A FastAPI application, served by a thread of this process as ``ssp serve`` does it."""
+    from ssp_env.search.server.config import ServerConfig
+    from ssp_env.search.server.run import make_server
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = make_server(app, ServerConfig(answer_seconds=1.0))
+        thread = Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield Address(listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+@contextmanager
 def served(log: Path, command: list[str], port: int, **environment: str) -> Iterator[Served]:
     """A server process, which is gone afterwards; its standard error goes to ``log``."""
     with open(log, "a") as errors:
@@ -79,7 +103,7 @@ def served(log: Path, command: list[str], port: int, **environment: str) -> Iter
             env={**os.environ, **environment},
         )
     try:
-        yield Served(process, port, log)
+        yield Served(port, process, log)
     finally:
         process.kill()
         process.wait()

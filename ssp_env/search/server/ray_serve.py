@@ -42,14 +42,14 @@ def run_on_ray(
         ConfigError: a port of 0, or fewer than one replica.
         KeyboardInterrupt: SIGINT ended it.
     """
-    import ray
-    from ray import serve
-
     if config.port == 0:
         fix = "with Ray, name the port: each machine's proxy binds the same one"
         raise ConfigError("port", 0, fix)
     if replicas < 1:
         raise ConfigError("replicas", replicas, "at least one has to answer")
+
+    import ray
+    from ray import serve
 
     deployment = serve.deployment(
         name="SearchServer",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import socket
 from collections.abc import Callable
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from fastapi import FastAPI
 
 from ssp_env.errors import ConfigError
 from ssp_env.search.base import Retriever
@@ -19,33 +18,6 @@ BACKLOG = 4096
 """Connections that the kernel holds until the server takes them."""
 MAX_HEAD_BYTES = 64 * 2**10
 """Bytes after which a request whose head is not complete is refused."""
-
-
-class BoundedHeads(HttpToolsProtocol):
-    """uvicorn's fast HTTP protocol, which has no limit on heads, with one. The slow one (h11) has
-    it, and takes half as much time again per request."""
-
-    _in_head = True
-    _head_bytes = 0
-
-    def data_received(self, data: bytes) -> None:
-        """Closes a connection whose head outgrows the limit."""
-        if self._in_head:
-            self._head_bytes += len(data)
-        super().data_received(data)
-
-        if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
-            self.send_400_response("the request's head is too large")
-
-    def on_headers_complete(self) -> None:
-        """The head is over."""
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """The next head may begin."""
-        self._in_head, self._head_bytes = True, 0
-        super().on_message_complete()
 
 
 def run_server(
@@ -70,20 +42,7 @@ def run_server(
         Exception: what ``open_retriever`` raised.
     """
     with _bind(config) as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                build_app(open_retriever(), config),
-                http=BoundedHeads,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=30,
-                timeout_graceful_shutdown=int(config.answer_seconds) + 1,
-            )
-        )
+        server = make_server(build_app(open_retriever(), config), config)
 
         def stop(*_: object) -> None:
             server.should_exit = True
@@ -92,14 +51,30 @@ def run_server(
         # then make an orderly stop look like a kill; SIGINT becomes KeyboardInterrupt, rightly.
         before = signal.signal(signal.SIGTERM, stop)
         try:
-            # The index and the libraries stay: looking through them for garbage delays answers.
-            gc.collect()
-            gc.freeze()
             listener.listen(BACKLOG)
             on_ready(address(config.host, listener.getsockname()[1]))
             server.run([listener])
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
+    """uvicorn with bounded heads and without access logs; its ``run`` takes the sockets."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http="h11",  # httptools, which is faster, has no limit on heads
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(config.answer_seconds) + 1,
+        )
+    )
 
 
 def _bind(config: ServerConfig) -> socket.socket:

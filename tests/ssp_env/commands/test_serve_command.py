@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
-import httpx
 import pytest
-from serverkit import SSP, ssp_serve
+from serverkit import ssp_serve
 
 from ssp_env.commands.cli import main
+from ssp_env.errors import ConfigError
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.search.index.directory import build_index
+from ssp_env.search.server.config import ServerConfig
+from ssp_env.search.server.ray_serve import run_on_ray
 
 TOKEN = "correct-horse-battery"
 ROWS = [
@@ -42,14 +43,10 @@ def test_a_token_and_no_token_exclude_each_other(capsys: pytest.CaptureFixture[s
     assert "not allowed with" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("index", [False, True])
-def test_the_command_serves_what_bm25_finds(tmp_path: Path, index: bool) -> None:
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    if index:
-        build_index(path, tmp_path / "index", "bm25")
-    what = ["--index", str(tmp_path / "index")] if index else ["--corpus", str(path)]
-    with ssp_serve(tmp_path / "log", *what) as served:
+def test_the_command_serves_what_bm25_finds_in_an_index(tmp_path: Path) -> None:
+    path = write(tmp_path / "corpus.jsonl")
+    build_index(path, tmp_path / "index", "bm25")
+    with ssp_serve(tmp_path / "log", "--index", str(tmp_path / "index")) as served:
         assert served.log.read_text().startswith(f"ssp serve: ready at {served.url} (")
         queries = ["river Vienna", "owls"]
         result = served.retrieve(*queries, topk=3, return_scores=True).json()["result"]
@@ -64,45 +61,30 @@ def test_the_command_serves_what_bm25_finds(tmp_path: Path, index: bool) -> None
     assert result[1][0]["document"] == by_id["4"]
 
 
-def test_a_token_is_asked_for_everywhere_but_by_the_probe(tmp_path: Path) -> None:
+def test_a_corpus_is_served_for_a_token_until_ctrl_c(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
-    options = ["--world", "small", "--token-file", str(tmp_path / "token"), "--host", "0.0.0.0"]
+    options = ["--corpus", str(write(tmp_path / "corpus.jsonl")), "--host", "0.0.0.0"]
+    options += ["--token-file", str(tmp_path / "token")]
     with ssp_serve(tmp_path / "log", *options) as served:
-        assert httpx.get(f"{served.url}/healthz").text == "ok"
+        assert served.retrieve("owls").status_code == 401
         right = {"Authorization": f"Bearer {TOKEN}"}
-        wrong = ["", TOKEN, "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Basic Y29y"]
-        for path in ("/status", "/metrics", "/openapi.json", "/nowhere"):
-            for given in wrong:
-                answer = httpx.get(served.url + path, headers={"Authorization": given})
-                assert (answer.status_code, list(answer.json())) == (401, ["detail"])
-                assert answer.headers["www-authenticate"] == "Bearer"
-            assert httpx.get(served.url + path, headers=right).status_code in (200, 404)
-        assert "none came" in served.retrieve("q").text
-        assert served.retrieve("q", headers=right).status_code == 200
-        assert TOKEN not in served.log.read_text()
+        assert served.retrieve("owls", headers=right).json()["result"][0][0]["id"] == "4"
 
-
-def test_ctrl_c_stops_it_in_order_with_the_status_of_ctrl_c(tmp_path: Path) -> None:
-    with ssp_serve(tmp_path / "log", "--world", "small") as served:
-        assert served.retrieve("q").status_code == 200
         served.process.send_signal(signal.SIGINT)
         assert served.process.wait(10) == 130
+        assert TOKEN not in served.log.read_text()
         assert "Traceback" not in served.log.read_text()
 
 
-def serve(*options: str, **environment: str) -> tuple[int, str]:
-    """Exit status and standard error of an ``ssp serve`` that does not come to serve."""
-    ran = subprocess.run(
-        [SSP, "serve", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
-    return ran.returncode, ran.stderr
+def write(path: Path) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
 
 
-def test_a_mistake_ends_it_with_status_2_and_one_line(tmp_path: Path) -> None:
+def test_a_mistake_ends_it_with_status_2_and_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSP_SERVE_TOKEN", raising=False)
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"id": "1"}\n')
     with socket.socket() as taken:
@@ -114,9 +96,19 @@ def test_a_mistake_ends_it_with_status_2_and_one_line(tmp_path: Path) -> None:
             (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
             (["--corpus", str(broken), "--port", "0"], f"{broken}:1: a passage needs"),
             (["--replicas", "2", "--port", "0"], "--ray"),
-            (["--ray", "--port", "0"], "port = 0"),
             (["--max-k", "0"], "max_k = 0"),
         ):
-            status, errors = serve(*options)
-            assert (status, errors.count("\n")) == (2, 1), errors
+            assert main(["serve", *options]) == 2
+            errors = capsys.readouterr().err
             assert says in errors
+            assert errors.count("\n") == 1, errors
+
+
+def test_ray_wants_a_port_and_a_replica() -> None:
+    for config, replicas, field in (
+        (ServerConfig(port=0), 1, "port"),
+        (ServerConfig(), 0, "replicas"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            run_on_ray(Mock(), config, replicas, Mock())
+        assert raised.value.field == field

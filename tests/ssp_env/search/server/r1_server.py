@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
@@ -18,8 +16,8 @@ class QueryRequest(BaseModel):
     return_scores: bool = False
 
 
-def main(port: int, kind: str) -> None:
-    """Serves. ``dense`` documents have an id, ``bm25`` ones title, text and contents."""
+def r1_app(kind: str) -> FastAPI:
+    """``dense`` documents have an id, ``bm25`` ones title, text and contents."""
     app = FastAPI()
 
     def find(query: str, k: int) -> list[tuple[dict[str, Any], float]]:
@@ -37,8 +35,4 @@ def main(port: int, kind: str) -> None:
             return {"result": [[row for row, _ in ranking] for ranking in found]}
         return {"result": [[{"document": row, "score": s} for row, s in r] for r in found]}
 
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    return app

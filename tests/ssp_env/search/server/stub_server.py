@@ -20,7 +20,7 @@ class Obedient:
 
     Each call is written to standard error as JSON, so that a test sees what was batched."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:

@@ -1,19 +1,19 @@
-"""Our client against our server and against one like Search-R1's, each a process of its own."""
+"""Our client against our server and against one like Search-R1's."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pytest
-from serverkit import Served, free_port, served, stub
+from r1_server import r1_app
+from serverkit import Address, in_thread
+from stub_server import Obedient
 
 from ssp_env.errors import ServiceError
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
+from ssp_env.search.server.app import build_app
+from ssp_env.search.server.config import ServerConfig
 from ssp_env.types import Document
 
 RETRY = RetryPolicy(attempts=2, first_delay=0.01)
@@ -25,29 +25,14 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module", params=["ours", "dense", "bm25"])
-def server(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    log = tmp_path_factory.mktemp(request.param) / "log"
-    if request.param == "ours":
-        with stub(log) as ours:
-            yield ours
-        return
-    port = free_port()
-    script = str(Path(__file__).with_name("r1_server.py"))
-    with served(log, [sys.executable, script, str(port), request.param], port) as theirs:
-        ends = time.monotonic() + 60
-        while True:
-            try:
-                httpx.get(theirs.url, timeout=5)
-                break
-            except httpx.TransportError:
-                assert time.monotonic() < ends, log.read_text()
-                time.sleep(0.05)
-        yield theirs
+def server(request: pytest.FixtureRequest) -> Iterator[Address]:
+    ours = request.param == "ours"
+    app = build_app(Obedient(), ServerConfig()) if ours else r1_app(request.param)
+    with in_thread(app) as address:
+        yield address
 
 
-def client(server: Served) -> HTTPRetriever:
+def client(server: Address) -> HTTPRetriever:
     return HTTPRetriever(HTTPConfig(server.url, retry=RETRY))
 
 
@@ -60,7 +45,7 @@ def shown(ranking: list[Document]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 200])
-def test_one_ranking_per_query(server: Served, count: int) -> None:
+def test_one_ranking_per_query(server: Address, count: int) -> None:
     queries = [f"query {i} Ω" for i in range(count)]
     with client(server) as retriever:
         found = retriever.search(queries, 2)
@@ -68,7 +53,7 @@ def test_one_ranking_per_query(server: Served, count: int) -> None:
     assert all(len({document.id for document in ranking}) == 2 for ranking in found)
 
 
-def test_awkward_queries_are_within_every_servers_limits(server: Served) -> None:
+def test_awkward_queries_are_within_every_servers_limits(server: Address) -> None:
     queries = ["", " \n\t", "\0\x1b\x7f", "a\ud800b", "x" * 2**20, "北京 👩‍👩‍👧", '"\\u0000"']
     with client(server) as retriever:
         found = retriever.search([*queries, *(f"{'y' * 10_000}{i}" for i in range(64))], 2)
@@ -76,7 +61,7 @@ def test_awkward_queries_are_within_every_servers_limits(server: Served) -> None
 
 
 @pytest.mark.parametrize("bad", [[0], [5, 6, 40]])
-def test_a_query_that_a_server_fails_at_fails_alone(server: Served, bad: list[int]) -> None:
+def test_a_query_that_a_server_fails_at_fails_alone(server: Address, bad: list[int]) -> None:
     queries = ["poison" if i in bad else f"query {i}" for i in range(64)]
     with client(server) as retriever:
         results = retriever.search_each(queries, 2)
@@ -85,9 +70,9 @@ def test_a_query_that_a_server_fails_at_fails_alone(server: Served, bad: list[in
         assert isinstance(result, ServiceError) or shown(result) == passages(query, 2)
 
 
-def test_a_limit_of_the_server_is_a_clear_error(tmp_path: Path) -> None:
-    limits = {"max_queries": 4, "max_k": 5, "max_documents": 10}
-    with stub(tmp_path / "log", **limits) as ours, client(ours) as retriever:
+def test_a_limit_of_the_server_is_a_clear_error() -> None:
+    app = build_app(Obedient(), ServerConfig(max_queries=4, max_k=5, max_documents=10))
+    with in_thread(app) as ours, client(ours) as retriever:
         queries = [f"q{i}" for i in range(5)]
         for asked, k, what in ((5, 2, "at most 4 items"), (3, 5, "limit is 10"), (1, 6, "topk")):
             with pytest.raises(ServiceError, match=f"HTTP 422.*{what}"):

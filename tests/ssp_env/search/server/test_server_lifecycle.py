@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serverkit import Served, free_port, stub
+from serverkit import Served, stub
 
 
-def test_it_listens_once_the_index_is_loaded_and_can_be_stopped_before(tmp_path: Path) -> None:
+def test_it_listens_once_the_index_is_loaded(tmp_path: Path) -> None:
     with stub(tmp_path / "log", loading=1.5) as served:
         time.sleep(0.5)
         with pytest.raises(httpx.ConnectError):
@@ -21,10 +21,6 @@ def test_it_listens_once_the_index_is_loaded_and_can_be_stopped_before(tmp_path:
         served.wait_ready()
         assert httpx.get(f"{served.url}/healthz").text == "ok"
         assert served.stop() == 0
-    with stub(tmp_path / "log", loading=60) as served:
-        begin = time.monotonic()
-        served.stop()
-        assert time.monotonic() - begin < 5
 
 
 def ask_until(over: threading.Event, served: Served, name: int, outcomes: dict[str, str]) -> None:
@@ -41,26 +37,19 @@ def ask_until(over: threading.Event, served: Served, name: int, outcomes: dict[s
                 time.sleep(0.01)
 
 
-@pytest.mark.parametrize("kill", [False, True])
-def test_stopped_under_load_it_loses_nothing_that_was_accepted(tmp_path: Path, kill: bool) -> None:
-    port, over, outcomes = free_port(), threading.Event(), dict[str, str]()
-    with stub(tmp_path / "log", seconds=0.02, port=port) as served, ThreadPoolExecutor(24) as pool:
+def test_stopped_under_load_it_loses_nothing_that_was_accepted(tmp_path: Path) -> None:
+    over, outcomes = threading.Event(), dict[str, str]()
+    with stub(tmp_path / "log", seconds=0.02) as served, ThreadPoolExecutor(24) as pool:
         clients = [pool.submit(ask_until, over, served, name, outcomes) for name in range(24)]
         while len(outcomes) < 100:
             time.sleep(0.01)
-        if kill:
-            served.process.kill()
-        else:
-            assert served.stop() == 0
+        assert served.stop() == 0
         over.set()
         for client in clients:
             client.result(30)
         searched = {query for call in served.calls() for query in call}
     assert all(outcome == "right" or "lost" in outcome for outcome in outcomes.values())
-    assert kill or {outcomes[query] for query in searched} == {"right"}
-
-    with stub(tmp_path / "log", port=port) as served:  # the port is free again
-        assert served.retrieve("q", topk=1).json()["result"][0][0]["id"] == "q/0"
+    assert {outcomes[query] for query in searched} == {"right"}
 
 
 def test_what_says_nothing_or_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:

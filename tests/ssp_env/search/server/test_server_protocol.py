@@ -1,30 +1,71 @@
-"""The search server speaks Search-R1's protocol."""
+"""The search server speaks Search-R1's protocol; what it refuses, and how."""
 
 from __future__ import annotations
 
 import json
+import re
+import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import requests
-from serverkit import Served, stub
+from serverkit import Address, in_thread
+from stub_server import SECRET, Obedient
 
-from ssp_env.search.corpus import read_corpus
-from ssp_env.search.server.wire import contents
+from ssp_env.search.corpus import join_contents, read_corpus
+from ssp_env.search.server.app import build_app
+from ssp_env.search.server.config import ServerConfig
 from ssp_env.types import Document
+
+LIMITS: dict[str, Any] = {
+    "max_k": 5,
+    "max_queries": 4,
+    "max_documents": 12,
+    "max_query_length": 100,
+    "max_body_bytes": 2**20,
+    "max_waiting": 8,
+    "max_batch": 2,
+}
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with stub(tmp_path_factory.mktemp("protocol") / "log") as served:
+def served() -> Iterator[Address]:
+    with in_thread(build_app(Obedient(), ServerConfig())) as served:
         yield served
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 600])
-def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: int) -> None:
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[Address]:
+    with in_thread(build_app(Obedient(), ServerConfig(**LIMITS))) as served:
+        yield served
+
+
+def post(served: Address, body: bytes | Iterator[bytes]) -> httpx.Response:
+    return httpx.post(f"{served.url}/retrieve", content=body, timeout=30, verify=False)
+
+
+def refused(answer: httpx.Response, status: int) -> str:
+    """The words of a refusal, once its shape is checked."""
+    assert answer.status_code == status, answer.text
+    body = answer.json()
+    assert list(body) == ["detail"]
+    assert SECRET not in answer.text
+    assert len(answer.text) < 500
+    detail: str = body["detail"]
+    return detail
+
+
+# -- what is answered --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 600])
+def test_a_search_r1_client_gets_one_ranking_per_query(served: Address, count: int) -> None:
     queries = [f"query {number}" for number in range(count)]
     bare = [
         [{"id": f"{q}/{i}", "contents": f'"About {q}"\nText {i}\nof {q}'} for i in range(2)]
@@ -40,30 +81,26 @@ def test_a_search_r1_client_gets_one_ranking_per_query(served: Served, count: in
 @pytest.mark.parametrize(
     "fields", [{}, {"topk": None, "return_scores": None}, {"topk": 0, "model": "e5"}]
 )
-def test_missing_null_and_zero_take_the_default(served: Served, fields: dict[str, Any]) -> None:
+def test_missing_null_and_zero_take_the_default(served: Address, fields: dict[str, Any]) -> None:
     result = served.retrieve("q", **fields).json()["result"]
     assert [document["id"] for document in result[0]] == ["q/0", "q/1", "q/2"]
     assert requests.get(f"{served.url}/status").json() == "ok"
 
 
-def test_queries_arrive_as_they_were_sent(served: Served) -> None:
-    queries = [
-        "Wien ist schön",
-        "誰が",
-        "👩‍👩‍👧",
-        "",
-        " ",
-        "\x00\x1b[2J\r\n",
-        '"\\',
-        "\u2028\ufeff",
-    ]
-    queries.append("x" * 8192)
+def test_queries_arrive_as_they_were_sent_but_well_formed(served: Address) -> None:
+    queries = ["Wien ist schön", "誰が", "👩‍👩‍👧", "", " ", "\x00\x1b[2J\r\n", '"\\', "x" * 8192]
     answer = served.retrieve(*queries, topk=1)
     assert [found["id"] for [found] in answer.json()["result"]] == [f"{q}/0" for q in queries]
     assert "x-queries-cut" not in answer.headers
 
+    body = b'{"queries": ["a\\udfffb", "\\ud83e\\udd89"], "topk": 1}'
+    result = post(served, body).json()["result"]
+    assert [ranking[0]["id"] for ranking in result] == ["a\ufffdb/0", "🦉/0"]
+    answer = served.retrieve("surrogate", topk=1)
+    assert json.loads(answer.content)["result"][0][0]["contents"].startswith('"\ud800"\n')
 
-def test_a_long_query_is_cut_and_the_answer_says_so(served: Served) -> None:
+
+def test_a_long_query_is_cut_and_the_answer_says_so(served: Address) -> None:
     answer = served.retrieve("brief", "x" * 10_000, "y" * 2**20, topk=1)
     ids = [ranking[0]["id"] for ranking in answer.json()["result"]]
     assert ids == ["brief/0", "x" * 8192 + "/0", "y" * 8192 + "/0"]
@@ -71,17 +108,134 @@ def test_a_long_query_is_cut_and_the_answer_says_so(served: Served) -> None:
     assert "ssp_search_cut_queries_total 2.0" in httpx.get(f"{served.url}/metrics").text
 
 
-def test_lone_surrogates_are_replaced_in_queries_and_kept_in_passages(served: Served) -> None:
-    body = b'{"queries": ["a\\udfffb", "\\ud83e\\udd89"], "topk": 1}'
-    result = httpx.post(f"{served.url}/retrieve", content=body).json()["result"]
-    assert [ranking[0]["id"] for ranking in result] == ["a\ufffdb/0", "🦉/0"]
-    answer = served.retrieve("surrogate", topk=1)
-    assert json.loads(answer.content)["result"][0][0]["contents"].startswith('"\ud800"\n')
-
-
 @pytest.mark.parametrize("title", ["", "Danube", ' "quoted" ', '"', '""', "\t"])
-@pytest.mark.parametrize("text", ["", "one\ntwo", '"x"\ny'])
-def test_contents_are_read_back_as_title_and_text(tmp_path: Path, title: str, text: str) -> None:
+def test_contents_are_read_back_as_title_and_text(tmp_path: Path, title: str) -> None:
     path = tmp_path / "corpus.jsonl"
-    path.write_text(json.dumps({"id": "1", "contents": contents(Document("1", title, text))}))
-    assert read_corpus(path)[0] == Document("1", title, text)
+    passages = [Document(str(i), title, text) for i, text in enumerate(("", "a\nb", '"x"\ny'))]
+    rows = ({"id": passage.id, "contents": join_contents(passage)} for passage in passages)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert list(read_corpus(path)) == passages
+
+
+def test_the_document_states_the_limits_and_what_else_may_be_answered() -> None:
+    for token, answers in ((None, set[str]()), ("correct-horse-battery", {"401"})):
+        document = build_app(Obedient(), ServerConfig(token=token, max_queries=16)).openapi()
+        properties = document["components"]["schemas"]["Query"]["properties"]
+        assert properties["queries"]["maxItems"] == 16
+        retrieve = document["paths"]["/retrieve"]["post"]
+        assert set(retrieve["responses"]) - answers == {
+            "200",
+            "400",
+            "413",
+            "422",
+            "500",
+            "503",
+            "504",
+        }
+        assert ("security" in retrieve) == (token is not None)
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"", 422), (b"{", 422), (b'{"queries": ["\xff"]}', 400), (b"[" * 100_000, 400)],
+)
+def test_what_is_not_json_is_refused(narrow: Address, body: bytes, status: int) -> None:
+    assert refused(post(narrow, body), status)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ([], "the body"),
+        ({}, "queries: Field required"),
+        ({"queries": "x" * 2**19}, "queries: Input should be a valid list"),
+        ({"queries": ["a", 3]}, "queries.1: Input should be a valid string"),
+        ({"queries": ["a"] * 5}, "at most 4 items"),
+        ({"queries": ["a"], "topk": -1}, "topk: .* greater than or equal to 0"),
+        ({"queries": ["a"], "topk": 6}, "topk: .* less than or equal to 5"),
+        ({"queries": ["a"], "topk": "3"}, "topk: .* valid integer"),
+        ({"queries": ["a"], "return_scores": "yes"}, "return_scores: .* valid boolean"),
+        ({"queries": ["a"] * 3, "topk": 5}, "3 queries x topk 5 are 15 documents.* limit is 12"),
+    ],
+)
+def test_a_wrong_shape_is_refused_and_named(narrow: Address, body: Any, says: str) -> None:
+    assert re.search(says, refused(post(narrow, json.dumps(body).encode()), 422))
+
+
+def test_a_large_body_is_refused_also_in_chunks(narrow: Address) -> None:
+    assert narrow.retrieve("x" * 2**20).status_code == 413
+    assert post(narrow, (b"x" * 2**16 for _ in range(24))).status_code == 413
+
+
+def test_a_huge_head_is_refused_before_it_fills_the_memory(narrow: Address) -> None:
+    sent = 0
+    with socket.create_connection(("127.0.0.1", narrow.port), timeout=10) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        with suppress(OSError):
+            while sent < 100 * 2**20:
+                connection.sendall(b"X-%d: %s\r\n" % (sent, b"a" * 60_000))
+                sent += 60_000
+    assert sent < 20 * 2**20
+    assert httpx.get(f"{narrow.url}/healthz", headers={"X": "a" * 30_000}).text == "ok"
+
+
+def test_other_paths_and_methods_are_refused(narrow: Address) -> None:
+    assert refused(httpx.get(f"{narrow.url}/"), 404)
+    assert refused(httpx.get(f"{narrow.url}/retrieve"), 405)
+
+
+def test_a_full_queue_says_when_to_come_back(narrow: Address) -> None:
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda number: narrow.retrieve("slow", str(number)), range(12)))
+    assert {answer.status_code for answer in answers} == {200, 503}
+    for answer in answers:
+        if answer.status_code == 503:
+            assert "waiting" in refused(answer, 503)
+            assert answer.headers["retry-after"] == "1"
+    assert narrow.retrieve("after").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [("poison", 500), ("short", 500), ("nan", 500), ("outage", 503)]
+)
+def test_a_failing_backend_is_no_empty_ranking_and_shows_nothing(
+    narrow: Address, query: str, status: int
+) -> None:
+    answer = narrow.retrieve(query, return_scores=True)
+    refused(answer, status)
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_a_request_past_its_deadline_is_given_up() -> None:
+    with in_thread(build_app(Obedient(), ServerConfig(answer_seconds=0.3))) as served:
+        begin = time.monotonic()
+        assert "too long" in refused(served.retrieve("hang"), 504)
+        assert time.monotonic() - begin < 3
+        assert httpx.get(f"{served.url}/healthz").text == "ok"
+
+        head = b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+            connection.sendall(head)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 504 ")
+
+
+def test_every_path_but_the_probe_wants_the_token() -> None:
+    token = "correct-horse-battery"
+    right = {"Authorization": f"Bearer {token}"}
+    wrong = ["", token, "Bearer", f"Bearer {token}x", f"Bearer {token[:-1]}", "Basic Y29y"]
+    with (
+        in_thread(build_app(Obedient(), ServerConfig(token=token))) as served,
+        httpx.Client(base_url=served.url) as client,
+    ):
+        for path in ("/status", "/metrics", "/openapi.json", "/nowhere"):
+            for given in wrong:
+                answer = client.get(path, headers={"Authorization": given})
+                assert "wants its token" in refused(answer, 401)
+                assert answer.headers["www-authenticate"] == "Bearer"
+            assert client.get(path, headers=right).status_code in (200, 404)
+        assert refused(served.retrieve("q"), 401)
+        assert served.retrieve("q", headers=right).status_code == 200
+        assert client.get("/healthz").text == "ok"
