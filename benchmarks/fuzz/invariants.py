@@ -118,10 +118,13 @@ class Watch:
         for ids in turns:
             text = b"".join(pieces[i] for i in ids)
             last = len(text) - len(pieces[ids[-1]])
-            assert first_call(text[:last], self._rules, trajectory.role) is None, (
+            think = self._rules.config.tags.opening("think").encode()
+            before, _, _ = without_thoughts(text[:last], self._rules).partition(think)
+            assert first_call(before, self._rules, trajectory.role) is None, (
                 "a turn goes on after its call"
             )
-            calls.append(first_call(text, self._rules, trajectory.role))
+            whole = without_thoughts(text, self._rules)
+            calls.append(first_call(whole, self._rules, trajectory.role))
 
         searched: list[object] = [("search", search.query) for search in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
@@ -226,6 +229,15 @@ def first_call(text: bytes, rules: Rules, role: Role) -> tuple[str, str] | str |
             return name.decode(), text[opened[1] : found.start()].decode("utf-8", "replace").strip()
 
     return None
+
+
+def without_thoughts(text: bytes, rules: Rules) -> bytes:
+    """A turn with a space for every complete thought."""
+    tags = rules.config.tags
+    opening, closing = (
+        re.escape(tag.encode()) for tag in (tags.opening("think"), tags.closing("think"))
+    )
+    return re.sub(opening + b".*?" + closing, b" ", text, flags=re.DOTALL)
 
 
 def squashed(text: str) -> str:

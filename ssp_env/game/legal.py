@@ -59,21 +59,22 @@ class LegalMoves:
         tokenizer, tags = rules.tokenizer, rules.config.tags
         self._rules, self._size = rules, tokenizer.vocab_size
 
-        self._opening: dict[Action, int] = {}
-        self._closing: dict[Action, int] = {}
-        for action in Action:
-            for table, tag in (
-                (self._opening, tags.opening(action)),
-                (self._closing, tags.closing(action)),
-            ):
-                ids = tokenizer.encode(tag)
-                if len(ids) != 1:
-                    fix = (
-                        f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with "
-                        f"one token per tag"
-                    )
-                    raise ConfigError("view.legal_moves", True, fix)
-                table[action] = ids[0]
+        def token_of(tag: str) -> int:
+            ids = tokenizer.encode(tag)
+            if len(ids) != 1:
+                fix = (
+                    f"the tag {tag} takes {len(ids)} tokens here; choose a tokenizer with "
+                    f"one token per tag"
+                )
+                raise ConfigError("view.legal_moves", True, fix)
+            return ids[0]
+
+        self._opening = {action: token_of(tags.opening(action)) for action in Action}
+        self._closing = {action: token_of(tags.closing(action)) for action in Action}
+        self._think, self._unthink = (
+            token_of(tags.opening("think")),
+            token_of(tags.closing("think")),
+        )
 
         # Read in reverse, to find the action that a turn has begun.
         self._openers = {token: action for action, token in self._opening.items()}
@@ -107,6 +108,9 @@ class LegalMoves:
 
         At least one token is legal, even in a trajectory that has ended.
         """
+        if trajectory.thinking:
+            return self._of([self._unthink])
+
         action, inside = self._open(trajectory)
         if action is None:
             return self._of([self._opening[a] for a in self._actions(trajectory)])
@@ -134,14 +138,23 @@ class LegalMoves:
         """The action that is still open in the current turn, and the tokens inside it."""
         ids, mask = trajectory.ids, trajectory.mask
 
-        # Walks back through the policy's own tokens to the latest opening tag.
+        # The policy's own tokens since the last ones that the environment wrote.
         start = len(ids)
         while start > trajectory.prompt_length and mask[start - 1]:
             start -= 1
-            action = self._openers.get(ids[start])
-            if action is not None and action in ALLOWED[trajectory.role]:
-                return action, ids[start + 1 :]
-        return None, []
+
+        opened: Action | None = None
+        inside: list[int] = []
+        thinking = trajectory.began_thinking
+        for token in ids[start:]:
+            action = self._openers.get(token)
+            if thinking or token == self._think:
+                thinking = token != self._unthink
+            elif action is not None and action in ALLOWED[trajectory.role]:
+                opened, inside = action, []
+            else:
+                inside.append(token)
+        return opened, inside
 
     def _actions(self, trajectory: Trajectory) -> list[Action]:
         """The actions that can begin now.

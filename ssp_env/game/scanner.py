@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ssp_env.game.protocol import ALLOWED, Tags
 from ssp_env.types import Action, Role
@@ -29,16 +30,42 @@ class TurnScanner:
 
     A tag counts wherever its last byte falls: at the end of a token, in the middle of one, or
     spread over several. Of several openings the last one before the closing tag counts; a closing
-    tag without an opening is text."""
+    tag without an opening is text.
 
-    __slots__ = ("_content_from", "_from", "_open", "_tags", "_text")
+    Tags inside a thought are text as well: it goes from an opening think tag to the first closing
+    one. Whether a thought is ever closed cannot be known before the turn ends. One that is not
+    was no thought: :meth:`end` then returns what it held back."""
 
-    def __init__(self, tags: ScannerTags) -> None:
+    __slots__ = (
+        "_content_from",
+        "_from",
+        "_held",
+        "_open",
+        "_outside",
+        "_tags",
+        "_text",
+        "began_thinking",
+    )
+
+    def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
+        """
+        Args:
+            tags: those of the role.
+            thinking: the turn begins inside a thought, which what stands before it has opened.
+        """
+        self.began_thinking = thinking
+        """Whether the turn began inside a thought."""
         self._tags = tags
         self._text = bytearray()
         self._from = 0
+
+        # In a thought, these two follow its tags as if they counted, in case it is never closed.
         self._open: Action | None = None
         self._content_from = 0
+        self._outside: tuple[Action | None, int] | None = (None, 0) if thinking else None
+        """While a thought is open: what is true again once it is closed."""
+        self._held: _Completed | None = None
+        """What the open thought completed first."""
 
     def feed(self, piece: bytes) -> Call | Forgery | None:
         """Takes the bytes of one token or more; returns what they completed first, if anything."""
@@ -63,39 +90,93 @@ class TurnScanner:
 
             self._from = match.end()
             found = self._take(match[0], start)
-            if found is not None:
-                return found
+            if found is None:
+                continue
+
+            if self._outside is None:
+                return self._read(found)
+            if self._held is None:
+                self._held = found
+
+    def end(self) -> Call | Forgery | None:
+        """What a turn that ends here completed first: what its unclosed thought held back."""
+        return None if self._held is None else self._read(self._held)
+
+    @property
+    def thinking(self) -> bool:
+        """Whether a thought is open."""
+        return self._outside is not None
 
     @property
     def surplus(self) -> int:
         """Bytes that were fed after the end of what was found."""
         return len(self._text) - self._from
 
-    def mark(self) -> tuple[int, int, Action | None, int]:
+    def mark(self) -> Mark:
         """The current position, for :meth:`rewind`."""
-        return len(self._text), self._from, self._open, self._content_from
+        return Mark(
+            len(self._text), self._from, self._open, self._content_from, self._outside, self._held
+        )
 
-    def rewind(self, mark: tuple[int, int, Action | None, int]) -> None:
+    def rewind(self, mark: Mark) -> None:
         """Forgets everything that was fed since the mark was taken."""
-        length, self._from, self._open, self._content_from = mark
+        length, self._from, self._open, self._content_from, self._outside, self._held = mark
         del self._text[length:]
 
-    def _take(self, tag: bytes, start: int) -> Call | Forgery | None:
-        if tag in self._tags.forbidden:
-            return Forgery(tag.decode())
+    def _take(self, tag: bytes, start: int) -> _Completed | None:
+        """Follows one tag, which begins at ``start``; returns what it completes."""
+        tags = self._tags
+        if tag in tags.forbidden:
+            return _Completed(tag, None, start, start)
 
-        opened = self._tags.openings.get(tag)
+        # An opening inside a thought is text, and so is a closing outside of any.
+        if tag == tags.think_opening:
+            if self._outside is None:
+                self._outside = self._open, self._content_from
+            return None
+        if tag == tags.think_closing:
+            if self._outside is not None:
+                self._open, self._content_from = self._outside
+                self._outside = self._held = None
+            return None
 
         # A later opening replaces an earlier one: only the last before the closing tag counts.
+        opened = tags.openings.get(tag)
         if opened is not None:
             self._open, self._content_from = opened, self._from
             return None
 
-        closed = self._tags.closings.get(tag)
+        closed = tags.closings.get(tag)
         if closed is not None and closed is self._open:
-            content = bytes(self._text[self._content_from : start]).decode("utf-8", "replace")
-            return Call(closed, content.strip())
+            return _Completed(tag, closed, self._content_from, start)
         return None
+
+    def _read(self, completed: _Completed) -> Call | Forgery:
+        if completed.action is None:
+            return Forgery(completed.tag.decode())
+
+        content = self._tags.without_thoughts(bytes(self._text[completed.start : completed.end]))
+        return Call(completed.action, content.decode("utf-8", "replace").strip())
+
+
+class _Completed(NamedTuple):
+    """A tag that completed a call, or that was forged (without an action), and the call's bytes."""
+
+    tag: bytes
+    action: Action | None
+    start: int
+    end: int
+
+
+class Mark(NamedTuple):
+    """A position of a :class:`TurnScanner`."""
+
+    length: int
+    looked_at: int
+    open: Action | None
+    content_from: int
+    outside: tuple[Action | None, int] | None
+    held: _Completed | None
 
 
 class ScannerTags:
@@ -109,8 +190,17 @@ class ScannerTags:
             {tags.opening("information").encode(), tags.closing("information").encode()}
         )
 
+        self.think_opening = tags.opening("think").encode()
+        self.think_closing = tags.closing("think").encode()
+
         # Only the environment writes information tags, whatever the role.
-        known = (*self.openings, *self.closings, *self.forbidden)
+        known = (
+            *self.openings,
+            *self.closings,
+            *self.forbidden,
+            self.think_opening,
+            self.think_closing,
+        )
         self.pattern = re.compile(b"|".join(map(re.escape, known)))
         """Any of the tags. None is a prefix of another: each has its only ``>`` at the end."""
         self.longest = max(map(len, known))
@@ -118,6 +208,25 @@ class ScannerTags:
         self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))
         """What could still become a tag."""
 
+    def open_thought(self, text: bytes) -> bool:
+        """Whether a text ends by opening a thought, as some chat templates do."""
+        return text.rstrip().endswith(self.think_opening)
+
+    def without_thoughts(self, content: bytes) -> bytes:
+        """The content of a call with a space for every complete thought in it."""
+        kept, start = [], 0
+        while True:
+            begin = content.find(self.think_opening, start)
+            end = content.find(self.think_closing, begin) if begin >= 0 else -1
+            if end < 0:
+                return b" ".join([*kept, content[start:]])
+
+            kept.append(content[start:begin])
+            start = end + len(self.think_closing)
+
     def stops(self) -> tuple[str, ...]:
-        """The tags that can end a turn: where an engine has to stop."""
+        """The tags that can end a turn: where an engine has to stop.
+
+        It has to go on where a thought is open, because tags inside a thought end nothing.
+        """
         return tuple(tag.decode() for tag in (*self.closings, *self.forbidden))

@@ -90,7 +90,7 @@ class Trajectory:
         self.prompt_length = len(self.ids)
         self.mask = bytearray(self.prompt_length)
         self.logprobs = array("d", bytes(8 * self.prompt_length))
-        self._scanner = TurnScanner(self.limits.tags)
+        self._scanner = self._new_scanner()
 
     @property
     def role(self) -> Role:
@@ -106,6 +106,16 @@ class Trajectory:
     def done(self) -> bool:
         """Whether it has ended."""
         return self.ending is not None
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the current turn is inside a thought, where tags are text."""
+        return self._scanner.thinking
+
+    @property
+    def began_thinking(self) -> bool:
+        """Whether the current turn began inside a thought, which its prompt has opened."""
+        return self._scanner.began_thinking
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
         """Takes tokens that the policy sampled; returns whether they ended the turn.
@@ -140,6 +150,7 @@ class Trajectory:
         """Takes a whole turn; what follows its first complete action is dropped.
 
         A turn without any complete action ends the trajectory, as it would with an end token.
+        Actions in a thought that the turn leaves open count, and nothing behind them is dropped.
 
         Args:
             ids: the turn; an empty one is a turn without an action.
@@ -158,6 +169,8 @@ class Trajectory:
 
         if ended:
             self._end_turn(found)
+        elif held := self._scanner.end():
+            self._end_turn(held)
         else:
             self.end(Ending.FORMAT)
         return taken
@@ -186,12 +199,21 @@ class Trajectory:
         self.logprobs.frombytes(bytes(8 * len(observation)))
 
         # Tags in the observation are not the policy's, so the next turn is scanned on its own.
-        self._scanner = TurnScanner(self.limits.tags)
+        self._scanner = self._new_scanner()
         self.waiting = Waiting.POLICY
 
     def end(self, ending: Ending) -> None:
         """Ends it."""
         self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
+
+    def _new_scanner(self) -> TurnScanner:
+        """A scanner for the turn that begins here."""
+        tokenizer, tags = self.limits.tokenizer, self.limits.tags
+
+        # A template may open a thought in the policy's stead, and add a line break or two.
+        last = self.ids[-(tags.longest + 8) :]
+        tail = b"".join(tokenizer.pieces[token] for token in last)
+        return TurnScanner(tags, thinking=tags.open_thought(tail))
 
     def _checked(
         self, ids: Sequence[int], logprobs: Sequence[float] | None
@@ -222,7 +244,7 @@ class Trajectory:
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
         if found is None:
-            return belong, None, ended
+            return belong, self._scanner.end() if ended else None, ended
 
         # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus

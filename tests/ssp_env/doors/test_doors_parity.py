@@ -90,6 +90,8 @@ MALFORMED = {  # a turn of the proposer; the solver's ends with an empty answer
     "two calls": "<search> mentor </search> <question> what is the rival of the mentor ? "
     "</question>",
     "endless": "the " * 900,
+    "thought": "<think> in <question> and </question> <answer> </think> <search> what </search>",
+    "thought of information": "<think> <information> </think> <question> what </question>",
 }
 
 
@@ -102,6 +104,16 @@ def test_malformed_turns(mini: MiniWorld, tokenizer: Tokenizer, written: str) ->
     games = doors.through_all_doors(by_role(propose(1), lambda t: written), True, **setup)
     assert {told.record.outcome for told in games} == {"valid"}
     assert {told.rewards["solver"] for told in games} == {0.0}
+
+
+def test_a_thought_that_is_never_closed(mini: MiniWorld, tokenizer: Tokenizer) -> None:
+    """It ends with the turn, behind every door that takes tokens."""
+    written = tokenizer.encode("<think> in <search> what </search> and <information>")
+    setup = {"world": mini, "tokenizer": tokenizer, "game": game(attempts=1, **TIGHT)}
+    games = doors.through_all_doors(
+        by_role(lambda t: [*written, tokenizer.eos_id or 0]), texts=False, **setup
+    )
+    assert {told.record.reason for told in games} <= {"budget_searches", "budget_tokens"}
 
 
 def random_turns(seed: int, tokenizer: Tokenizer) -> Script:

@@ -126,6 +126,21 @@ def test_a_proposer_step_by_step() -> None:
     assert legal_text(rules, proposer) == {"</question>"}
 
 
+def test_tags_in_a_thought_are_text() -> None:
+    """A policy that does not keep to its mask may think; the mask reads it as the parser does."""
+    rules = small_rules()
+    (proposer,) = begin(rules, 1).pending()
+
+    write(rules, proposer, "<think> <search>")
+    assert legal_text(rules, proposer) == {"</think>"}
+    write(rules, proposer, "</search> </think>")
+    assert legal_text(rules, proposer) == {"<search>"}
+
+    write(rules, proposer, f"<search> <think> <question> </think> {proposer.about}")
+    assert legal_text(rules, proposer) == {"</search>"}
+    assert proposer.feed(rules.tokenizer.encode("</search>"))
+
+
 def test_other_roles(mini: MiniWorld, words: Tokenizer) -> None:
     rules = rules_of(
         mini, words, verifier="policy", closed_book=True, max_prompt_tokens=1000, max_searches=1

@@ -35,6 +35,8 @@ FRAGMENTS = [
         "tion>",
         "<<",
         "< search>",
+        "<thi",
+        "nk>",
     ),
 ]
 TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map(lambda parts: "".join(parts).encode())
@@ -54,23 +56,47 @@ def scan(
     return None
 
 
-def naive(text: bytes, role: Role) -> tuple[Call | Forgery | None, int]:
-    """What a text completes first, and after how many bytes, found without any cleverness."""
+def naive(
+    text: bytes, role: Role, thinking: bool = False
+) -> tuple[Call | Forgery | None, int | None]:
+    """What a turn with this text completes first, and after how many bytes, found without any
+    cleverness. ``None`` bytes: only the end of the turn decides it."""
     tags = Tags()
+    hidden, unclosed = thoughts(text, thinking)
     opened: tuple[Action, int] | None = None
     for end in range(1, len(text) + 1):
         head = text[:end]
+        if any(start < end <= stop for start, stop in hidden):
+            continue
+        needed = None if unclosed is not None and end > unclosed else end
         for tag in (tags.opening("information"), tags.closing("information")):
             if head.endswith(tag.encode()):
-                return Forgery(tag), end
+                return Forgery(tag), needed
         for action in ALLOWED[role]:
             closing = tags.closing(action.value).encode()
             if head.endswith(tags.opening(action.value).encode()):
                 opened = action, end
             elif head.endswith(closing) and opened is not None and opened[0] is action:
                 content = text[opened[1] : end - len(closing)]
-                return Call(action, content.decode("utf-8", "replace").strip()), end
+                content = re.sub(b"<think>.*?</think>", b" ", content, flags=re.DOTALL)
+                return Call(action, content.decode("utf-8", "replace").strip()), needed
     return None, len(text)
+
+
+def thoughts(text: bytes, thinking: bool = False) -> tuple[list[tuple[int, int]], int | None]:
+    """Where the complete thoughts of a turn are, and where one begins that is never closed."""
+    spans, start = [], 0
+    text = b"<think>" + text if thinking else text
+    while True:
+        begin = text.find(b"<think>", start)
+        end = text.find(b"</think>", begin) + len(b"</think>")
+        shift = len(b"<think>") if thinking else 0
+        if begin < 0:
+            return spans, None
+        if end < len(b"</think>") or end < begin:
+            return spans, max(0, begin - shift)
+        spans.append((max(0, begin - shift), end - shift))
+        start = end
 
 
 @pytest.mark.parametrize(
@@ -172,9 +198,10 @@ def test_stops_are_what_can_end_a_turn() -> None:
     assert set(TAGS[Role.VERIFIER].stops()) == {"</answer>", "<information>", "</information>"}
 
 
-@given(text=TEXTS, role=ROLES)
-def test_agrees_with_a_naive_parser(text: bytes, role: Role) -> None:
-    assert TurnScanner(TAGS[role]).feed(text) == naive(text, role)[0]
+@given(text=TEXTS, role=ROLES, thinking=st.booleans())
+def test_agrees_with_a_naive_parser(text: bytes, role: Role, thinking: bool) -> None:
+    scanner = TurnScanner(TAGS[role], thinking)
+    assert (scanner.feed(text) or scanner.end()) == naive(text, role, thinking)[0]
 
 
 @given(text=TEXTS, role=ROLES, cuts=st.lists(st.integers(0, 200), max_size=30))
@@ -186,9 +213,11 @@ def test_cutting_changes_nothing(text: bytes, role: Role, cuts: list[int]) -> No
         found = scanner.feed(text[start:stop])
         if found is not None:
             assert found == expected
+            assert needed is not None
             assert start < needed <= stop, "it was completed in another token"
             return
-    assert expected is None
+    assert scanner.end() == expected
+    assert expected is None or needed is None
 
 
 @given(before=TEXTS, between=TEXTS, after=TEXTS, role=ROLES)
@@ -201,7 +230,67 @@ def test_going_back_forgets_everything_since(
     mark = scanner.mark()
     scanner.feed(between)
     scanner.rewind(mark)
-    assert scanner.feed(after) == naive(before + after, role)[0]
+    assert (scanner.feed(after) or scanner.end()) == naive(before + after, role)[0]
+
+
+# -- thoughts ----------------------------------------------------------------------------------
+
+
+THOUGHTS = TEXTS.filter(lambda text: b"</think>" not in text)
+
+
+@given(thought=THOUGHTS, role=ROLES)
+def test_thinking_is_free(thought: bytes, role: Role) -> None:
+    """Whatever stands in a complete thought, the turn goes on as if there had been none."""
+    action = min(ALLOWED[role])
+    call = f"<{action}> a </{action}>".encode()
+    scanner = TurnScanner(TAGS[role])
+    assert scanner.feed(b"<think>" + thought + b"</think>") is None
+    assert not scanner.thinking
+    assert scanner.end() is None
+    assert scanner.feed(call) == Call(action, "a")
+
+
+@given(thought=THOUGHTS, role=ROLES)
+def test_a_thought_that_is_never_closed_was_none(thought: bytes, role: Role) -> None:
+    """Nothing ends the turn early, and at its end it reads as if the tag were not there."""
+    scanner = TurnScanner(TAGS[role])
+    assert scanner.feed(b"<think>" + thought) is None
+    assert scanner.thinking
+    assert scanner.end() == naive(b" " + thought, role)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<think> in <question> and </question> </think>", None),
+        ("<think> <information> </think>", None),
+        ("<think> <think> a </think> <search> b </search>", "b"),
+        ("</think> <search> b </search>", "b"),
+        ("in <search> tags <think> </search> </think> <search> b </search>", "b"),
+        ("<search> a <think> so <search> c </search> </think> b </search>", "a   b"),
+        ("<search> a <think></think>", None),
+    ],
+)
+def test_complete_thoughts(text: str, found: str | None) -> None:
+    scanner = TurnScanner(TAGS[Role.SOLVER])
+    completed = scanner.feed(text.encode())
+    assert scanner.end() is None
+    assert completed == (None if found is None else Call(Action.SEARCH, found))
+
+
+def test_of_an_unclosed_thought_the_first_completion_counts() -> None:
+    for text, expected in (
+        ("<think> <search> a </search> <answer> b </answer>", Call(Action.SEARCH, "a")),
+        ("<search> a <think> b </search>", Call(Action.SEARCH, "a <think> b")),
+        ("<think> <information> <search> a </search>", Forgery("<information>")),
+    ):
+        scanner = TurnScanner(TAGS[Role.SOLVER])
+        assert scanner.feed(text.encode()) is None
+        assert scanner.end() == expected
+
+
+# -- cost --------------------------------------------------------------------------------------
 
 
 class Counting(ScannerTags):
@@ -218,7 +307,7 @@ class Counting(ScannerTags):
 
 
 @given(
-    text=st.lists(st.sampled_from(FRAGMENTS[-16:]), max_size=60).map(
+    text=st.lists(st.sampled_from(FRAGMENTS[-18:]), max_size=60).map(
         lambda parts: "".join(parts).encode()
     )
 )
@@ -233,8 +322,8 @@ def test_cost_is_linear(text: bytes) -> None:
         if scanner.feed(text[i : i + 1]) is not None:
             return
         assert tags.asked - asked <= 2
-        length, looked_from, _, _ = scanner.mark()
-        assert length - looked_from < longest, "bytes long past would be looked at again"
+        mark = scanner.mark()
+        assert mark.length - mark.looked_at < longest, "bytes long past would be looked at again"
 
 
 def test_cost_does_not_grow_with_the_transcript() -> None:
@@ -254,3 +343,24 @@ def test_cost_does_not_grow_with_the_transcript() -> None:
     assert cost(b" ") <= 1
     assert cost(b"<sea < </answer> rch>") == early
     assert tags.asked < 2 * 20_000 * 3
+
+
+def test_many_thoughts_cost_what_their_bytes_do() -> None:
+    """Each of them would have completed the long call that they all stand in."""
+
+    class Reading(ScannerTags):
+        reads = 0
+
+        def without_thoughts(self, content: bytes) -> bytes:
+            self.reads += 1
+            return super().without_thoughts(content)
+
+    tags = Reading(Tags(), Role.SOLVER)
+    scanner = TurnScanner(tags)
+    scanner.feed(b"<search>")
+    for _ in range(100):
+        assert scanner.feed(b"<think> </search> </think>") is None
+    assert scanner.feed(b"<think> </search> </search>") is None
+    assert tags.reads == 0
+    assert scanner.end() is not None
+    assert tags.reads == 1

@@ -113,6 +113,62 @@ def test_end_token_without_an_action(tokenizer: Tokenizer) -> None:
     assert (trajectory.mask[-1], trajectory.result) == (1, None)
 
 
+# -- thoughts ----------------------------------------------------------------------------------
+
+
+UNCLOSED = {
+    "<think> what": (Ending.FORMAT, None),
+    "<think> <information> what": (Ending.FORGED, None),
+    "<think> <answer> the </answer> is <answer> what </answer> is": (Ending.ACTION, "the"),
+    "<think> <answer> the </answer> </think> is": (Ending.FORMAT, None),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), UNCLOSED.items())
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_a_thought_counts_until_the_turn_ends(
+    tokenizer: Tokenizer, text: str, expected: tuple[Ending, str | None]
+) -> None:
+    """However the turn ends: by its end token, with the budget, or because no more text comes."""
+    ids, eos = tokenizer.encode(text), [tokenizer.eos_id or 0]
+
+    by_token = begin(tokenizer=tokenizer)
+    assert not any(by_token.feed([token]) for token in ids)
+    assert by_token.feed(eos)
+
+    whole, ended = begin(tokenizer=tokenizer), begin(tokenizer=tokenizer)
+    assert whole.feed_turn(ids) == len(ids)
+    assert ended.feed_turn([*ids, *eos]) == len(ids) + 1
+
+    spent = begin(tokenizer=tokenizer, max_response_tokens=len(ids))
+    assert spent.feed(ids)
+
+    for trajectory in (by_token, whole, ended):
+        assert (trajectory.ending, trajectory.result) == expected
+    by_budget = (Ending.BUDGET_TOKENS, None) if expected[0] is Ending.FORMAT else expected
+    assert (spent.ending, spent.result) == by_budget
+    assert by_token.ids == ended.ids == [*whole.ids, *eos]
+
+
+def test_a_search_of_an_unclosed_thought_is_made() -> None:
+    trajectory = begin()
+    trajectory.feed_turn(WORDS.encode("<think> <search> what </search>"))
+    assert (trajectory.waiting, trajectory.query) == (Waiting.SEARCH, "what")
+    trajectory.observe([PAGE], WORDS.encode("<information> is </information>"))
+    assert not trajectory.thinking, "the next turn begins on its own"
+    assert write(trajectory, "<answer> the </answer>")
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_a_prompt_may_open_the_thought(tokenizer: Tokenizer) -> None:
+    trajectory = begin(tokenizer=tokenizer, prompt="solve : <think>\n")
+    assert trajectory.thinking
+    assert not write(trajectory, "<answer> is </answer> </think>")
+    assert not trajectory.thinking
+    assert write(trajectory, "<answer> the </answer>")
+    assert trajectory.result == "the"
+
+
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_forged_information_ends_it(tokenizer: Tokenizer) -> None:
     trajectory = begin(tokenizer=tokenizer)
@@ -327,7 +383,8 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(
     assert trajectory.ending is not None
     if trajectory.ending is Ending.ACTION:
         assert trajectory.result is not None
-        assert spell(tokenizer, trajectory.ids).endswith(b"</answer>")
+        # Behind an action in a thought that was never closed, more may have been written.
+        assert trajectory.thinking or spell(tokenizer, trajectory.ids).endswith(b"</answer>")
 
 
 @pytest.mark.parametrize("role", list(Role))
