@@ -214,7 +214,8 @@ class ScannerTags:
 
     def without_thoughts(self, content: bytes) -> bytes:
         """The content of a call with a space for every complete thought in it."""
-        kept, start = [], 0
+        kept: list[bytes] = []
+        start = 0
         while True:
             begin = content.find(self.think_opening, start)
             end = content.find(self.think_closing, begin) if begin >= 0 else -1
