@@ -1,4 +1,4 @@
-"""Search self-play from top to bottom on one page: no Ray, no trainer, plain PyTorch.
+"""Search self-play from top to bottom in one file: no Ray, no trainer, plain PyTorch.
 
     python examples/self_play.py --steps 20
 
@@ -182,7 +182,7 @@ def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Search self-play on one page.")
+    parser = argparse.ArgumentParser(description="Search self-play in one file.")
     parser.add_argument("--steps", type=int, default=20, help="optimizer steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--questions", type=int, default=50, help="evaluated per number of hops")
