@@ -116,6 +116,10 @@ class RaggedCache:
         """The convolution state, if there is one."""
         return self._conv.get(layer_idx)
 
+    def has_previous_state(self, layer_idx: int) -> bool:
+        """False: models (of `transformers` before 5.20) then never shift a state by themselves."""
+        return False
+
     def is_recording_past(self, layer_idx: int) -> bool:
         """True: models then leave updates to :meth:`update_conv_state`, which knows idle rows."""
         return True
