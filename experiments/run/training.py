@@ -22,6 +22,7 @@ from experiments.run.interrupt import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.quiet import quiet_libraries
 from experiments.run.recorder import Recorder, summarise
+from ssp_env.game.idle import idle_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.replay.header import SavedRules
@@ -60,6 +61,8 @@ def train(
     with directory.claimed(config, resume, checkpoint_bytes(config)) as first:
         if first < config.steps:
             with Progress(config.steps, done=first, quiet=quiet) as progress:
+                for idle in idle_settings(rules):
+                    progress.note(idle)
                 if resume:
                     progress.note(f"resumed after step {first}" if first else STARTING_OVER)
                 _play(config, directory, first, rules, questions, progress, began)

@@ -58,7 +58,7 @@ class Setup(TypedDict, total=False):
     filters: Mapping[str, Filter]
     """More rules for a question, by reason code, after those that ``game.filters`` names."""
     noise: NoiseSource
-    """In place of :func:`~ssp_env.game.noise.draw_noise`."""
+    """In place of the kind that ``game.noise_kind`` names."""
     proposer_reward: ProposerReward
     """In place of the one that ``game.proposer_reward`` names."""
     solver_reward: SolverReward

@@ -18,7 +18,7 @@ from ssp_env.checks import describe
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
-from ssp_env.game.noise import NoiseDocument, NoiseSource
+from ssp_env.game.noise import NearNoise, NoiseDocument, NoiseRequest, NoiseSource
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, PooledQuestion
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
@@ -41,7 +41,7 @@ class CheckedParts:
         judge: Judge,
         verifier: Verifier | None,
         filters: Mapping[str, Filter],
-        noise: NoiseSource,
+        noise: NoiseSource | NearNoise,
         noise_documents: int,
         corpus: Sequence[Document],
         proposer_reward: ProposerReward,
@@ -49,7 +49,7 @@ class CheckedParts:
     ) -> None:
         """
         Args:
-            retriever: asked for ``top_k`` documents per query.
+            retriever: asked for ``top_k`` documents per query, and for more by noise that is near.
             top_k: documents per query, at most.
             judge: decides about answers.
             verifier: decides about questions; ``None`` if the policy itself does.
@@ -72,15 +72,7 @@ class CheckedParts:
         Raises:
             UsageError: the retriever returned something else.
         """
-        results = search_each(self._retriever, queries, self._top_k)
-        check_count(results, queries)
-
-        # An outage is a legitimate result of a query; only rankings are checked.
-        for query, ranking in zip(queries, results, strict=True):
-            if not isinstance(ranking, ServiceError):
-                _check_ranking(ranking, query, len(queries), self._top_k)
-
-        return results
+        return self._search(queries, self._top_k)
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, or the error that failed it; no tasks, no call.
@@ -116,18 +108,28 @@ class CheckedParts:
         return None
 
     def noise(
-        self,
-        rng: np.random.Generator,
-        own: Sequence[Document],
-        others: Sequence[tuple[int, Document]],
-    ) -> tuple[NoiseDocument, ...]:
-        """At most ``noise_documents`` documents, none of them among ``own``.
+        self, requests: Sequence[NoiseRequest]
+    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+        """At most ``noise_documents`` documents per game, or the error that hit it.
 
         Raises:
-            UsageError: the noise source returned something else.
+            UsageError: the noise source, or the retriever that it asks, returned something else.
         """
+        if isinstance(self._noise, NearNoise):
+            return self._near_noise(self._noise, requests)
+
+        drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
+        for request in requests:
+            try:
+                drawn.append(self._drawn_noise(self._noise, request))
+            except ServiceError as error:
+                drawn.append(error)
+        return drawn
+
+    def _drawn_noise(self, source: NoiseSource, request: NoiseRequest) -> tuple[NoiseDocument, ...]:
+        """What a source draws for a game; none of it is the game's own."""
         count = self._noise_documents
-        drawn: object = self._noise(rng, count, own, others, self._corpus)
+        drawn: object = source(request.rng, count, request.own, request.others, self._corpus)
 
         if not isinstance(drawn, list | tuple):
             raise UsageError(
@@ -140,7 +142,7 @@ class CheckedParts:
             )
 
         # A document of its own would be evidence, not noise.
-        taken = {document.id for document in own}
+        taken = {document.id for document in request.own}
         for item in drawn:
             if not isinstance(item, NoiseDocument) or not isinstance(item.document, Document):
                 wanted = "a NoiseDocument is wanted, which holds a Document and where it comes from"
@@ -150,6 +152,34 @@ class CheckedParts:
                 raise UsageError(f"the noise source gave {what}: leave out what is in own")
 
         return tuple(drawn)
+
+    def _near_noise(
+        self, near: NearNoise, requests: Sequence[NoiseRequest]
+    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+        """One search for all questions."""
+        count = self._noise_documents
+        if not count or not requests:
+            return [() for _ in requests]
+
+        queries = [request.question for request in requests]
+        results = self._search(queries, near.depth(requests, count))
+        return [
+            found
+            if isinstance(found, ServiceError)
+            else near.choose(request, count, found, self._corpus)
+            for request, found in zip(requests, results, strict=True)
+        ]
+
+    def _search(self, queries: Sequence[str], k: int) -> list[list[Document] | ServiceError]:
+        results = search_each(self._retriever, queries, k)
+        check_count(results, queries)
+
+        # An outage is a legitimate result of a query; only rankings are checked.
+        for query, ranking in zip(queries, results, strict=True):
+            if not isinstance(ranking, ServiceError):
+                _check_ranking(ranking, query, len(queries), k)
+
+        return results
 
     def proposer_reward(self, game: Game) -> float:
         """What a valid game pays its proposer.
@@ -244,15 +274,15 @@ def draw_answers(answers: Answers, rng: np.random.Generator, count: int) -> Sequ
     return truths
 
 
-def _check_ranking(ranking: object, query: str, queries: int, top_k: int) -> None:
+def _check_ranking(ranking: object, query: str, queries: int, k: int) -> None:
     if not isinstance(ranking, list | tuple):
         raise UsageError(
             f"the retriever gave {describe(ranking)} for {describe(query)}: a list of Documents is "
             f"wanted"
         )
-    if len(ranking) > top_k:
+    if len(ranking) > k:
         what = f"{len(ranking)} documents for {describe(query)} (one of {queries} queries)"
-        raise UsageError(f"the retriever gave {what}: at most k = {top_k} are wanted")
+        raise UsageError(f"the retriever gave {what}: at most k = {k} are wanted")
 
     for document in ranking:
         if not isinstance(document, Document):

@@ -17,6 +17,8 @@ DEFAULT_FILTERS = ("empty_question", "no_search", "short_question", "long_questi
 FILTER_NAMES = (*DEFAULT_FILTERS, "repeated_query")
 """Filters that ship; :mod:`ssp_env.game.filters` holds the functions, a test holds the two
 together."""
+NOISE_KINDS = ("batch", "corpus", "near")
+"""Kinds of noise that ship; :mod:`ssp_env.game.noise` holds them."""
 PROPOSER_REWARD_NAMES = ("1-p", "4p(1-p)")
 """Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
 
@@ -60,6 +62,10 @@ class GameConfig:
     all."""
     noise_documents: int = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
+    noise_kind: str = "batch"
+    """Where they come from: ``batch`` (what the step's other proposers retrieved, the paper's),
+    ``corpus`` (any passage), or ``near`` (what a search for the question finds). The corpus fills
+    up what the other two lack."""
     proposer_reward: str = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
@@ -110,6 +116,7 @@ class GameConfig:
         for name in self.filters:
             one_of("game.filters", name, FILTER_NAMES)
         one_of("game.verifier", self.verifier, VERIFIERS)
+        one_of("game.noise_kind", self.noise_kind, NOISE_KINDS)
         one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARD_NAMES)
 
 

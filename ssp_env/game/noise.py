@@ -1,8 +1,12 @@
-"""Noise documents: passages that verification has to see through (the paper's Section 4.4)."""
+"""Noise documents: passages that verification has to see through (the paper's Section 4.4).
+
+Three kinds ship: from the batch's other games (the paper's), from the corpus, and *near*: what the
+retriever finds for the question and the proposer did not see.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,11 +21,24 @@ class NoiseDocument:
 
     document: Document
     origin: str
-    """``game <slot>`` whose proposer retrieved it, or ``corpus``."""
+    """``game <slot>`` whose proposer retrieved it, ``near`` the question, or ``corpus``."""
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """What the noise of one game is chosen by."""
+
+    rng: np.random.Generator
+    """Source of all randomness."""
+    question: str
+    own: Sequence[Document]
+    """What this game's proposer retrieved; none of it is noise."""
+    others: Sequence[tuple[int, Document]]
+    """``(slot, document)`` retrieved by the other games' proposers, in slot order."""
 
 
 class NoiseSource(Protocol):
-    """Draws noise documents; :func:`draw_noise` is the one that ships."""
+    """Draws noise documents; :func:`draw_noise` is the default."""
 
     def __call__(
         self,
@@ -31,7 +48,11 @@ class NoiseSource(Protocol):
         others: Sequence[tuple[int, Document]],
         corpus: Sequence[Document],
     ) -> tuple[NoiseDocument, ...]:
-        """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone."""
+        """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
+
+        Raises:
+            ServiceError: the source asks a service that is down; this game is void.
+        """
         ...
 
 
@@ -62,8 +83,62 @@ def draw_noise(
     candidates = list(pool.values())
     chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []
     noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]
+    return _filled_up(rng, count, noise, own, corpus)
 
-    taken.update(item.document.id for item in noise)
+
+def draw_from_corpus(
+    rng: np.random.Generator,
+    count: int,
+    own: Sequence[Document],
+    others: Sequence[tuple[int, Document]],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """Draws noise from all of the corpus; arguments as in :func:`draw_noise`."""
+    return _filled_up(rng, count, [], own, corpus)
+
+
+class NearNoise:
+    """The best of what the retriever finds for the question and the proposer did not see.
+
+    The game asks its own retriever, for all questions of a wave at once; an outage voids the games
+    that it hits.
+    """
+
+    def depth(self, requests: Iterable[NoiseRequest], count: int) -> int:
+        """Documents to search for, so that ``count`` are left without those of the proposer."""
+        return count + max(len({document.id for document in request.own}) for request in requests)
+
+    def choose(
+        self,
+        request: NoiseRequest,
+        count: int,
+        found: Sequence[Document],
+        corpus: Sequence[Document],
+    ) -> tuple[NoiseDocument, ...]:
+        """The first ``count`` of ``found`` that are new, then the corpus if there are too few."""
+        taken = {document.id for document in request.own}
+        fresh = {document.id: document for document in found if document.id not in taken}
+        noise = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
+        return _filled_up(request.rng, count, noise, request.own, corpus)
+
+
+NOISE: Mapping[str, NoiseSource | NearNoise] = {
+    "batch": draw_noise,
+    "corpus": draw_from_corpus,
+    "near": NearNoise(),
+}
+"""The kinds of noise that ship, by the name that ``game.noise_kind`` has for them."""
+
+
+def _filled_up(
+    rng: np.random.Generator,
+    count: int,
+    noise: list[NoiseDocument],
+    own: Sequence[Document],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """This noise, and as much of the corpus as is missing."""
+    taken = {document.id for document in own} | {item.document.id for item in noise}
     return (*noise, *_from_corpus(rng, count - len(noise), taken, corpus))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from ssp_env.errors import ServiceError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Game, Origin
+from ssp_env.game.noise import NoiseRequest
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -65,20 +66,39 @@ class Referee:
         if reason is not None:
             self.fail(game, reason)
 
-    def verify_task(self, game: Game, others: Sequence[tuple[int, Document]]) -> VerifyTask:
-        """Draws the noise of a game and lays out what its verification reads.
+    def verify_tasks(
+        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+    ) -> list[tuple[Game, VerifyTask]]:
+        """Draws the noise of games and lays out what their verification reads.
+
+        A game whose noise an outage hit is void, and not among the results.
 
         Args:
-            game: its question has passed the filters.
-            others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+            games: their questions have passed the filters.
+            retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
 
         Raises:
             UsageError: the noise source returned something else than noise.
         """
-        assert game.question is not None, "there is a question to verify"
-        game.noise = self.rules.checked.noise(game.rng, game.evidence, others)
+        requests = [
+            NoiseRequest(
+                game.rng,
+                game.question or "",
+                game.evidence,
+                [(slot, document) for slot, document in retrieved if slot != game.slot],
+            )
+            for game in games
+        ]
 
-        return VerifyTask(game.question, game.truth, game.materials())
+        tasks = []
+        for game, noise in zip(games, self.rules.checked.noise(requests), strict=True):
+            if isinstance(noise, ServiceError):
+                game.void(noise)
+                continue
+
+            game.noise = noise
+            tasks.append((game, VerifyTask(game.question or "", game.truth, game.materials())))
+        return tasks
 
     def verify(self, tasks: Sequence[tuple[Game, VerifyTask]]) -> None:
         """Asks the verifier of the rules about questions; an outage voids the game that it hit.

@@ -192,7 +192,8 @@ class Round:
             self._referee.take_proposal(game)
             self._retrieved.extend((game.slot, document) for document in game.evidence)
 
-        tasks = [(game, self._verify_task(game)) for game in wave if game.accepted]
+        accepted = [game for game in wave if game.accepted]
+        tasks = self._referee.verify_tasks(accepted, self._retrieved)
         self.phase = Phase.VERIFY
         if self.rules.verifier is not None:
             self._referee.verify(tasks)
@@ -201,10 +202,6 @@ class Round:
         # No verifier of its own: the policy reads the documents, in a trajectory per game.
         for game, task in tasks:
             game.verifier = self._verifier_trajectory(game, task)
-
-    def _verify_task(self, game: Game) -> VerifyTask:
-        others = [(slot, document) for slot, document in self._retrieved if slot != game.slot]
-        return self._referee.verify_task(game, others)
 
     def _verifier_trajectory(self, game: Game, task: VerifyTask) -> Trajectory | None:
         limit = self.rules.config.max_document_tokens

@@ -11,7 +11,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.checked import CheckedParts
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
-from ssp_env.game.noise import NoiseSource, draw_noise
+from ssp_env.game.noise import NOISE, NearNoise, NoiseSource
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import check_tokenizer
@@ -42,7 +42,7 @@ class Rules:
     world: World
     filters: Mapping[str, Filter]
     """What a proposed question must pass, in order, by reason code."""
-    noise: NoiseSource
+    noise: NoiseSource | NearNoise
     """Where verification's noise documents come from."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
@@ -95,7 +95,7 @@ class Rules:
             verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
             filters: more rules for a question, by reason code; they follow those that
                 ``config.filters`` names.
-            noise: :func:`~ssp_env.game.noise.draw_noise` when not given.
+            noise: a source of your own, in place of the kind that ``config.noise_kind`` names.
             proposer_reward: in place of the one that ``config.proposer_reward`` names.
             solver_reward: 1 for a right answer, 0 otherwise, when not given.
 
@@ -158,10 +158,24 @@ class Rules:
             limits={role: Limits.of(role, config, tokenizer) for role in Role},
             world=world,
             filters={name: FILTERS[name] for name in config.filters} | own,
-            noise=noise if noise is not None else draw_noise,
+            noise=noise if noise is not None else _noise(config, world),
             proposer_reward=proposer_reward or PROPOSER_REWARDS[config.proposer_reward],
             solver_reward=solver_reward or right_answer,
         )
+
+
+def _noise(config: GameConfig, world: World) -> NoiseSource | NearNoise:
+    """
+    Raises:
+        ConfigError: noise is to be drawn from a corpus that has no passages.
+    """
+    if config.noise_kind == "corpus" and config.noise_documents and not len(world.corpus):
+        fix = (
+            f"the world {world.name!r} has no passages to draw from; choose batch or near, or set "
+            f"noise_documents to 0"
+        )
+        raise ConfigError("game.noise_kind", config.noise_kind, fix)
+    return NOISE[config.noise_kind]
 
 
 def _own_retriever(world: World) -> Retriever:

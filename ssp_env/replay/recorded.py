@@ -116,8 +116,16 @@ class Recorded:
         others: Sequence[tuple[int, Document]],
         corpus: Sequence[Document],
     ) -> tuple[NoiseDocument, ...]:
-        """The noise that was drawn then."""
-        return self._saved.noise
+        """The noise that was drawn then.
+
+        Raises:
+            ServiceError: the game was void before anything was read: noise was what failed.
+        """
+        saved = self._saved
+        read = saved.verification is not None or "verifier" in self._trajectories
+        if saved.outcome is Outcome.VOID and not saved.noise and not read:
+            raise self.outage("search")
+        return saved.noise
 
     def _found(self, name: str, trajectory: Trajectory, query: str) -> list[Document]:
         saved, position = self._trajectories.get(name), len(trajectory.searches)

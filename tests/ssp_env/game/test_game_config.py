@@ -56,6 +56,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "verifier": ("none", UNVERIFIED),
     "closed_book": (True, lambda t: [1] if t.role is Role.CLOSED_BOOK else GOOD(t)),
     "noise_documents": (1, GOOD),
+    "noise_kind": ("near", GOOD),
     "proposer_reward": ("4p(1-p)", UNSOLVED),
     "invalid_reward": (-0.5, NO_SEARCH),
     "tags": (Tags(information="observation"), by_role(say("<search> what </search>", [1]))),
