@@ -45,6 +45,7 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks.step_speed --out benchmarks/results/step_speed.json
 	$(BIN)/python -m benchmarks.env_speed --out benchmarks/results/env_speed.json
+	$(BIN)/python -m benchmarks.env_copy --out benchmarks/results/env_copy.json
 	$(BIN)/python -m benchmarks.bm25_speed --out benchmarks/results/bm25_speed.json
 	$(BIN)/python -m benchmarks.search_server --out benchmarks/results/search_server.json
 	$(BIN)/python -m benchmarks.search_scale --kinds bm25 dense-flat dense-ivf-sq8 --encoder generated \

@@ -6,9 +6,21 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 from ssp_env.errors import ConfigError
+
+
+class Immutable:
+    """Never changes once made, so that copies of a game share it instead of copying it."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
 
 class Role(StrEnum):
@@ -31,7 +43,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Document(Immutable):
     """One passage, as retrieved. Two documents are equal when id, title and text are."""
 
     id: str
@@ -60,7 +72,7 @@ class Passages(Sequence[Document]):
 
 
 @dataclass(frozen=True, slots=True)
-class GroundTruth:
+class GroundTruth(Immutable):
     """An answer that a proposer writes a question for (an element of the paper's answer set D)."""
 
     id: str
@@ -83,7 +95,7 @@ class GroundTruth:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(Immutable):
     """An evaluation question. Never trained on."""
 
     id: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ssp_env.errors import ConfigError, UsageError, nearest
 from ssp_env.game.game import Start
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.types import GroundTruth, Question
+from ssp_env.types import GroundTruth, Immutable, Question
 
 OPTIONS = ("answer", "question", "start")
 _PROBE = ("options", 1)
@@ -104,7 +103,7 @@ class Dealer:
             drawn = self._questions[int(self._rng.integers(len(self._questions)))]
             return Round.of_questions(self.rules, [drawn], seed)
 
-        return Round(self.rules, partial(_draw, self.rules.world.answers), 1, seed)
+        return Round(self.rules, _Drawn(self.rules), 1, seed)
 
     def _about(self, truth: GroundTruth, seed: Sequence[int]) -> Round:
         if not truth.answer.strip():
@@ -120,7 +119,7 @@ class Dealer:
             )
             raise UsageError(f"options['answer'] = {truth.answer!r}: {fix}")
 
-        return Round(self.rules, partial(_given, truth), 1, seed)
+        return Round(self.rules, _Given(truth), 1, seed)
 
 
 def check_seed(seed: object) -> None:
@@ -133,15 +132,26 @@ def check_seed(seed: object) -> None:
         raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
 
 
-# Module-level functions, since they are pickled with a game that has begun.
-def _draw(
-    answers: Sequence[GroundTruth], rng: np.random.Generator, count: int
-) -> list[GroundTruth]:
-    return [answers[int(rng.integers(len(answers)))] for _ in range(count)]
+# Objects rather than functions, since they are copied and pickled with a game that has begun.
+@dataclass(frozen=True)
+class _Drawn(Immutable):
+    """Draws from the world's answers."""
+
+    rules: Rules
+
+    def __call__(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        answers = self.rules.world.answers
+        return [answers[int(rng.integers(len(answers)))] for _ in range(count)]
 
 
-def _given(truth: GroundTruth, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-    return [truth] * count
+@dataclass(frozen=True)
+class _Given(Immutable):
+    """Always the same answer."""
+
+    truth: GroundTruth
+
+    def __call__(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        return [self.truth] * count
 
 
 def _check_names(options: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -16,11 +17,12 @@ from ssp_env.game.config import UNMASKED, suited
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Immutable
 
 Observation = dict[str, NDArray[Any]]
 
 
-class Observer:
+class Observer(Immutable):
     """Spaces and observations behind every token-level door.
 
     An observation is a dict. ``observation`` is int32 (``max_prompt_tokens +
@@ -42,6 +44,7 @@ class Observer:
             resolved.view,
         )
 
+        self._resolved = resolved
         self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
         self._empty_token = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
 
@@ -55,14 +58,18 @@ class Observer:
 
         self._legal = _legal_moves(resolved.rules) if self._view.legal_moves else None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Padding and masks would be most of a pickled game.
+        return type(self), (self._resolved,)
+
     def observation_space(self) -> gym.spaces.Dict:
         """A new space object."""
         if self._view.one_hot:
-            observation = _box(1, self.length * self._size, np.float32)
+            observation = _FromZero(1, self.length * self._size, np.float32)
         else:
-            observation = _box(self._size - 1, self.length, np.int32)
+            observation = _FromZero(self._size - 1, self.length, np.int32)
 
-        mask = _box(1, self._size, np.int8)
+        mask = _FromZero(1, self._size, np.int8)
         return gym.spaces.Dict({"observation": observation, "action_mask": mask})
 
     def action_space(self) -> gym.spaces.Discrete[np.int64]:
@@ -108,6 +115,10 @@ class Watcher:
         self.trajectory = trajectory
         self._observer, self._filled = observer, 0
         self._tokens = np.empty(0, dtype=np.int32)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Watcher:
+        """A watcher of the trajectory's copy, which reads its tokens anew when it looks."""
+        return Watcher(self._observer, copy.deepcopy(self.trajectory, memo))
 
     def look(self) -> Observation:
         """The observation as it is now, in arrays of its own."""
@@ -157,9 +168,27 @@ def _padding(length: int, pad_id: int) -> NDArray[np.int32]:
     return padding
 
 
-def _box(high: int, length: int, dtype: Any) -> gym.spaces.Box:
-    """A vector space from 0 to ``high``; its bounds take no memory, as arrays would."""
-    box = gym.spaces.Box(0, high, (length,), dtype)
-    box.low, box.high = (np.broadcast_to(np.array(bound, dtype), (length,)) for bound in (0, high))
-    box.bounded_below = box.bounded_above = np.broadcast_to(np.array(True), (length,))
-    return box
+class _FromZero(gym.spaces.Box):
+    """A vector space from 0 to ``high``; its bounds take no memory, nor do those of its copies."""
+
+    def __init__(self, high: int, length: int, dtype: Any) -> None:
+        super().__init__(0, high, (length,), dtype)
+        self._made_of = (high, length, dtype)
+
+        bounds = (np.broadcast_to(np.array(bound, dtype), (length,)) for bound in (0, high))
+        self.low, self.high = bounds
+        self.bounded_below = self.bounded_above = np.broadcast_to(np.array(True), (length,))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # What samples are drawn from; all else follows from the arguments.
+        return type(self), self._made_of, {"_np_random": self._np_random}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _FromZero:
+        twin = copy.copy(self)
+        twin._np_random = copy.deepcopy(self._np_random, memo)
+        return twin
+
+    def __copy__(self) -> _FromZero:
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin

@@ -12,11 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
-from ssp_env.types import Document
+from ssp_env.types import Document, Immutable
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseDocument:
+class NoiseDocument(Immutable):
     """A document that this game's proposer did not retrieve, and where it came from."""
 
     document: Document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ssp_env.checks import check_call
@@ -22,12 +22,15 @@ from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.world import NoVerifier, WorldVerifier
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Document, Role, World
+from ssp_env.types import Document, Immutable, Role, World
+
+_WORLDS_OWN = ("corpus", "retriever")
+"""Attributes that rules and world usually share."""
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Everything that games share. Make one with :meth:`build`."""
+class Rules(Immutable):
+    """Everything that games share, copies of games included. Make one with :meth:`build`."""
 
     config: GameConfig
     tokenizer: Tokenizer
@@ -64,9 +67,18 @@ class Rules:
         )
         object.__setattr__(self, "checked", checked)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Rules:
-        """Itself: play changes nothing in it, so copies of an env, as in tree search, share it."""
-        return self
+    def __getstate__(self) -> dict[str, Any]:
+        """What to pickle: what the world has of its own stays with the world."""
+        state = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        for name in _WORLDS_OWN:
+            if state[name] is getattr(self.world, name, None):
+                del state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = {name: getattr(state["world"], name) for name in _WORLDS_OWN if name not in state}
+        self.__dict__.update(state | own)
+        self.__post_init__()
 
     @classmethod
     def build(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ssp_env.game.protocol import ALLOWED, Tags
-from ssp_env.types import Action, Role
+from ssp_env.types import Action, Immutable, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Mark(NamedTuple):
     held: _Completed | None
 
 
-class ScannerTags:
+class ScannerTags(Immutable):
     """The tags that matter in one role's turns, ready for matching."""
 
     def __init__(self, tags: Tags, role: Role) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import itertools
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
@@ -15,7 +17,7 @@ from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Action, Document, Role
+from ssp_env.types import Action, Document, Immutable, Role
 
 
 class Waiting(StrEnum):
@@ -27,7 +29,7 @@ class Waiting(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SearchRecord:
+class SearchRecord(Immutable):
     """One search call and what it found."""
 
     query: str
@@ -35,7 +37,7 @@ class SearchRecord:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Immutable):
     """What the trajectories of one role need to know of the rules; they share it."""
 
     role: Role
@@ -91,6 +93,21 @@ class Trajectory:
         self.mask = bytearray(self.prompt_length)
         self.logprobs = array("d", bytes(8 * self.prompt_length))
         self._scanner = self._new_scanner()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trajectory:
+        """A trajectory that goes its own way; one that has ended never changes, and is shared."""
+        if self.done:
+            return self
+
+        twin = copy.copy(self)
+        twin.ids, twin.mask = self.ids.copy(), self.mask.copy()
+        twin.logprobs = self.logprobs[:]
+        twin.searches = self.searches.copy()
+        twin._scanner = copy.deepcopy(self._scanner, memo)
+
+        # An engine must not continue one of them from what it has cached of the other.
+        twin.key = next(_keys)
+        return twin
 
     @property
     def role(self) -> Role:

@@ -8,11 +8,11 @@ from typing import Protocol, runtime_checkable
 
 from ssp_env.checks import describe
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.types import Document, GroundTruth
+from ssp_env.types import Document, GroundTruth, Immutable
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Immutable):
     """A judgment that was reached; one that could not be is a ``ServiceError`` instead."""
 
     correct: bool

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,8 @@ class WikiMini:
     """The packaged :class:`~ssp_env.types.World` of real text, read part by part when asked for.
 
     Questions are grouped by benchmark: ``2wiki``, ``bamboogle``, ``hotpotqa``, ``musique``, ``nq``,
-    ``popqa``, ``triviaqa``. No wording of the answer set answers any of them."""
+    ``popqa``, ``triviaqa``. No wording of the answer set answers any of them. A pickle holds no
+    passages: where it is loaded, the world is opened again, once per process."""
 
     name = "wiki-mini"
     can_read = False
@@ -110,6 +111,9 @@ class WikiMini:
         """``None``: this world has no reader."""
         return None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened_again, ()
+
     @cached_property
     def _questions(self) -> tuple[Question, ...]:
         questions: list[Question] = []
@@ -117,6 +121,11 @@ class WikiMini:
             with packaged(f"questions/{benchmark}.jsonl") as path:
                 questions += read_questions(path, group=benchmark)
         return tuple(questions)
+
+
+@cache
+def _opened_again() -> WikiMini:
+    return WikiMini()
 
 
 def packaged(name: str) -> AbstractContextManager[Path]:

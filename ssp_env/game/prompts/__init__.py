@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.protocol import Tags
@@ -177,6 +178,10 @@ class Prompts:
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
         self._passages: dict[tuple[str, str, int], list[int]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Remembered passages are found again where they are needed.
+        return self.__dict__ | {"_passages": {}}
 
     def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
