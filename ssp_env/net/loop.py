@@ -39,9 +39,8 @@ class LoopThread:
         running = _running_loop()
         if running is not None and self.owns(running):
             work.close()
-            raise UsageError(
-                "a blocking call on the event loop that is to serve it; await the async form there"
-            )
+            what = "a blocking call on the event loop that is to serve it"
+            raise UsageError(f"{what}; make it in another thread, as asyncio.to_thread does")
 
         future = self._submit(work)
         try:
@@ -49,10 +48,6 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
-
-    async def run_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits a coroutine from another loop, which stays free; a cancellation is passed on."""
-        return await asyncio.wrap_future(self._submit(work))
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._lock:

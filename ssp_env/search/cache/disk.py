@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +28,22 @@ class _TextOnly(diskcache.Disk):  # type: ignore[misc]
     database that somebody else wrote."""
 
     def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> str:
-        """The text of a row."""
-        if mode != diskcache.core.MODE_RAW or filename is not None or not isinstance(value, str):
-            raise ValueError("a row that is not text")
-        return value
+        """The text of a row; empty if it is anything else."""
+        text = mode == diskcache.core.MODE_RAW and filename is None and isinstance(value, str)
+        return value if text else ""
 
 
 class DiskCache:
-    """Keeps texts by key; the oldest go when the directory grows too large."""
+    """Keeps texts by key; the oldest go when the directory grows too large.
+
+    A cache is never the reason that a search fails: when the directory can no longer be read or
+    written, that is logged once, and the directory is left alone."""
 
     def __init__(self, path: str | Path, max_bytes: int) -> None:
         if max_bytes < _SMALLEST:
             fix = f"give the directory at least {_SMALLEST} bytes"
             raise ConfigError("cache.disk_bytes", max_bytes, fix)
+
         self.path, self.usable = Path(path), True
         limits = {"size_limit": max_bytes, "disk_min_file_size": _IN_ONE_FILE}
         try:
@@ -50,27 +52,25 @@ class DiskCache:
             fix = "delete it, or name another directory that can be read and written"
             raise DataError(path, f"cannot be used as a cache: {error}; {fix}") from error
 
-    @contextmanager
-    def harmless(self) -> Iterator[None]:
-        """A cache is never the reason that a search fails: what cannot be read or written is logged
-        once, and from then on nothing is."""
-        try:
-            yield
-        except (sqlite3.Error, diskcache.Timeout, OSError, ValueError, TypeError) as error:
-            text = "the search cache %s cannot be used and is left alone from now on: %s"
-            _LOG.warning(text, self.path, error)
-            self.usable = False
+    def get(self, key: str) -> str | None:
+        """The text, if it is there."""
+        text: str | None = self._harmless(lambda: self._cache.get(key))
+        return text
 
-    def get(self, keys: Iterable[str]) -> dict[str, str]:
-        """The texts that are there."""
-        return {key: text for key in keys if (text := self._cache.get(key)) is not None}
-
-    def put(self, texts: Mapping[str, str]) -> None:
-        """Keeps texts."""
-        with self._cache.transact():
-            for key, text in texts.items():
-                self._cache.set(key, text)
+    def __setitem__(self, key: str, text: str) -> None:
+        self._harmless(lambda: self._cache.set(key, text))
 
     def close(self) -> None:
         """Closes the directory."""
         self._cache.close()
+
+    def _harmless(self, act: Callable[[], Any]) -> Any:
+        if not self.usable:
+            return None
+        try:
+            return act()
+        except (sqlite3.Error, diskcache.Timeout, OSError) as error:
+            text = "the search cache %s cannot be used and is left alone from now on: %s"
+            _LOG.warning(text, self.path, error)
+            self.usable = False
+            return None

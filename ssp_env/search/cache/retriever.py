@@ -1,10 +1,11 @@
-"""Rankings that are kept, in memory and on disk, so that the same query is not asked twice."""
+"""Rankings that are kept, in memory or on disk, so that the same query is not asked twice."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -13,8 +14,14 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search import base
-from ssp_env.search.base import Results, Retriever, check_count, check_request, whole
+from ssp_env.search.base import (
+    Results,
+    Retriever,
+    check_count,
+    check_request,
+    search_each,
+    whole,
+)
 from ssp_env.types import Document
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ class CachedRetriever:
         """
         Args:
             retriever: what answers the misses.
-            memory_bytes: about how many bytes of rankings are kept in memory.
+            memory_bytes: without ``path``: about how many bytes of rankings are kept in memory.
             path: a directory for rankings that outlast the process; processes of one machine may
                 share it. Needs the extra ``cache``.
             identity: with ``path``: what the retriever searches and how, such as ``"wiki-18, E5
@@ -60,85 +67,63 @@ class CachedRetriever:
             raise ConfigError("cache.retriever", retriever, fix)
         if memory_bytes < 0:
             raise ConfigError("cache.memory_bytes", memory_bytes, "give a number of bytes")
+        if path is not None and not identity:
+            fix = "name what the retriever searches, so that no other index's rankings are used"
+            raise ConfigError("cache.identity", identity, fix)
+
         self.retriever, self.identity = retriever, identity
         again = partial(CachedRetriever, path=path, identity=identity)
         self._again = partial(again, memory_bytes=memory_bytes, disk_bytes=disk_bytes)
 
-        # Texts, as on disk: their size is known, and no caller can spoil them.
-        self._memory: LRUCache[str, str] = LRUCache(memory_bytes, _size)
+        # Texts in memory as well: their size is known, and no caller can spoil them.
+        self._kept: LRUCache[str, str] | DiskCache = LRUCache(memory_bytes, _size)
         self._lock = Lock()
-        self._disk: DiskCache | None = None
         if path is not None:
-            if not identity:
-                fix = "name what the retriever searches, so that no other index's rankings are used"
-                raise ConfigError("cache.identity", identity, fix)
             from ssp_env.search.cache.disk import DiskCache
 
-            self._disk = DiskCache(path, disk_bytes)
+            self._kept = DiskCache(path, disk_bytes)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """As the retriever's own, which is asked for the misses only.
+        """The rankings of all queries.
 
         Raises:
             ServiceError: the retriever could not answer all of them.
             ConfigError, UsageError: see :func:`ssp_env.search.base.check_request`.
         """
-        return whole(self._look_up(queries, k, lambda misses: [*self.retriever.search(misses, k)]))
+        return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
         """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
-        return self._look_up(queries, k, lambda misses: base.search_each(self.retriever, misses, k))
+        check_request(queries, k)
+        keys = {query: self._key(query, k) for query in queries}
+        with self._lock:
+            texts = {query: self._kept.get(key) for query, key in keys.items()}
+        known: dict[str, list[Document] | ServiceError] = {}
+        for query, text in texts.items():
+            if text is not None and (ranking := _read(text)) is not None:
+                known[query] = ranking
+
+        misses = [query for query in keys if query not in known]
+        results = search_each(self.retriever, misses, k) if misses else []
+        check_count(results, misses)
+        for query, result in zip(misses, results, strict=True):
+            known[query] = result
+            if not isinstance(result, ServiceError):
+                # cachetools refuses what is larger than the whole cache.
+                with self._lock, suppress(ValueError):
+                    self._kept[keys[query]] = _write(result)
+
+        # Each gets its own list, so that no caller changes another's.
+        found = [known[query] for query in queries]
+        return [result if isinstance(result, ServiceError) else [*result] for result in found]
 
     def close(self) -> None:
         """Closes the directory; the retriever is left alone."""
-        if self._disk is not None:
-            self._disk.close()
+        if not isinstance(self._kept, LRUCache):
+            self._kept.close()
 
     def __reduce__(self) -> tuple[Callable[..., CachedRetriever], tuple[Retriever]]:
         return self._again, (self.retriever,)
-
-    def _look_up(
-        self, queries: Sequence[str], k: int, ask: Callable[[list[str]], Results]
-    ) -> Results:
-        check_request(queries, k)
-        keys = {query: self._key(query, k) for query in queries}
-        known: dict[str, list[Document] | ServiceError] = {**self._known(keys.values())}
-
-        misses = [query for query, key in keys.items() if key not in known]
-        if misses:
-            results = ask(misses)
-            check_count(results, misses)
-            fresh: dict[str, str] = {}
-            for query, result in zip(misses, results, strict=True):
-                known[keys[query]] = result
-                if not isinstance(result, ServiceError):
-                    fresh[keys[query]] = _write(result)
-            self._remember(fresh)
-            if self._disk is not None and self._disk.usable:
-                with self._disk.harmless():
-                    self._disk.put(fresh)
-
-        # Each gets its own list, so that no caller changes another's.
-        found = [known[keys[query]] for query in queries]
-        return [result if isinstance(result, ServiceError) else [*result] for result in found]
-
-    def _known(self, keys: Collection[str]) -> dict[str, list[Document]]:
-        """The rankings that are kept."""
-        with self._lock:
-            texts = {key: text for key in keys if (text := self._memory.get(key)) is not None}
-        rankings = {key: _read(text) for key, text in texts.items()}
-        if self._disk is not None and self._disk.usable:
-            with self._disk.harmless():
-                stored = self._disk.get(key for key in keys if key not in texts)
-                rankings |= {key: _read(text) for key, text in stored.items()}
-                self._remember(stored)
-        return rankings
-
-    def _remember(self, texts: Mapping[str, str]) -> None:
-        with self._lock:
-            for key, text in texts.items():
-                if _size(text) <= self._memory.maxsize:
-                    self._memory[key] = text
 
     def _key(self, query: str, k: int) -> str:
         # Of a fixed length, whatever a policy searches for.
@@ -154,13 +139,10 @@ def _write(ranking: Sequence[Document]) -> str:
     return json.dumps([[found.id, found.title, found.text, found.score] for found in ranking])
 
 
-def _read(text: str) -> list[Document]:
-    """Raises ``ValueError`` or ``TypeError`` for what :func:`_write` did not write."""
-    rows = json.loads(text)
-    for row in rows:
-        match row:
-            case [str(), str(), str(), int() | float() | None]:
-                pass
-            case _:
-                raise ValueError(f"not a document: {str(row)[:100]}")
-    return [Document(*row) for row in rows]
+def _read(text: str) -> list[Document] | None:
+    """The ranking of a text; ``None`` for what :func:`_write` did not write."""
+    try:
+        rows = json.loads(text)
+        return [Document(name, title, text, score) for name, title, text, score in rows]
+    except (ValueError, TypeError):
+        return None

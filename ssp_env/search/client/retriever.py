@@ -1,4 +1,4 @@
-"""The HTTP retriever, blocking and async."""
+"""The HTTP retriever."""
 
 from __future__ import annotations
 
@@ -21,8 +21,14 @@ _OVERLOADED = frozenset({408, 425, 429, 502, 503, 504})
 _ABOUT_THE_QUERIES = frozenset({400, 413, 422})
 
 
-class _Client:
-    """What both faces share. Pickled or copied, it opens its own connections."""
+class HTTPRetriever:
+    """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
+    pickled or copied, it opens its own connections.
+
+    A failing request is tried again with back-off, as long as the deadline allows. ``search`` is
+    all or nothing. ``search_each``, which the game uses, divides a request that the server cannot
+    answer until the queries that are to blame stand alone. Where the server cannot be reached, is
+    overloaded, or the time is up, all queries of a request fail together."""
 
     def __init__(self, config: HTTPConfig | str) -> None:
         """
@@ -39,36 +45,6 @@ class _Client:
 
     def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
         return type(self), (self.config,)
-
-    async def _each(self, queries: Sequence[str], k: int, divide: bool) -> Results:
-        """One result per query. The same query is sent once; ``divide`` as for ``_Asking``."""
-        check_request(queries, k)
-
-        # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and
-        # cutting may halve a pair.
-        sent = [well_formed(query[: self.config.max_query_chars]) for query in queries]
-        different = list(dict.fromkeys(sent))
-
-        asking = _Asking(self.config, self._caller, k, divide)
-        size = self.config.max_batch
-        chunks = [different[start : start + size] for start in range(0, len(different), size)]
-        retry = self.config.retry
-        answers = await asyncio.gather(*(asking.request(chunk, retry) for chunk in chunks))
-
-        found = dict(zip(different, itertools.chain.from_iterable(answers), strict=True))
-        return [
-            result if isinstance(result, ServiceError) else list(result)
-            for result in map(found.__getitem__, sent)
-        ]
-
-
-class HTTPRetriever(_Client):
-    """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads.
-
-    A failing request is tried again with back-off, as long as the deadline allows. ``search`` is
-    all or nothing. ``search_each``, which the game uses, divides a request that the server cannot
-    answer until the queries that are to blame stand alone. Where the server cannot be reached, is
-    overloaded, or the time is up, all queries of a request fail together."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,27 +74,26 @@ class HTTPRetriever(_Client):
         """Closes the connections; the retriever cannot be used afterwards."""
         self._caller.close()
 
+    async def _each(self, queries: Sequence[str], k: int, divide: bool) -> Results:
+        """One result per query. The same query is sent once; ``divide`` as for ``_Asking``."""
+        check_request(queries, k)
 
-class AsyncHTTPRetriever(_Client):
-    """:class:`HTTPRetriever`, awaited: from any event loop, or several."""
+        # Cut before it is cleaned: a megabyte is not worth reading for what is left out, and
+        # cutting may halve a pair.
+        sent = [well_formed(query[: self.config.max_query_chars]) for query in queries]
+        different = list(dict.fromkeys(sent))
 
-    async def __aenter__(self) -> Self:
-        return self
+        asking = _Asking(self.config, self._caller, k, divide)
+        size = self.config.max_batch
+        chunks = [different[start : start + size] for start in range(0, len(different), size)]
+        retry = self.config.retry
+        answers = await asyncio.gather(*(asking.request(chunk, retry) for chunk in chunks))
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """As :meth:`HTTPRetriever.search`."""
-        return whole(await shared().run_async(self._each(queries, k, divide=False)))
-
-    async def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """As :meth:`HTTPRetriever.search_each`."""
-        return await shared().run_async(self._each(queries, k, divide=True))
-
-    async def aclose(self) -> None:
-        """As :meth:`HTTPRetriever.close`."""
-        self._caller.close()
+        found = dict(zip(different, itertools.chain.from_iterable(answers), strict=True))
+        return [
+            result if isinstance(result, ServiceError) else list(result)
+            for result in map(found.__getitem__, sent)
+        ]
 
 
 class _Refused(Exception):

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ssp_env.search.corpus import split_contents
 from ssp_env.types import Document
@@ -42,63 +42,42 @@ def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
             with a finite score.
     """
     try:
-        reply = json.loads(raw, parse_constant=_refuse)
+        reply = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise WrongReply(f"not JSON ({error})") from error
 
-    result = reply.get("result") if isinstance(reply, dict) else None
-    if not isinstance(result, list):
-        raise WrongReply("no JSON object with a list 'result'")
+    match reply:
+        case {"result": list(result)} if all(isinstance(ranking, list) for ranking in result):
+            pass
+        case _:
+            raise WrongReply("no JSON object with a list 'result' of lists")
     if len(result) != count:
         raise WrongReply(f"{len(result)} rankings for {count} queries")
-    return [_ranking(ranking, position, k) for position, ranking in enumerate(result)]
+
+    for ranking in result:
+        if len(ranking) > k:
+            raise WrongReply(f"{len(ranking)} documents where {k} were asked for")
+    rankings = [[_document(hit) for hit in ranking] for ranking in result]
+    if any(len({found.id for found in ranking}) != len(ranking) for ranking in rankings):
+        raise WrongReply("a document twice in one ranking")
+    return rankings
 
 
-def _ranking(ranking: Any, position: int, k: int) -> list[Document]:
-    where = f"result[{position}]"
-    if not isinstance(ranking, list):
-        raise WrongReply(f"{where} is {_kind(ranking)}, not a list")
-    if len(ranking) > k:
-        raise WrongReply(f"{where} holds {len(ranking)} documents where {k} were asked for")
-
-    documents = [_document(hit, f"{where}[{rank}]") for rank, hit in enumerate(ranking)]
-    if len({document.id for document in documents}) != len(documents):
-        raise WrongReply(f"{where} holds a document twice")
-    return documents
-
-
-def _document(hit: Any, where: str) -> Document:
-    row = hit.get("document") if isinstance(hit, dict) else None
-    if not isinstance(row, dict):
-        raise WrongReply(f"{where} is not an object with a 'document'")
-
-    score = hit.get("score")
-    number = isinstance(score, int | float) and not isinstance(score, bool)
-    # Put this way round, so that NaN fails as well, and an integer beyond any float.
-    if not (number and abs(score) <= sys.float_info.max):
-        raise WrongReply(f"{where}.score is {_kind(score)}, not a finite number")
-    if "contents" in row:
-        title, text = split_contents(_text(row, "contents", where))
-    else:
-        title, text = _text(row, "title", where, ""), _text(row, "text", where)
+def _document(hit: Any) -> Document:
+    match hit:
+        case {"document": {"contents": str(contents)} as row, "score": int() | float() as score}:
+            title, text = split_contents(contents)
+        case {"document": {"text": str(text)} as row, "score": int() | float() as score}:
+            title = row.get("title", "")
+        case _:
+            raise WrongReply("a hit that is not {document, score} with contents, or title and text")
 
     # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
-    name: Any = row.get("id", hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16])
-    if isinstance(name, bool) or not isinstance(name, int | str):
-        raise WrongReply(f"{where}.document.id is {_kind(name)}, not a string")
-    return Document(well_formed(str(name)), title, text, float(score))
-
-
-def _text(row: dict[str, Any], name: str, where: str, missing: str | None = None) -> str:
-    value = row.get(name, missing)
-    if not isinstance(value, str):
-        raise WrongReply(f"{where}.document.{name} is {_kind(value)}, not a string")
-    return well_formed(value)
-
-
-def _kind(value: Any) -> str:
-    return "null or missing" if value is None else type(value).__name__
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    digest = hashlib.sha256(well_formed(f"{title}\n{text}").encode()).hexdigest()
+    name = row.get("id", digest[:16])
+    if not isinstance(title, str) or not isinstance(name, int | str):
+        raise WrongReply("a document whose id or title is not a string")
+    # Put this way round, so that NaN fails as well, and an integer beyond any float.
+    if isinstance(score, bool) or not abs(score) <= sys.float_info.max:
+        raise WrongReply("a score that is not a finite number")
+    return Document(well_formed(str(name)), well_formed(title), well_formed(text), float(score))

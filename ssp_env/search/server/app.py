@@ -41,7 +41,12 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         config: the limits and the token.
     """
     metrics = Metrics(lambda: batcher.waiting)
-    batcher = Batcher(retriever, config.max_batch, config.max_waiting, metrics.call)
+
+    def count(queries: int, seconds: float) -> None:
+        metrics.batch.observe(queries)
+        metrics.backend.observe(seconds)
+
+    batcher = Batcher(retriever, config.max_batch, config.max_waiting, count)
 
     app = FastAPI(
         title="ssp search server",

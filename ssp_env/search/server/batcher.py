@@ -31,9 +31,7 @@ class QueueFull(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Piece:
-    """A request, or as much of it as one backend call takes."""
-
+class _Request:
     queries: Sequence[str]
     k: int
     future: Future[Rankings] = field(default_factory=Future)
@@ -43,27 +41,27 @@ class Batcher:
     """Hands requests to a retriever, one call at a time, in its own thread.
 
     What arrives while the backend is busy becomes its next call: oldest first, equal ``k``
-    together, at most ``max_batch`` queries. A larger request takes several calls. A call that fails
-    is repeated request by request, so that a request that the backend chokes on fails alone."""
+    together, at most ``max_batch`` queries. A larger request has a call of its own. A call that
+    fails is repeated request by request, so that one that the backend chokes on fails alone."""
 
     def __init__(
         self,
         retriever: Retriever,
         max_batch: int,
         max_waiting: int,
-        observe: Callable[[int, int, float], None] = lambda requests, queries, seconds: None,
+        observe: Callable[[int, float], None] = lambda queries, seconds: None,
     ) -> None:
         """
         Args:
             retriever, max_batch, max_waiting: as in ``ServerConfig``.
-            observe: called after each backend call, in the batcher's thread, with its numbers of
-                requests and queries, and its seconds.
+            observe: called after each backend call, in the batcher's thread, with its number of
+                queries, and its seconds.
         """
         self.waiting = 0
         """Queries that wait for their answer."""
         self._retriever, self._observe = retriever, observe
         self._max_batch, self._max_waiting = max_batch, max_waiting
-        self._inbox: SimpleQueue[_Piece] = SimpleQueue()
+        self._inbox: SimpleQueue[_Request] = SimpleQueue()
 
         # A daemon: a backend that hangs does not keep the process alive.
         Thread(target=self._work, name="search backend", daemon=True).start()
@@ -78,24 +76,17 @@ class Batcher:
         if self.waiting + len(queries) > self._max_waiting:
             raise QueueFull
 
-        size = self._max_batch
-        starts = range(0, len(queries), size)
-        pieces = [_Piece(queries[start : start + size], k) for start in starts]
+        request = _Request(queries, k)
         self.waiting += len(queries)
-        for piece in pieces:
-            self._inbox.put(piece)
-
+        self._inbox.put(request)
         try:
-            parts = await asyncio.gather(*(asyncio.wrap_future(piece.future) for piece in pieces))
+            return await asyncio.wrap_future(request.future)  # cancelled, it is dropped
         finally:
             self.waiting -= len(queries)
-            for piece in pieces:
-                piece.future.cancel()  # what has not begun is dropped
-        return [ranking for part in parts for ranking in part]
 
     def _work(self) -> None:
         """The thread: answers one batch after another."""
-        pending: deque[_Piece] = deque()
+        pending: deque[_Request] = deque()
         pause = 0.0
         while True:
             if not pending:
@@ -108,59 +99,61 @@ class Batcher:
                 pending.append(self._inbox.get())
 
             begin = perf_counter()
-            self._answer(self._take(pending))
+            if batch := self._take(pending):
+                self._answer(batch)
             pause = min(_LONGEST_PAUSE, (perf_counter() - begin) / 4)
 
-    def _take(self, pending: deque[_Piece]) -> list[_Piece]:
-        """Takes the oldest piece and what goes with it; what was given up is dropped."""
-        batch: list[_Piece] = []
-        left: list[_Piece] = []
+    def _take(self, pending: deque[_Request]) -> list[_Request]:
+        """Takes the oldest request and what goes with it; what was given up is dropped."""
+        batch: list[_Request] = []
+        left: list[_Request] = []
         room = self._max_batch
         while pending and room > 0:
-            piece = pending.popleft()
-            if batch and (piece.k != batch[0].k or len(piece.queries) > room):
-                left.append(piece)
-            elif piece.future.set_running_or_notify_cancel():
-                batch.append(piece)
-                room -= len(piece.queries)
+            request = pending.popleft()
+            if batch and (request.k != batch[0].k or len(request.queries) > room):
+                left.append(request)
+            elif request.future.set_running_or_notify_cancel():
+                batch.append(request)
+                room -= len(request.queries)
 
         pending.extendleft(reversed(left))
         return batch
 
-    def _answer(self, batch: list[_Piece]) -> None:
-        """Gives each piece its rankings, or the reason why it has none."""
-        if not batch:
-            return
-
-        queries = [query for piece in batch for query in piece.queries]
+    def _answer(self, batch: list[_Request]) -> None:
+        """Gives each request its rankings, or the reason why it has none."""
+        queries = [query for request in batch for query in request.queries]
         begin = perf_counter()
         try:
-            rankings = self._retriever.search(queries, batch[0].k)
-            check_count(rankings, queries)
-            if any(len(ranking) > batch[0].k for ranking in rankings):
-                raise UsageError("the retriever gave more documents than were asked for")
+            rankings = self._ask(queries, batch[0].k)
         except Exception as error:
-            if len(batch) == 1:
+            if len(batch) > 1:
+                _logger.warning("%d requests failed together: %s", len(batch), error)
+                self._one_by_one(batch)
+            else:
                 batch[0].future.set_exception(error)
-                return
-            _logger.warning("%d requests failed together: %s", len(batch), error)
-            self._one_by_one(batch)
             return
 
-        self._observe(len(batch), len(queries), perf_counter() - begin)
+        self._observe(len(queries), perf_counter() - begin)
         each = iter(rankings)
-        for piece in batch:
-            piece.future.set_result(list(islice(each, len(piece.queries))))
+        for request in batch:
+            request.future.set_result(list(islice(each, len(request.queries))))
 
-    def _one_by_one(self, batch: list[_Piece]) -> None:
+    def _ask(self, queries: list[str], k: int) -> Rankings:
+        rankings = self._retriever.search(queries, k)
+        check_count(rankings, queries)
+        if any(len(ranking) > k for ranking in rankings):
+            raise UsageError("the retriever gave more documents than were asked for")
+        return rankings
+
+    def _one_by_one(self, batch: list[_Request]) -> None:
         outages = 0
-        for piece in batch:
+        for request in batch:
             # During an outage each of them may take as long as a time-out.
             if outages == OUTAGE_AFTER:
                 what = "the backend failed for the requests before this one"
-                piece.future.set_exception(ServiceError("search", what))
+                request.future.set_exception(ServiceError("search", what))
                 continue
 
-            self._answer([piece])
-            outage = isinstance(piece.future.exception(), ServiceError)
+            self._answer([request])
+            outage = isinstance(request.future.exception(), ServiceError)
             outages = outages + 1 if outage else 0

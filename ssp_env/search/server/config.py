@@ -51,7 +51,7 @@ class ServerConfig:
     max_body_bytes: int = 16 * 2**20
     """Most bytes of a request's body."""
     max_batch: int = 256
-    """Most queries of a backend call; a larger request takes several calls."""
+    """Most queries of a backend call that joins requests; a larger request has its own."""
     max_waiting: int = 16_384
     """Most queries that wait for their answer; a request beyond is answered with 503 and
     ``Retry-After``."""
@@ -59,34 +59,30 @@ class ServerConfig:
     """Most seconds for a request, from its head to its answer; then 504."""
 
     def __post_init__(self) -> None:
-        most = f"which is {self.max_k}"
-        fits = f"the largest request ({self.max_queries} queries) has to fit"
-        finite = 0 < self.answer_seconds < math.inf
-        counts = (name for name in vars(self) if name.startswith("max_") or name == "default_k")
-        for name, right, fix in (
-            *((name, getattr(self, name) >= 1, "give a number from 1 up") for name in counts),
-            ("port", 0 <= self.port <= 65535, "give a number from 0 (any free one) to 65535"),
-            ("default_k", self.default_k <= self.max_k, f"it may not exceed max_k, {most}"),
-            ("max_documents", self.max_documents >= self.max_k, f"it has to reach max_k, {most}"),
-            ("max_waiting", self.max_waiting >= self.max_queries, fits),
-            ("answer_seconds", finite, "give a finite number of seconds above 0"),
+        for name, least, most, why in (
+            ("port", 0, 65535, "0 takes any free one"),
+            ("max_k", 1, self.max_documents, "which is max_documents"),
+            ("default_k", 1, self.max_k, "which is max_k"),
+            ("max_queries", 1, self.max_waiting, "which is max_waiting"),
+            ("max_query_length", 1, math.inf, "in characters"),
+            ("max_body_bytes", 1, math.inf, "in bytes"),
+            ("max_batch", 1, math.inf, "in queries"),
+            ("answer_seconds", 0.001, 1e6, "in seconds"),
         ):
-            if not right:
+            if not least <= getattr(self, name) <= most:
+                fix = f"give a number from {least} to {most}, {why}"
                 raise ConfigError(name, getattr(self, name), fix)
-        self._check_token()
 
-    def _check_token(self) -> None:
-        if self.token is None:
-            if not (self.no_token or is_loopback(self.host)):
-                fix = (
-                    f"others can reach this address: put a token into {TOKEN_VARIABLE} or a "
-                    "--token-file, bind 127.0.0.1, or say --no-token if you trust everyone there"
-                )
-                raise ConfigError("host", self.host, fix)
-        elif self.no_token:
+        if self.token is not None and self.no_token:
             raise ConfigError("no_token", True, "a token is given as well; leave one of them out")
-        elif not _is_token(self.token):
+        if self.token is not None and not _is_token(self.token):
             raise ConfigError("token", "(not shown)", _TOKEN)
+        if self.token is None and not (self.no_token or is_loopback(self.host)):
+            fix = (
+                f"others can reach this address: put a token into {TOKEN_VARIABLE} or a "
+                "--token-file, bind 127.0.0.1, or say --no-token if you trust everyone there"
+            )
+            raise ConfigError("host", self.host, fix)
 
 
 def is_loopback(host: str) -> bool:

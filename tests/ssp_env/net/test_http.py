@@ -57,5 +57,5 @@ def test_a_blocking_call_on_the_loop_that_serves_it_is_refused() -> None:
     async def outer() -> None:
         shared().run(asyncio.sleep(0))
 
-    with pytest.raises(UsageError, match="await the async form"):
+    with pytest.raises(UsageError, match="another thread"):
         shared().run(outer())

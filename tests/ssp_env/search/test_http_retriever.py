@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import hashlib
@@ -26,7 +25,7 @@ import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.base import PartialRetriever, Retriever
-from ssp_env.search.client import AsyncHTTPRetriever, HTTPConfig, HTTPRetriever
+from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
@@ -306,24 +305,6 @@ def test_copies_and_forks_work_on_their_own_and_a_closed_one_says_so(server: Hos
         assert retriever.search(["c"], 1) == [expected("c", 1)]
     with pytest.raises(UsageError, match="closed"):
         retriever.search(["a"], 1)
-
-
-def test_async_from_several_loops_and_cancelled(server: Hostile) -> None:
-    retriever = AsyncHTTPRetriever(HTTPConfig(server.url, retry=RETRY, connections=2))
-
-    async def many() -> None:
-        found = await asyncio.gather(*(retriever.search([f"q{i}"], 2) for i in range(20)))
-        assert found == [[expected(f"q{i}", 2)] for i in range(20)]
-        bad, good = await retriever.search_each(["hostile:down", "good"], 2)
-        assert isinstance(bad, ServiceError)
-        assert good == expected("good", 2)
-        for _ in range(3):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(retriever.search(["hostile:never"], 1), 0.1)
-
-    asyncio.run(many())
-    asyncio.run(many())  # all of its two connections are free again
-    asyncio.run(retriever.aclose())
 
 
 def test_an_interrupt_ends_a_search_and_frees_its_connection(server: Hostile) -> None:
