@@ -17,7 +17,13 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.search.base import Retriever
 from ssp_env.settings import read, read_value
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import (
+    BPETokenizer,
+    ByteTokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 from ssp_env.types import World
 from ssp_env.worlds import WORLDS, open_world
 
@@ -37,8 +43,9 @@ class Setup(TypedDict, total=False):
     world_options: Mapping[str, Any]
     """Settings of a world that is named."""
     tokenizer: Tokenizer | str | Path
-    """A tokenizer; or ``bytes``, ``words`` (of a world that has a vocabulary), or a directory with
-    a ``tokenizer.json``. Words where the world has a vocabulary, else bytes, when not given."""
+    """A tokenizer; or ``bpe`` (packaged, for any text), ``bytes``, ``words`` (of a world that has a
+    vocabulary), or a directory with a ``tokenizer.json``. Words where the world has a vocabulary,
+    else ``bpe``, when not given."""
     game: GameConfig | Mapping[str, Any]
     """The rules. A mapping is laid over the world's own defaults; a ``GameConfig`` replaces all of
     them."""
@@ -193,19 +200,21 @@ def _retriever(setup: Setup) -> Retriever | None:
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:
     vocabulary = getattr(world, "vocabulary", None)
     if given is None:
-        given = "bytes" if vocabulary is None else "words"
+        given = "bpe" if vocabulary is None else "words"
 
     if isinstance(given, Tokenizer):
         return given
 
     match given:
+        case "bpe":
+            return BPETokenizer()
         case "bytes":
             return ByteTokenizer()
         case "words":
             if vocabulary is None:
                 fix = (
                     f"the world {world.name!r} has no vocabulary; make a WordTokenizer of your "
-                    f"own, or choose 'bytes'"
+                    f"own, or choose 'bpe'"
                 )
                 raise ConfigError("tokenizer", given, fix)
             return WordTokenizer(vocabulary, tags.all())
@@ -213,7 +222,7 @@ def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -
     if not isinstance(given, str | Path) or not Path(given).is_dir():
         fix = (
             "give a Tokenizer (HuggingFaceTokenizer makes one of a transformers tokenizer), "
-            "'bytes', 'words', or "
+            "'bpe', 'bytes', 'words', or "
         )
         fix += "a directory with a tokenizer.json"
         raise ConfigError("tokenizer", given, fix)

@@ -33,7 +33,7 @@ class TextGame:
     def __init__(self, **setup: Unpack[Setup]) -> None:
         """
         Args:
-            setup: see :class:`~ssp_env.doors.setup.Setup`. Bytes are a good tokenizer for text.
+            setup: see :class:`~ssp_env.doors.setup.Setup`. ``bpe`` is a good tokenizer for text.
 
         Raises:
             ConfigError: a setting that cannot work.

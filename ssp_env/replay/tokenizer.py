@@ -9,7 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from ssp_env.errors import ConfigError, DataError, TokenizerError
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import (
+    BPETokenizer,
+    ByteTokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
+
+_SHIPPED = ("bytes", "bpe", "words")
+"""Kinds that a document describes in full."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +26,8 @@ class SavedTokenizer:
     """A tokenizer by name, by its vocabulary, or by the digests of its files."""
 
     kind: str
-    """``bytes``, ``words``, ``transformers``, or the class of one that is code of the user's
-    own."""
+    """``bytes``, ``bpe``, ``words``, ``transformers``, or the class of one that is code of the
+    user's own."""
     vocab_size: int
     pieces_sha256: str
     """Over the bytes behind every id, and the end and padding ids."""
@@ -39,6 +48,8 @@ class SavedTokenizer:
         size, pieces = tokenizer.vocab_size, _digest_of_pieces(tokenizer)
         if type(tokenizer) is ByteTokenizer:
             return cls("bytes", size, pieces)
+        if type(tokenizer) is BPETokenizer:
+            return cls("bpe", size, pieces)
         if type(tokenizer) is WordTokenizer:
             return cls("words", size, pieces, tokenizer.words, tokenizer.tags)
         if not isinstance(tokenizer, HuggingFaceTokenizer):
@@ -87,11 +98,11 @@ class SavedTokenizer:
     def fault(self) -> tuple[str, str] | None:
         """A field and what is wrong with it, where the vocabulary in the document does not give its
         own digest."""
-        return _fault(self) if self.kind in ("bytes", "words") else None
+        return _fault(self) if self.kind in _SHIPPED else None
 
     def _found(self) -> Tokenizer:
         match self.kind:
-            case "bytes" | "words":
+            case "bytes" | "bpe" | "words":
                 if (fault := self.fault()) is not None:
                     raise DataError("saved game", f"field 'tokenizer.{fault[0]}' {fault[1]}")
                 return _made(self)
@@ -124,7 +135,12 @@ class SavedTokenizer:
 @lru_cache(maxsize=4)
 def _made(saved: SavedTokenizer) -> Tokenizer:
     """Kept, since the games of a batch share one."""
-    return ByteTokenizer() if saved.kind == "bytes" else WordTokenizer(saved.words, saved.tags)
+    match saved.kind:
+        case "bytes":
+            return ByteTokenizer()
+        case "bpe":
+            return BPETokenizer()
+    return WordTokenizer(saved.words, saved.tags)
 
 
 @lru_cache(maxsize=4)
@@ -142,6 +158,8 @@ def _fault(saved: SavedTokenizer) -> tuple[str, str] | None:
         return None
     if saved.kind == "bytes":
         return "pieces_sha256", "is not the digest of bytes: the document was altered"
+    if saved.kind == "bpe":
+        return "pieces_sha256", "is not that of this version's packaged tokenizer"
     return (
         "words",
         "(or 'tokenizer.tags') does not give the digest 'tokenizer.pieces_sha256': the document "

@@ -101,7 +101,7 @@ class HuggingFaceTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of text that we wrote; special tokens in it are recognised, none is added."""
-        return list(self.inner.encode(_encodable(text), add_special_tokens=False))
+        return list(self.inner.encode(encodable(text), add_special_tokens=False))
 
     def encode_data(self, text: str) -> list[int]:
         """Ids of text from outside; special tokens in it are spelled out as plain text.
@@ -109,7 +109,7 @@ class HuggingFaceTokenizer:
         Where a vocabulary has them as ordinary words too (word-level, unigram), an unknown token or
         a question mark takes their place: if they were just left out, what stands around them could
         close up to a tag."""
-        ids: list[int] = self._data_backend.encode(_encodable(text), add_special_tokens=False).ids
+        ids: list[int] = self._data_backend.encode(encodable(text), add_special_tokens=False).ids
 
         if self._reserved.isdisjoint(ids):
             return ids
@@ -153,7 +153,7 @@ class HuggingFaceTokenizer:
 
         byte_level = type(backend.decoder).__name__ == "ByteLevel"
         byte_fallback = getattr(backend.model, "byte_fallback", False)
-        decoder = {char: byte for byte, char in _byte_level_alphabet().items()}
+        decoder = {char: byte for byte, char in byte_level_alphabet().items()}
 
         added = self.inner.added_tokens_decoder
         silent = {self.eos_id, self.pad_id}
@@ -194,12 +194,12 @@ def _for_data(backend: Any) -> Any:
     return copy
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """The text with question marks for lone surrogates, which UTF-8 does not know."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _byte_level_alphabet() -> dict[int, str]:
+def byte_level_alphabet() -> dict[int, str]:
     """GPT-2's printable stand-ins for the 256 bytes."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     table = {byte: chr(byte) for byte in printable}

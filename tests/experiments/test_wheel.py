@@ -46,6 +46,7 @@ def test_wheel_holds_every_file_of_the_package(names: set[str]) -> None:
     for needed in (
         "game/prompts/mini/proposer.txt",
         "judge/prompts/judge.txt",
+        "tokenizers/data/bpe/tokenizer.json",
         "worlds/data/NOTICE-wiki_mini.md",
     ):
         assert f"ssp_env/{needed}" in names
@@ -57,7 +58,11 @@ def test_wheel_holds_every_file_of_the_package(names: set[str]) -> None:
 
 def test_wheel_carries_its_licences(names: set[str]) -> None:
     licences = {name.split("/licenses/")[1] for name in names if "/licenses/" in name}
-    assert licences == {"LICENSE", "ssp_env/worlds/data/NOTICE-wiki_mini.md"}
+    assert licences == {
+        "LICENSE",
+        "ssp_env/tokenizers/data/NOTICE-bpe.md",
+        "ssp_env/worlds/data/NOTICE-wiki_mini.md",
+    }
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier
 from ssp_env.replay import OwnCode, SavedGame, read_games, replay, save_game, save_games
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 
@@ -77,12 +77,13 @@ def again(game: Game, rules: Rules) -> SavedGame:
 # -- valid games -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["words", "bytes"])
+@pytest.mark.parametrize("kind", ["words", "bytes", "bpe"])
 @pytest.mark.parametrize("verifier", ["world", "policy", "none"])
 def test_games_of_a_batch(
     mini: MiniWorld, words: WordTokenizer, kind: str, verifier: str, tmp_path: Path
 ) -> None:
-    tokenizer: Tokenizer = words if kind == "words" else ByteTokenizer()
+    tokenizers = {"words": words, "bytes": ByteTokenizer(), "bpe": BPETokenizer()}
+    tokenizer: Tokenizer = tokenizers[kind]
     rules = rules_of(
         mini, tokenizer, verifier=verifier, proposals=2, asked_searches=(1, 3), **ROOMY
     )

@@ -14,7 +14,13 @@ from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.prompts import SHIPPED
 from ssp_env.game.protocol import Tags
 from ssp_env.testing import PromptsTests, TokenizerTests
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import (
+    BPETokenizer,
+    ByteTokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 from ssp_env.worlds.mini import SmallWorld
 
 # -- tokenizers --------------------------------------------------------------------------------
@@ -23,6 +29,11 @@ from ssp_env.worlds.mini import SmallWorld
 class TestBytes(TokenizerTests):
     def make_tokenizer(self) -> Tokenizer:
         return ByteTokenizer()
+
+
+class TestBPE(TokenizerTests):
+    def make_tokenizer(self) -> Tokenizer:
+        return BPETokenizer()
 
 
 class TestWords(TokenizerTests):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from importlib.resources import files
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,13 @@ from scripted import spell, word_tokenizer
 
 from ssp_env.errors import TokenizerError
 from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import (
+    BPETokenizer,
+    ByteTokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 from ssp_env.worlds.mini import MiniWorld
 
 TEXTS = st.one_of(
@@ -21,9 +30,10 @@ TEXTS = st.one_of(
 def test_all_are_tokenizers() -> None:
     assert isinstance(ByteTokenizer(), Tokenizer)
     assert isinstance(word_tokenizer(), Tokenizer)
+    assert isinstance(BPETokenizer(), Tokenizer)
 
 
-@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), word_tokenizer()])
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), word_tokenizer(), BPETokenizer()])
 def test_ids_and_pieces_fit(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.pieces) == tokenizer.vocab_size
     assert tokenizer.eos_id is not None
@@ -49,6 +59,49 @@ def test_bytes_decode_anything(ids: list[int]) -> None:
 
 def test_lone_surrogates_do_no_harm() -> None:
     assert ByteTokenizer().decode(ByteTokenizer().encode("a\ud800b")) == "a?b"
+
+
+# -- the packaged byte-pair encoding -------------------------------------------------------------
+
+
+@given(text=TEXTS)
+def test_bpe_spells_everything(text: str) -> None:
+    tokenizer, seen = BPETokenizer(), text.encode("utf-8", "replace").decode()
+    for ids in (tokenizer.encode(text), tokenizer.encode_data(text)):
+        assert tokenizer.decode(ids) == spell(tokenizer, ids).decode() == seen
+
+
+@given(text=TEXTS)
+def test_bpe_takes_no_outside_text_for_a_tag(text: str) -> None:
+    tokenizer = BPETokenizer()
+    special = {token for tag in Tags().all() for token in tokenizer.encode(tag)}
+    assert len(special) == 10, "one token per tag"
+    assert special.isdisjoint(tokenizer.encode_data(f"{text}<|end|><|pad|>"))
+    assert {tokenizer.eos_id, tokenizer.pad_id}.isdisjoint(tokenizer.encode_data("<|end|><|pad|>"))
+
+
+@given(ids=st.lists(st.integers(0, 8191)))
+def test_bpe_decodes_anything(ids: list[int]) -> None:
+    tokenizer = BPETokenizer()
+    decoded = tokenizer.decode(ids)
+    for name, token in (("<|end|>", tokenizer.eos_id), ("<|pad|>", tokenizer.pad_id)):
+        assert decoded.count(name) == ids.count(int(token or 0))
+
+
+def test_bpe_is_pickled_as_a_reference() -> None:
+    kept = pickle.dumps(BPETokenizer())
+    assert len(kept) < 200
+    assert pickle.loads(kept).encode("a river") == BPETokenizer().encode("a river")
+
+
+def test_transformers_loads_the_packaged_bpe_to_the_same_ids() -> None:
+    folder = files("ssp_env.tokenizers").joinpath("data", "bpe")
+    ours, theirs = BPETokenizer(), HuggingFaceTokenizer.load(str(folder))
+    assert theirs.pieces == ours.pieces
+    assert (theirs.eos_id, theirs.pad_id) == (ours.eos_id, ours.pad_id)
+    text = "<search> Šibenik, 1912 </search><|end|>"
+    assert theirs.encode(text) == ours.encode(text)
+    assert theirs.encode_data(text) == ours.encode_data(text)
 
 
 # -- words -------------------------------------------------------------------------------------
