@@ -42,7 +42,7 @@ class BPETokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids; broken sequences become the replacement character."""
-        text = b"".join(self.pieces[i] or self._inner.id_to_token(i).encode() for i in ids)
+        text = b"".join(self.pieces[i] or (self._inner.id_to_token(i) or "").encode() for i in ids)
         return text.decode("utf-8", "replace")
 
 
@@ -61,7 +61,7 @@ def _packaged() -> tuple[Any, Any, Sequence[bytes]]:
     special = inner.get_added_tokens_decoder()
     pieces = []
     for i in range(inner.get_vocab_size()):
-        token = inner.id_to_token(i)
+        token = inner.id_to_token(i) or ""
         if i not in special:
             pieces.append(bytes(spelled[char] for char in token))
         else:
