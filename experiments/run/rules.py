@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from experiments.config import RunConfig
 from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import api_prompt
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.lenient import LenientJudge
@@ -26,8 +27,10 @@ class MakeRules:
 
         client = chat_client(self._config)
         if client is not None:
-            judge = OpenAIJudge(client) if self._config.openai.judge else judge
-            verifier = OpenAIVerifier(client, judge) if game.verifier == "openai" else None
+            if self._config.openai.judge:
+                judge = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
+            if game.verifier == "openai":
+                verifier = OpenAIVerifier(client, judge, api_prompt(game.prompts, "verify"))
 
         retriever = open_search(self._config.search)
         return Rules.build(

@@ -74,8 +74,8 @@ class GameConfig:
     tags: Tags = field(default_factory=Tags)
     """Names of the protocol's tags."""
     prompts: str = "plain"
-    """Prompt set: ``plain``, ``mini``, or a directory of your own (a ``Path`` is taken as well, and
-    kept as text)."""
+    """Prompt set: ``plain``, ``paper`` (all that the paper's prompts ask for, in our words),
+    ``mini``, or a directory of your own (a ``Path`` is taken as well, and kept as text)."""
 
     SYNONYMS: ClassVar[Mapping[str, str]] = {
         "n": "attempts",

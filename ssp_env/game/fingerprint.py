@@ -50,13 +50,16 @@ def _corpus(rules: Rules) -> dict[str, Any]:
 
 
 def _part(part: object) -> str:
-    """A judge or verifier: its class, and the model or threshold that it goes by."""
-    name = type(part).__name__
+    """A judge or verifier: its class, and the model, prompt or threshold that it goes by."""
+    settings = []
     for setting in ("model", "threshold"):
         if isinstance(value := getattr(part, setting, None), str | float):
-            return f"{name} ({value})"
+            settings.append(str(value))
+    if isinstance(prompt := getattr(part, "prompt", None), str):
+        settings.append(f"prompt {_digest(prompt)[:12]}")
 
-    return name
+    name = type(part).__name__
+    return f"{name} ({', '.join(settings)})" if settings else name
 
 
 def _digest(value: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ssp_env.errors import ServiceError, TransientServiceError
@@ -33,12 +34,13 @@ _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 class OpenAIJudge:
     """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
-    def __init__(self, client: ChatClient, prompt: str | Path | None = None) -> None:
+    def __init__(self, client: ChatClient, prompt: str | Path | Traversable | None = None) -> None:
         """
         Args:
             client: the server.
             prompt: file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks for a
-                line ``verdict: correct`` or ``verdict: incorrect``; ``None`` for the package's own.
+                line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
+                for the package's own.
 
         Raises:
             ConfigError: the file cannot be read or lacks a placeholder.
@@ -50,6 +52,11 @@ class OpenAIJudge:
     def model(self) -> str:
         """Name of the model that judges."""
         return self._client.config.model
+
+    @property
+    def prompt(self) -> str:
+        """The text of its prompt."""
+        return self._template.text
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
@@ -74,7 +81,9 @@ class OpenAIJudge:
 class OpenAIVerifier:
     """Lets a model answer from the documents alone; a judge then compares with the ground truth."""
 
-    def __init__(self, client: ChatClient, judge: Judge, prompt: str | Path | None = None) -> None:
+    def __init__(
+        self, client: ChatClient, judge: Judge, prompt: str | Path | Traversable | None = None
+    ) -> None:
         """
         Args:
             client: the server of the model that reads.
@@ -93,6 +102,11 @@ class OpenAIVerifier:
     def model(self) -> str:
         """Name of the model that verifies."""
         return self._client.config.model
+
+    @property
+    def prompt(self) -> str:
+        """The text of its prompt."""
+        return self._template.text
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ssp_env.errors import ConfigError
@@ -13,7 +14,9 @@ from ssp_env.errors import ConfigError
 class Template:
     """A prompt with placeholders such as ``{question}``; all other braces are plain text."""
 
-    def __init__(self, path: str | Path | None, default: str, placeholders: Sequence[str]) -> None:
+    def __init__(
+        self, path: str | Path | Traversable | None, default: str, placeholders: Sequence[str]
+    ) -> None:
         """
         Args:
             path: a UTF-8 text file; ``None`` for the package's own.
@@ -23,16 +26,18 @@ class Template:
         Raises:
             ConfigError: a file that cannot be read or lacks a placeholder.
         """
-        source = files("ssp_env.judge").joinpath("prompts", default) if path is None else Path(path)
+        if path is None:
+            path = files("ssp_env.judge").joinpath("prompts", default)
+        source = Path(path) if isinstance(path, str) else path
 
         try:
-            self._text = source.read_text(encoding="utf-8")
+            self.text = source.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
                 "prompt", str(source), f"give a readable UTF-8 text file ({error})"
             ) from error
 
-        missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self._text]
+        missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self.text]
         if missing:
             raise ConfigError(
                 "prompt", str(source), f"put {' and '.join(missing)} into this template"
@@ -47,7 +52,7 @@ class Template:
         Values are inserted unchanged: pass outside text through :func:`line` or :func:`block`
         first.
         """
-        return self._placeholders.sub(lambda hole: values[hole[1]], self._text)
+        return self._placeholders.sub(lambda hole: values[hole[1]], self.text)
 
 
 def line(text: str) -> str:

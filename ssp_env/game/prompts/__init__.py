@@ -3,9 +3,11 @@
 A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``,
 ``document.txt`` and ``nothing.txt``; with ``closed_book.txt`` where that gate is wanted; with
 ``information.txt`` where an observation is to be more than the documents between the information
-tags. Two sets ship with the package: ``plain`` (for instruction-following models) and ``mini`` (for
-the word-level vocabulary of the mini-wiki); tags in them follow the config. Any other name is taken
-for a directory."""
+tags; with ``judge.txt`` and ``verify.txt`` where a model behind an API is to be asked in the set's
+own words. Three sets ship with the package: ``plain`` (for instruction-following models), ``paper``
+(all that the paper's prompts ask for, in words of our own) and ``mini`` (for the word-level
+vocabulary of the mini-wiki); tags in them follow the config. Any other name is taken for a
+directory."""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document, Role
 
-SHIPPED = ("mini", "plain")
+SHIPPED = ("mini", "paper", "plain")
 _REMEMBERED_PASSAGES = 20_000
 """Documents whose ids are kept; when there are more, all are forgotten."""
 
@@ -115,7 +117,7 @@ class Prompts:
     def __init__(self, source: str | Path, tokenizer: Tokenizer, tags: Tags) -> None:
         """
         Args:
-            source: ``"plain"``, ``"mini"``, or a directory of your own.
+            source: ``"plain"``, ``"paper"``, ``"mini"``, or a directory of your own.
             tokenizer: encodes everything; its chat template, if it has one, frames the three role
                 prompts.
             tags: what look-alikes in outside text are defused against.
@@ -260,6 +262,20 @@ class Prompts:
 
     def _data(self, text: str) -> list[int]:
         return self._tokenizer.encode_data(self._tags.defuse(text))
+
+
+def api_prompt(source: str | Path, name: str) -> Traversable | None:
+    """A set's own prompt for a model behind an API; ``None`` where the judge's own will do.
+
+    Args:
+        source: as for :class:`Prompts`.
+        name: ``judge`` or ``verify``.
+
+    Raises:
+        ConfigError: no such set.
+    """
+    file = _open_set(source) / f"{name}.txt"
+    return file if file.is_file() else None
 
 
 def _open_set(source: str | Path) -> Traversable:
