@@ -22,6 +22,9 @@ class Retriever(Protocol):
     ``search`` takes many queries at once and returns, in the same order, one list per query of at
     most ``k`` documents, best first. A query that matches nothing gets an empty list; a failure
     raises :class:`~ssp_env.errors.ServiceError`, never an empty list. Same queries, same answer.
+
+    One that knows which queries of a batch failed has a method ``search_each`` too, as the
+    function :func:`search_each` describes; the game asks it this way.
     """
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -37,29 +40,18 @@ class Retriever(Protocol):
         ...
 
 
-@runtime_checkable
-class PartialRetriever(Retriever, Protocol):
-    """A retriever that can say which queries of a batch failed. The game asks it this way."""
-
-    def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One entry per query, in order: its ranking, or the error that hit it."""
-        ...
-
-
 def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results:
     """One ranking or error per query, from any retriever.
 
-    One that is no :class:`PartialRetriever` is asked for the whole batch; if that fails, for one
-    query at a time, so that only those that are hit are errors.
+    One without a method of this name is asked for the whole batch; if that fails, for one query at
+    a time, so that only those that are hit are errors.
 
     What is in the rankings is not checked here: see :mod:`ssp_env.game.checked`.
 
     Raises:
         UsageError: the retriever does not return one result per query.
     """
-    # isinstance() with a protocol takes longer than a turn of the game.
-    each = getattr(retriever, "search_each", None)
-    if each is not None:
+    if each := getattr(retriever, "search_each", None):
         results: Results = each(queries, k)
         return results
 
@@ -96,10 +88,9 @@ def check_request(queries: Sequence[str], k: int) -> None:
         raise ConfigError("k", k, f"give a whole number, not {type(k).__name__}")
     if k < 1:
         raise ConfigError("k", k, "ask for at least one document")
-    if isinstance(queries, str):
-        raise UsageError("search takes a sequence of queries, not one string")
-    if not hasattr(queries, "__len__"):
-        raise UsageError(f"search takes a sequence of queries, not {type(queries).__name__}")
+    if isinstance(queries, str) or not hasattr(queries, "__len__"):
+        what = "one string" if isinstance(queries, str) else type(queries).__name__
+        raise UsageError(f"search takes a sequence of queries, not {what}")
     for number, query in enumerate(queries, start=1):
         if not isinstance(query, str):
             what = f"query {number} of {len(queries)} is {describe(query)}"

@@ -16,6 +16,7 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
+from ssp_env.search.hybrid import HybridRetriever
 from ssp_env.search.index.directory import (
     KINDS,
     kinds_in,
@@ -113,20 +114,17 @@ def open_search(config: SearchConfig) -> Retriever | None:
         ModelError: encoder or reranker cannot be loaded.
         MissingExtra: they need packages that are not installed.
     """
-    with named("search"):
-        if config.server is not None:
-            retriever: Retriever = _server(config.server)
-        elif config.index:
-            retriever = _index(config)
-        else:
-            return None
+    if config.server is None and not config.index:
+        return None
 
+    with named("search"):
+        retriever = _index(config) if config.server is None else _server(config.server)
         if config.cache:
             from ssp_env.search.cache.retriever import CachedRetriever
 
             identity = config.cache_identity
             retriever = CachedRetriever(retriever, path=config.cache, identity=identity)
-    return retriever
+        return retriever
 
 
 def check_search(config: SearchConfig) -> None:
@@ -185,27 +183,19 @@ def _kinds(config: SearchConfig) -> list[str]:
 
 def _index(config: SearchConfig) -> Retriever:
     open_passages(config.index)  # refuses what is no index directory, in the clearest words
-    parts = [_one_index(config, kind) for kind in _kinds(config)]
-    retriever = parts[0]
-    if config.kind == HYBRID:
-        from ssp_env.search.hybrid import HybridRetriever
+    encoder, device = config.encoder or None, config.device or None
+    parts = []
+    for kind in _kinds(config):
+        # A hybrid's encoder is for its dense parts.
+        unwanted = config.kind == HYBRID and not load_kind(kind).needs_encoder
+        model = None if unwanted else encoder
+        parts.append(open_index(config.index, kind, encoder=model, device=device))
 
-        retriever = HybridRetriever(parts)
-
+    retriever = HybridRetriever(parts) if config.kind == HYBRID else parts[0]
     if config.reranker:
         # Imported here: models need PyTorch, which a search by words can do without.
         from ssp_env.search.rerank import CrossEncoderReranker, RerankedRetriever
 
-        reranker = CrossEncoderReranker(config.reranker, device=config.device or None)
+        reranker = CrossEncoderReranker(config.reranker, device=device)
         retriever = RerankedRetriever(retriever, reranker, config.rerank_depth)
     return retriever
-
-
-def _one_index(config: SearchConfig, kind: str) -> Retriever:
-    if load_kind(kind).needs_encoder:
-        encoder, device = config.encoder or None, config.device or None
-        return open_index(config.index, kind, encoder=encoder, device=device)
-
-    if config.encoder and config.kind != HYBRID:
-        raise ConfigError("encoder", config.encoder, f"{kind!r} needs none; leave it out")
-    return open_index(config.index, kind)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
-from numbers import Real
-from typing import Any
+from math import inf
 
-from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search.base import Retriever, check_request
-from ssp_env.types import Document
+from ssp_env.errors import ConfigError
+from ssp_env.search.base import Retriever, check_count, check_request
+from ssp_env.types import Document, Passages
 
 DEPTH = 100
 """How far down each ranking is read, at least."""
@@ -42,19 +40,15 @@ class HybridRetriever:
                 have a ``corpus``), weights of another number or not above 0, an ``rrf_k`` that is
                 no number from 0 up.
         """
-        if not retrievers:
-            raise ConfigError("retrievers", retrievers, "give at least one retriever")
-        for retriever in retrievers:
-            if not isinstance(retriever, Retriever):
-                raise ConfigError("retrievers", retriever, "give objects with search(queries, k)")
+        if not retrievers or not all(isinstance(part, Retriever) for part in retrievers):
+            raise ConfigError("retrievers", retrievers, "give objects with search(queries, k)")
         _check_corpora(retrievers)
 
-        weights = [1.0] * len(retrievers) if weights is None else weights
-        counted = hasattr(weights, "__len__") and len(weights) == len(retrievers)
-        if not counted or not all(_is_number(weight) and weight > 0 for weight in weights):
+        weights = [1.0] * len(retrievers) if weights is None else list(weights)
+        if len(weights) != len(retrievers) or not all(0 < weight < inf for weight in weights):
             fix = f"give {len(retrievers)} numbers above 0, one per retriever"
             raise ConfigError("weights", weights, fix)
-        if not (_is_number(rrf_k) and rrf_k >= 0):
+        if not 0 <= rrf_k < inf:
             raise ConfigError("rrf_k", rrf_k, "give a number, 0 or more; 60 is usual")
         self.retrievers, self.weights, self.rrf_k = tuple(retrievers), tuple(weights), rrf_k
 
@@ -64,34 +58,23 @@ class HybridRetriever:
         Each retriever is asked once, for the whole batch and at least 100 documents per query.
 
         Raises:
-            ServiceError: a retriever could not answer, or not for every query.
+            ServiceError: a retriever could not answer.
+            UsageError: one did not give a ranking for every query.
         """
         check_request(queries, k)
         answers = [retriever.search(queries, max(k, DEPTH)) for retriever in self.retrievers]
-        for retriever, rankings in zip(self.retrievers, answers, strict=True):
-            if len(rankings) != len(queries):
-                name = type(retriever).__name__
-                what = f"{name} gave {len(rankings)} rankings for {len(queries)} queries"
-                raise ServiceError("search", what)
-        return [
-            fuse(rankings, self.weights, self.rrf_k)[:k] for rankings in zip(*answers, strict=True)
-        ]
+        for rankings in answers:
+            check_count(rankings, queries)
+        return [fuse(each, self.weights, self.rrf_k)[:k] for each in zip(*answers, strict=True)]
 
 
 def _check_corpora(retrievers: Sequence[Retriever]) -> None:
-    corpora: dict[int, Any] = {
-        id(part.corpus): part.corpus for part in retrievers if hasattr(part, "corpus")
-    }
-    told = [corpus for corpus in corpora.values() if callable(getattr(corpus, "digest", None))]
     # A digest reads a corpus in memory from end to end: not where all parts share one object.
-    if len(told) > 1 and len({corpus.digest() for corpus in told}) > 1:
-        names = [str(getattr(corpus, "name", "corpus")) for corpus in told]
+    parts = [getattr(retriever, "corpus", None) for retriever in retrievers]
+    corpora = {id(corpus): corpus for corpus in parts if isinstance(corpus, Passages)}
+    if len(corpora) > 1 and len({corpus.digest() for corpus in corpora.values()}) > 1:
         fix = "these corpora differ, and ids would be mixed; give retrievers over one"
-        raise ConfigError("retrievers", names, fix)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and isfinite(value)
+        raise ConfigError("retrievers", [corpus.name for corpus in corpora.values()], fix)
 
 
 def fuse(
@@ -101,13 +84,13 @@ def fuse(
     documents: dict[str, Document] = {}
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
-        seen: set[str] = set()
-        for rank, document in enumerate(ranking, start=1):
-            if document.id in seen:
-                continue
-            seen.add(document.id)
+        # The first place of each document: a dictionary keeps the last, so from the end.
+        ranks = {document.id: rank for rank, document in [*enumerate(ranking, start=1)][::-1]}
+        for document in ranking:
             documents.setdefault(document.id, document)
-            scores[document.id] = scores.get(document.id, 0.0) + weight / (rrf_k + rank)
+        for name, rank in ranks.items():
+            scores[name] = scores.get(name, 0.0) + weight / (rrf_k + rank)
+
     # Sorting is stable, and the dictionary is in the order in which documents were first listed.
     best = sorted(documents.values(), key=lambda document: -scores[document.id])
     return [Document(each.id, each.title, each.text, scores[each.id]) for each in best]

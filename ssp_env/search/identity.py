@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from ssp_env.search.base import Retriever
+from ssp_env.types import Passages
 
 
 def identify(retriever: Retriever) -> dict[str, Any]:
@@ -14,40 +15,27 @@ def identify(retriever: Retriever) -> dict[str, Any]:
     Retrievers that stand before others (caches, rerankers, fusions) name those as well. Of a server
     only the address is known: what it searches may change without notice.
     """
+    its = {name: getattr(retriever, name, None) for name in ("corpus", "encoder", "config")}
     parts: dict[str, Any] = {"class": type(retriever).__name__}
-
-    corpus: Any = getattr(retriever, "corpus", None)
-    if callable(getattr(corpus, "digest", None)):
-        parts["corpus"] = corpus.digest()
-    info = getattr(getattr(retriever, "encoder", None), "info", None)
-    if info is not None:
+    if isinstance(its["corpus"], Passages):
+        parts["corpus"] = its["corpus"].digest()
+    if info := getattr(its["encoder"], "info", None):
         parts["encoder"] = {"name": str(info.name), "digest": info.digest}
-    kind = getattr(retriever, "kind", None)
-    if isinstance(kind, str):
-        parts["kind"] = kind
+    if url := getattr(its["config"], "endpoint", None):
+        # Neither user and password, nor a query, which may hold a key.
+        split = urlsplit(url)
+        parts["server"] = f"{split.scheme}://{split.netloc.rpartition('@')[2]}{split.path}"
 
-    url = getattr(getattr(retriever, "config", None), "endpoint", None)
-    if isinstance(url, str):
-        parts["server"] = _without_secrets(url)
-    identity = getattr(retriever, "identity", None)
-    if isinstance(identity, str):
-        parts["identity"] = identity
-
-    reranker = getattr(retriever, "reranker", None)
-    if reranker is not None:
+    for name in ("kind", "identity", "depth"):
+        if isinstance(value := getattr(retriever, name, None), str | int):
+            parts[name] = value
+    if reranker := getattr(retriever, "reranker", None):
         parts["reranker"] = str(getattr(reranker, "name", type(reranker).__name__))
-        parts["depth"] = getattr(retriever, "depth", None)
+    if weights := getattr(retriever, "weights", None):
+        parts["weights"] = [float(weight) for weight in weights]
+
     inner = getattr(retriever, "retriever", None)
-    if isinstance(inner, Retriever):
-        parts["of"] = [identify(inner)]
-    several = getattr(retriever, "retrievers", None)
-    if isinstance(several, tuple | list):
+    several = getattr(retriever, "retrievers", None) or ([] if inner is None else [inner])
+    if several:
         parts["of"] = [identify(part) for part in several]
-        parts["weights"] = [float(weight) for weight in getattr(retriever, "weights", ())]
     return parts
-
-
-def _without_secrets(url: str) -> str:
-    """An address without user, password, query and fragment."""
-    split = urlsplit(url)
-    return urlunsplit((split.scheme, split.netloc.rpartition("@")[2], split.path, "", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -58,20 +59,14 @@ class RerankedRetriever:
         """
         check_request(queries, k)
         found = self.retriever.search(queries, max(k, self.depth))
-        pairs = [
-            (query, document)
-            for query, ranking in zip(queries, found, strict=True)
-            for document in ranking
-        ]
+        pairs = [(q, each) for q, ranking in zip(queries, found, strict=True) for each in ranking]
         scores = [float(score) for score in self.reranker.scores(pairs)] if pairs else []
         if len(scores) != len(pairs):
             what = f"the reranker gave {len(scores)} scores for {len(pairs)} documents"
             raise ServiceError("search", what)
-        reranked, start = [], 0
-        for ranking in found:
-            reranked.append(_sorted(ranking, scores[start : start + len(ranking)])[:k])
-            start += len(ranking)
-        return reranked
+
+        each_score = iter(scores)
+        return [_sorted(ranking, list(islice(each_score, len(ranking))))[:k] for ranking in found]
 
 
 class CrossEncoderReranker:
@@ -125,6 +120,7 @@ def _load(directory: Path, device: str | None) -> Any:
         from torch.nn import Identity
     except ImportError as error:
         raise MissingExtra("a reranker", INSTALL) from error
+
     model = load_model("CrossEncoder", directory, device, activation_fn=Identity())
     if model.num_labels != 1:
         what = f"has {model.num_labels} outputs; a reranker needs a model with one"
@@ -134,13 +130,9 @@ def _load(directory: Path, device: str | None) -> Any:
     # Read once more, as sentence-transformers keeps to itself which these are.
     transformer = model.model
     _, info = type(transformer).from_pretrained(
-        transformer.name_or_path,
-        config=transformer.config,
-        use_safetensors=True,
-        output_loading_info=True,
+        transformer.name_or_path, use_safetensors=True, output_loading_info=True
     )
     if info["missing_keys"]:
         what = f"{', '.join(sorted(info['missing_keys']))} would be random"
-        fix = "an encoder cannot rerank"
-        raise ModelError(f"{directory}: was not trained as a cross-encoder: {what}; {fix}")
+        raise ModelError(f"{directory}: was not trained as a cross-encoder: {what}")
     return model

@@ -63,7 +63,7 @@ class HTTPRetriever:
         return whole(shared().run(self._each(queries, k, divide=False)))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """One ranking or error per query; see :class:`~ssp_env.search.base.PartialRetriever`.
+        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`.
 
         Raises:
             ConfigError, UsageError: as for :meth:`search`.

@@ -24,7 +24,7 @@ from hostile import Hostile, lazy, serving
 import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.net.retry import RetryPolicy
-from ssp_env.search.base import PartialRetriever, Retriever
+from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
@@ -83,7 +83,6 @@ def test_a_large_batch_is_divided_and_each_query_sent_once_side_by_side(server: 
     server.usual = lazy
     queries = [f"q{i}" for i in range(50)]
     with client(server, max_batch=4, connections=5) as retriever:
-        assert isinstance(retriever, PartialRetriever)
         found = retriever.search([*queries, "q0"], 2)
         found[0].clear()
         assert failed([*queries[1:], "q0"], found[1:]) == [], "each has its own list"
