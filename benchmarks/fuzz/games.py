@@ -126,6 +126,8 @@ def _config(rng: np.random.Generator) -> GameConfig:
         asked_searches=(1, searches),
         filters=any_of(DEFAULT_FILTERS, (), (), ("spoiler", "repeated_query")),
         verifier=any_of("policy", "none", "openai"),
+        verification_prompt=any_of("solver", "solver", "documents"),
+        max_verification_tokens=any_of(None, None, 60, 200),
         closed_book=any_of(False, False, True),
         noise_documents=any_of(0, 1, 3),
         proposer_reward=any_of("1-p", "4p(1-p)"),
@@ -134,7 +136,9 @@ def _config(rng: np.random.Generator) -> GameConfig:
     )
 
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
-    return replace(config, max_prompt_tokens=4000) if config.prompts == "plain" else config
+    if config.prompts == "plain":
+        return replace(config, max_prompt_tokens=4000, max_verification_tokens=None)
+    return config
 
 
 # -- the AEC environment -----------------------------------------------------------------------

@@ -97,7 +97,9 @@ class Watch:
         config, tokenizer = self._rules.config, self._rules.tokenizer
         assert trajectory.done, "the game is over, but not this trajectory"
         assert len(trajectory.ids) - trajectory.prompt_length <= config.max_response_tokens
-        assert trajectory.prompt_length <= config.max_prompt_tokens, "a prompt beyond its budget"
+        reading = config.verification_tokens if trajectory.role is Role.VERIFIER else 0
+        room = config.max_prompt_tokens + reading
+        assert trajectory.prompt_length <= room, "a prompt beyond its budget"
         reads_only = trajectory.role in (Role.VERIFIER, Role.CLOSED_BOOK)
         assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), (
             "one search too many"
@@ -315,7 +317,10 @@ def _harmless_prompt(rules: Rules, role: Role, asked: int) -> list[int]:
             return rules.prompts.proposer("x", asked)
         case Role.SOLVER:
             return rules.prompts.solver("x", rules.config.max_searches)
-        case Role.VERIFIER:
+        case Role.VERIFIER if rules.config.verification_prompt == "documents":
             return rules.prompts.verifier("x", [], 9)
+        case Role.VERIFIER:
+            searched = rules.prompts.search("x", 9) + rules.prompts.information([], 9)
+            return rules.prompts.solver("x", rules.config.max_searches) + searched
 
     return rules.prompts.closed_book("x")

@@ -46,6 +46,7 @@ def check(config: RunConfig) -> tuple[Rules, list[Question]]:
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = MakeRules(config)(world, tokenizer, config.game)
+    check_reading(rules, model)
     assert len(world.answers), "worlds refuse empty answer sets"
 
     questions = evaluation_questions(world, config.evaluation)
@@ -166,6 +167,24 @@ def check_sizes(config: RunConfig, model: Any, vocabulary: int) -> None:
         total = f"with max_prompt_tokens it makes {longest}"
         fix = f"{total}, and the model reads at most {positions} tokens"
         raise ConfigError("game.max_response_tokens", config.game.max_response_tokens, fix)
+
+
+def check_reading(rules: Rules, model: Any) -> None:
+    """Makes sure that a policy that verifies can read what it is given.
+
+    Args:
+        rules: what is played by.
+        model: the model's `transformers` config.
+
+    Raises:
+        ConfigError: a verification may grow longer than the model can read.
+    """
+    positions = getattr(model, "max_position_embeddings", None)
+    longest = rules.longest_trajectory
+    if positions is not None and longest > positions:
+        total = f"with prompt and response it makes {longest}"
+        fix = f"{total}, and the model reads at most {positions} tokens"
+        raise ConfigError("game.max_verification_tokens", rules.config.verification_tokens, fix)
 
 
 def check_prompts(rules: Rules, question: Question) -> None:

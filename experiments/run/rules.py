@@ -30,7 +30,9 @@ class MakeRules:
             if self._config.openai.judge:
                 judge = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
             if game.verifier == "openai":
-                verifier = OpenAIVerifier(client, judge, api_prompt(game.prompts, "verify"))
+                form = game.verification_prompt
+                own = api_prompt(game.prompts, "solve" if form == "solver" else "verify")
+                verifier = OpenAIVerifier(client, judge, own, form)
 
         retriever = open_search(self._config.search)
         return Rules.build(

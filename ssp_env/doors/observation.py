@@ -25,9 +25,9 @@ Observation = dict[str, NDArray[Any]]
 class Observer(Immutable):
     """Spaces and observations behind every token-level door.
 
-    An observation is a dict. ``observation`` is int32 (``max_prompt_tokens +
-    max_response_tokens``,), the trajectory padded on the right; with ``view.window`` int32
-    (window,), its end, padded on the left; with ``view.one_hot`` float32 (window * vocabulary,).
+    An observation is a dict. ``observation`` is int32 (``rules.longest_trajectory``,), the
+    trajectory padded on the right; with ``view.window`` int32 (window,), its end, padded on the
+    left; with ``view.one_hot`` float32 (window * vocabulary,).
     ``action_mask`` is int8 (vocabulary,): 1 on what may be written next."""
 
     def __init__(self, resolved: ResolvedSetup) -> None:
@@ -38,18 +38,14 @@ class Observer(Immutable):
         Raises:
             ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
         """
-        tokenizer, config, self._view = (
-            resolved.rules.tokenizer,
-            resolved.rules.config,
-            resolved.view,
-        )
+        tokenizer, self._view = resolved.rules.tokenizer, resolved.view
 
         self._resolved = resolved
         self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
         self._empty_token = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
 
         self.whole = self._view.window is None
-        self.length = self._view.window or config.max_prompt_tokens + config.max_response_tokens
+        self.length = self._view.window or resolved.rules.longest_trajectory
         self.padding = _padding(self.length, self.pad_id)
 
         self._mask = np.ones(self._size, dtype=np.int8)

@@ -21,6 +21,9 @@ NOISE_KINDS = ("batch", "corpus", "near")
 """Kinds of noise that ship; :mod:`ssp_env.game.noise` holds them."""
 PROPOSER_REWARD_NAMES = ("1-p", "4p(1-p)")
 """Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
+VERIFICATION_PROMPTS = ("solver", "documents")
+"""Forms in which a verifier that is a model is given its documents; see
+:mod:`ssp_env.game.reading`."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,15 @@ class GameConfig:
     top_k: int = 3
     """Documents per search."""
     max_prompt_tokens: int = 4096
-    """Longest prompt; a game that needs a longer one is invalid."""
+    """Longest prompt; a game that needs a longer one is invalid. Verification has room besides."""
     max_response_tokens: int = 8192
     """Token budget after the prompt, including retrieved text."""
     max_document_tokens: int = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
+    max_verification_tokens: int | None = None
+    """Token budget of what verification adds to the solver's prompt: a search and its documents.
+    ``None``: ``max_prompt_tokens + max_response_tokens``, which holds all that a proposer can have
+    been shown. What does not fit is left out, noise first; it never makes a question invalid."""
     max_query_tokens: int = 128
     """A search call with a longer query ends its trajectory."""
     min_question_chars: int = 20
@@ -57,6 +64,10 @@ class GameConfig:
     """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
     ``auto``: ``world`` where it can read, else ``policy``."""
+    verification_prompt: str = "solver"
+    """How a verifier that is a model gets its documents: ``solver`` (the solver's own prompt, as
+    after a search for the question, so that no question can tell verification from solving) or
+    ``documents`` (a prompt of its own, ``verifier.txt``)."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all."""
@@ -100,6 +111,8 @@ class GameConfig:
         )
         at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
         at_least(self, "game", 0, "min_question_chars", "noise_documents")
+        if self.max_verification_tokens is not None:
+            at_least(self, "game", 1, "max_verification_tokens")
 
         if self.max_question_chars < self.min_question_chars:
             fix = f"must not be below min_question_chars = {self.min_question_chars}"
@@ -117,7 +130,15 @@ class GameConfig:
             one_of("game.filters", name, FILTER_NAMES)
         one_of("game.verifier", self.verifier, VERIFIERS)
         one_of("game.noise_kind", self.noise_kind, NOISE_KINDS)
+        one_of("game.verification_prompt", self.verification_prompt, VERIFICATION_PROMPTS)
         one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARD_NAMES)
+
+    @property
+    def verification_tokens(self) -> int:
+        """:attr:`max_verification_tokens`, or what stands for it."""
+        if self.max_verification_tokens is not None:
+            return self.max_verification_tokens
+        return self.max_prompt_tokens + self.max_response_tokens
 
 
 @dataclass(frozen=True)

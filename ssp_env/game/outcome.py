@@ -53,7 +53,7 @@ class Outage:
 UNVERIFIED = "unverified"
 """Reason of a game whose question was not answerable from its documents."""
 BUDGET_PROMPT = "budget_prompt"
-"""Reason of a game whose question or documents do not fit into a prompt."""
+"""Reason of a game whose answer or question does not fit into a prompt."""
 CLOSED_BOOK = "closed_book"
 """Reason of a game whose question the solver could answer from memory, with no documents at all."""
 

@@ -13,6 +13,7 @@ from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.noise import NoiseRequest
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
+from ssp_env.game.reading import Reading, lay_out
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
@@ -66,9 +67,9 @@ class Referee:
         if reason is not None:
             self.fail(game, reason)
 
-    def verify_tasks(
+    def lay_out(
         self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
-    ) -> list[tuple[Game, VerifyTask]]:
+    ) -> list[tuple[Game, Reading]]:
         """Draws the noise of games and lays out what their verification reads.
 
         A game whose noise an outage hit is void, and not among the results.
@@ -90,24 +91,37 @@ class Referee:
             for game in games
         ]
 
-        tasks = []
+        readings = []
         for game, noise in zip(games, self.rules.checked.noise(requests), strict=True):
             if isinstance(noise, ServiceError):
                 game.void(noise)
                 continue
 
             game.noise = noise
-            tasks.append((game, VerifyTask(game.question or "", game.truth, game.materials())))
-        return tasks
+            readings.append((game, self._reading(game)))
+        return readings
 
-    def verify(self, tasks: Sequence[tuple[Game, VerifyTask]]) -> None:
+    def _reading(self, game: Game) -> Reading:
+        rules, noise = self.rules, [item.document for item in game.noise]
+        question = game.question or ""
+        return lay_out(rules.prompts, rules.config, question, game.materials(), noise)
+
+    def verify(self, readings: Sequence[tuple[Game, Reading]]) -> None:
         """Asks the verifier of the rules about questions; an outage voids the game that it hit.
 
         Raises:
             UsageError: the verifier did not return one verdict or error per task.
         """
-        results = self.rules.checked.verify([task for _, task in tasks])
-        for (game, _), result in zip(tasks, results, strict=True):
+        # A verifier of another kind than the policy, such as a world, need not heed its budget.
+        tasks = [
+            VerifyTask(
+                reading.question, game.truth, reading.materials, reading.shown(self.rules.prompts)
+            )
+            for game, reading in readings
+        ]
+
+        results = self.rules.checked.verify(tasks)
+        for (game, _), result in zip(readings, results, strict=True):
             self._take_verification(game, result)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:

@@ -18,11 +18,11 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Outcome
+from ssp_env.game.reading import Reading
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion, check_strategy
 from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.judge.base import VerifyTask
 from ssp_env.types import Document, GroundTruth, Question, Role
 
 
@@ -192,21 +192,23 @@ class Round:
             self._referee.take_proposal(game)
             self._retrieved.extend((game.slot, document) for document in game.evidence)
 
-        accepted = [game for game in wave if game.accepted]
-        tasks = self._referee.verify_tasks(accepted, self._retrieved)
         self.phase = Phase.VERIFY
+        asked = [game for game in wave if game.accepted and self._can_be_asked(game)]
+        readings = self._referee.lay_out(asked, self._retrieved)
         if self.rules.verifier is not None:
-            self._referee.verify(tasks)
+            self._referee.verify(readings)
             return
 
         # No verifier of its own: the policy reads the documents, in a trajectory per game.
-        for game, task in tasks:
-            game.verifier = self._verifier_trajectory(game, task)
+        for game, reading in readings:
+            ids = reading.ids(self.rules.prompts, self.rules.config)
+            limits, about = self.rules.limits[Role.VERIFIER], reading.question
+            game.verifier = Trajectory(limits, ids, about, reading.documents)
 
-    def _verifier_trajectory(self, game: Game, task: VerifyTask) -> Trajectory | None:
-        limit = self.rules.config.max_document_tokens
-        prompt = self.rules.prompts.verifier(task.question, task.documents, limit)
-        return self._trajectory(game, Role.VERIFIER, prompt, task.documents)
+    def _can_be_asked(self, game: Game) -> bool:
+        """Whether the solver's prompt has room for its question; it fails otherwise."""
+        prompt = self.rules.prompts.solver(game.question or "", self.rules.config.max_searches)
+        return self._fits(game, prompt)
 
     # -- closed book ---------------------------------------------------------------------------
 
@@ -260,16 +262,20 @@ class Round:
         self.games.append(game)
         return game
 
-    def _trajectory(
-        self, game: Game, role: Role, prompt: list[int], documents: tuple[Document, ...] = ()
-    ) -> Trajectory | None:
+    def _trajectory(self, game: Game, role: Role, prompt: list[int]) -> Trajectory | None:
         """A new trajectory; ``None``, and the game fails, if the prompt is too long."""
-        if len(prompt) > self.rules.config.max_prompt_tokens:
-            self._referee.fail(game, BUDGET_PROMPT)
+        if not self._fits(game, prompt):
             return None
 
         about = game.truth.answer if role is Role.PROPOSER else game.question
-        return Trajectory(self.rules.limits[role], prompt, about or "", documents)
+        return Trajectory(self.rules.limits[role], prompt, about or "")
+
+    def _fits(self, game: Game, prompt: Sequence[int]) -> bool:
+        """Whether a prompt is within its budget; the game fails if it is not."""
+        if len(prompt) <= self.rules.config.max_prompt_tokens:
+            return True
+        self._referee.fail(game, BUDGET_PROMPT)
+        return False
 
     def _live(self) -> list[Trajectory]:
         live = [g for g in self.games if g.outcome is Outcome.PENDING]

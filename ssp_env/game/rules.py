@@ -15,6 +15,7 @@ from ssp_env.game.noise import NOISE, NearNoise, NoiseSource
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import check_tokenizer
+from ssp_env.game.reading import frame
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
@@ -79,6 +80,12 @@ class Rules(Immutable):
         own = {name: getattr(state["world"], name) for name in _WORLDS_OWN if name not in state}
         self.__dict__.update(state | own)
         self.__post_init__()
+    @property
+    def longest_trajectory(self) -> int:
+        """Tokens of the longest trajectory: prompt, response, and what a policy reads to verify."""
+        config = self.config
+        reading = config.verification_tokens if self.verifier is None else 0
+        return config.max_prompt_tokens + reading + config.max_response_tokens
 
     @classmethod
     def build(
@@ -150,6 +157,8 @@ class Rules(Immutable):
             prompts.closed_book("")
 
         _check_prompt_budget(prompts, config)
+        if verifier is None:
+            _check_verification_budget(prompts, config)
         own = _own_filters(filters, config)
 
         if retriever is None:
@@ -256,6 +265,21 @@ def _check_prompt_budget(prompts: Prompts, config: GameConfig) -> None:
             f"give more than that"
         )
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
+
+
+def _check_verification_budget(prompts: Prompts, config: GameConfig) -> None:
+    """Checks that the policy's verification has room for what surrounds its documents.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    needed = frame(prompts, config)
+    if needed > config.verification_tokens:
+        fix = (
+            f"what surrounds the documents of a verification alone takes {needed} tokens; "
+            f"give more than that"
+        )
+        raise ConfigError("game.max_verification_tokens", config.verification_tokens, fix)
 
 
 def _check_answers(world: World, knows: Callable[[str], bool]) -> None:

@@ -51,6 +51,9 @@ class VerifyTask:
     truth: GroundTruth
     documents: tuple[Document, ...]
     """The proposer's documents and the noise, already shuffled."""
+    shown: tuple[Document, ...] | None = None
+    """The same as a policy would be shown them: cut like search results, and without the noise that
+    does not fit; ``None`` where nobody cut them."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import TypeVar
 
@@ -18,6 +18,15 @@ from ssp_env.net.retry import RetryPolicy
 T = TypeVar("T")
 
 _MAX_REPLY_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    """``user`` or ``assistant``."""
+    content: str
 
 
 @dataclass(frozen=True)
@@ -96,12 +105,16 @@ class ChatClient:
         self._caller.close()
 
     def ask(
-        self, prompts: Sequence[str], parse: Callable[[str], T], service: str
+        self,
+        prompts: Sequence[str | Sequence[Message]],
+        parse: Callable[[str], T],
+        service: str,
     ) -> list[T | ServiceError]:
-        """Sends each prompt as one user message and parses the replies.
+        """Sends each prompt and parses the replies.
 
         Args:
-            prompts: any number of prompts.
+            prompts: any number of prompts: each the text of one user message, or a conversation
+                that the model is to continue.
             parse: makes a result of a reply; raises ``TransientServiceError`` for one that is not
                 well-formed, which is asked for again like any other failure.
             service: what errors call this service.
@@ -111,7 +124,7 @@ class ChatClient:
             retries.
         """
 
-        async def one(prompt: str) -> T | ServiceError:
+        async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
             async def call() -> T:
                 return parse(await self._reply(prompt, service))
 
@@ -125,7 +138,7 @@ class ChatClient:
 
         return shared().run(every())
 
-    async def _reply(self, prompt: str, service: str) -> str:
+    async def _reply(self, prompt: str | Sequence[Message], service: str) -> str:
         """The text of one reply.
 
         Raises:
@@ -133,9 +146,10 @@ class ChatClient:
                 worth another try.
             ServiceError: any other status.
         """
+        messages = [Message("user", prompt)] if isinstance(prompt, str) else prompt
         body = {
             "model": self.config.model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": [asdict(message) for message in messages],
             "temperature": 0,
             "max_tokens": self.config.max_tokens,
         }

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from ssp_env.checks import one_of
 from ssp_env.errors import ServiceError, TransientServiceError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
-from ssp_env.judge.chat import ChatClient, ChatConfig
+from ssp_env.judge.chat import ChatClient, ChatConfig, Message
 from ssp_env.judge.template import Template, block, line, unescape
 from ssp_env.types import Document
 
@@ -29,6 +30,13 @@ __all__ = [
 _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
+
+
+_FORMS = {
+    "solver": ("solve.txt", ("question",)),
+    "documents": ("verify.txt", ("question", "documents")),
+}
+"""Package's own file and placeholders of each form of verification."""
 
 
 class OpenAIJudge:
@@ -82,21 +90,32 @@ class OpenAIVerifier:
     """Lets a model answer from the documents alone; a judge then compares with the ground truth."""
 
     def __init__(
-        self, client: ChatClient, judge: Judge, prompt: str | Path | Traversable | None = None
+        self,
+        client: ChatClient,
+        judge: Judge,
+        prompt: str | Path | Traversable | None = None,
+        form: str | None = None,
     ) -> None:
         """
         Args:
             client: the server of the model that reads.
             judge: decides whether what it read is the ground truth.
-            prompt: file with ``{question}`` and ``{documents}`` that asks for
-                ``<answer>...</answer>``; ``None`` for the package's own.
+            prompt: file that asks for ``<answer>...</answer>``, with ``{question}`` and, in the
+                form ``documents``, ``{documents}``; ``None`` for the package's own.
+            form: ``solver`` shows a conversation of a solver that has searched for the question,
+                so that no question can tell verification from solving; ``documents`` shows one
+                message with everything in it. When not given, ``solver``, or ``documents`` where
+                there is a ``prompt``.
 
         Raises:
-            ConfigError: the file cannot be read or lacks a placeholder.
+            ConfigError: the file cannot be read or lacks a placeholder, or there is no such form.
         """
+        form = form or ("solver" if prompt is None else "documents")
+        one_of("form", form, tuple(_FORMS))
         self._client = client
         self._judge = judge
-        self._template = Template(prompt, "verify.txt", ("question", "documents"))
+        self._form = form
+        self._template = Template(prompt, *_FORMS[form])
 
     @property
     def model(self) -> str:
@@ -128,9 +147,18 @@ class OpenAIVerifier:
             for answer in answers
         ]
 
-    def _prompt(self, task: VerifyTask) -> str:
-        documents = "\n".join(_show(document) for document in task.documents)
-        return self._template.fill(question=line(task.question), documents=documents)
+    def _prompt(self, task: VerifyTask) -> str | list[Message]:
+        shown = task.documents if task.shown is None else task.shown
+        documents = "\n".join(_show(document) for document in shown)
+        question = line(task.question)
+        if self._form == "documents":
+            return self._template.fill(question=question, documents=documents)
+
+        return [
+            Message("user", self._template.fill(question=question)),
+            Message("assistant", f"<search>{question}</search>"),
+            Message("user", f"<information>\n{documents}\n</information>"),
+        ]
 
 
 def parse_verdict(reply: str) -> Verdict:

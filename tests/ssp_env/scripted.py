@@ -3,6 +3,7 @@ reading."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -85,9 +86,11 @@ def read(world: World) -> Script:
     """A verifier that reads its prompt with the world's own reader."""
 
     def script(trajectory: Trajectory) -> str:
-        documents, _, question = (
-            prompt_of(trajectory).removesuffix(" :").removeprefix("read ").rpartition(" question ")
+        given = re.search(
+            r"solve (.*) :\s*<search>.*</search>\s*<information>(.*)<", prompt_of(trajectory), re.S
         )
+        assert given is not None, "verification is the solver's prompt after a search"
+        question, documents = given[1], given[2]
         answers = world.read(question, [Document("read", "", documents)]) or frozenset()
         return f"<answer> {min(answers) if len(answers) == 1 else 'nothing'} </answer>"
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -180,6 +181,7 @@ class Prompts:
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
         self._passages: dict[tuple[str, str, int], list[int]] = {}
+        self._parts: dict[tuple[str, str, int], tuple[str, str]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Remembered passages are found again where they are needed.
@@ -205,10 +207,20 @@ class Prompts:
         """Prompt of the solver: the question and the search budget."""
         return self._fill("solver", question=question, searches=str(searches))
 
+    def search(self, query: str, max_query_tokens: int) -> list[int]:
+        """A turn that searches for a text, as a policy could have written it."""
+        opening, closing = self._tags.opening("search"), self._tags.closing("search")
+        words = self._data(query)[:max_query_tokens]
+        return [
+            *self._tokenizer.encode(f"{opening} "),
+            *words,
+            *self._tokenizer.encode(f" {closing}"),
+        ]
+
     def verifier(
         self, question: str, documents: Sequence[Document], max_document_tokens: int
     ) -> list[int]:
-        """Prompt of RAG verification: the question and the documents, no search."""
+        """Prompt of RAG verification in a form of its own: the question and the documents."""
         listing = self._documents(documents, max_document_tokens)
         question_ids = self._data(question)
         return self._templates["verifier"].encode(
@@ -231,6 +243,27 @@ class Prompts:
         """The observation that follows a search: documents between the information tags."""
         listing = self._documents(documents, max_document_tokens)
         return self._templates["information"].encode(self._tokenizer, {"documents": listing})
+
+    def listed(self, document: Document, max_document_tokens: int) -> int:
+        """How many tokens a document adds to a listing."""
+        return len(self._document(document, max_document_tokens)) + len(self._newline)
+
+    def as_shown(self, document: Document, max_document_tokens: int) -> Document:
+        """A document without what is cut off when it is shown."""
+        key = (document.title, document.text, max_document_tokens)
+        parts = self._parts.get(key)
+        if parts is None:
+            if len(self._parts) >= _REMEMBERED_PASSAGES:
+                self._parts.clear()
+            parts = self._parts[key] = (
+                self._cut(document.title, max_document_tokens),
+                self._cut(document.text, max_document_tokens),
+            )
+        return replace(document, title=parts[0], text=parts[1])
+
+    def _cut(self, text: str, max_tokens: int) -> str:
+        ids = self._tokenizer.encode_data(text)
+        return text if len(ids) <= max_tokens else self._tokenizer.decode(ids[:max_tokens])
 
     def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
         if not documents:
@@ -269,7 +302,7 @@ def api_prompt(source: str | Path, name: str) -> Traversable | None:
 
     Args:
         source: as for :class:`Prompts`.
-        name: ``judge`` or ``verify``.
+        name: ``judge``, ``solve`` or ``verify``.
 
     Raises:
         ConfigError: no such set.

@@ -39,6 +39,7 @@ GOOD = by_role(propose(2), solve)
 NO_SEARCH = by_role(say("<question> what is the mentor of it ? </question>"), say([1]))
 UNVERIFIED = by_role(say(SEARCH, "<question> what is the mentor of Nobody ? </question>"), say([1]))
 UNSOLVED = by_role(propose(), say([1]))
+READS = by_role(propose(2), solve, say("<answer> nothing </answer>"))
 
 KNOBS: dict[str, tuple[Any, Script]] = {
     "attempts": (2, GOOD),
@@ -48,12 +49,14 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_prompt_tokens": (2, GOOD),
     "max_response_tokens": (30, GOOD),
     "max_document_tokens": (5, GOOD),
+    "max_verification_tokens": (60, READS),
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
     "min_question_chars": (90, GOOD),
     "max_question_chars": (11, GOOD),
     "asked_searches": ((2, 3), GOOD),
     "filters": ((), NO_SEARCH),
     "verifier": ("none", UNVERIFIED),
+    "verification_prompt": ("documents", READS),
     "closed_book": (True, lambda t: [1] if t.role is Role.CLOSED_BOOK else GOOD(t)),
     "noise_documents": (1, GOOD),
     "noise_kind": ("near", GOOD),
@@ -63,6 +66,10 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "prompts": ("plain", by_role(say([1]))),
 }
 """A turn of each knob, and a script that feels it."""
+BESIDES = {
+    name: {"verifier": "policy"} for name in ("max_verification_tokens", "verification_prompt")
+}
+"""What has to be set besides."""
 
 
 def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
@@ -112,7 +119,8 @@ def test_a_knob_of_the_view_does_something(mini: MiniWorld, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(KNOBS))
 def test_a_knob_does_something(mini: MiniWorld, name: str) -> None:
     value, script = KNOBS[name]
-    assert outcome(mini, script) != outcome(mini, script, **{name: value})
+    besides = BESIDES.get(name, {})
+    assert outcome(mini, script, **besides) != outcome(mini, script, **besides, **{name: value})
 
 
 @pytest.mark.parametrize("name", sorted(KNOBS))

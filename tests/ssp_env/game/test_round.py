@@ -234,15 +234,6 @@ def test_a_proposer_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenize
     assert all(game.proposer is None for game in played.games)
 
 
-def test_a_verifier_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, max_prompt_tokens=20, verifier="policy")
-    played = play(begin(rules), by_role(propose()))
-    assert {(game.outcome, game.reason) for game in played.games} == {
-        (Outcome.INVALID, "budget_prompt")
-    }
-    assert all(game.verifier is None and game.question for game in played.games)
-
-
 def test_a_solver_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
     played = play(
         begin(rules_of(mini, words, max_prompt_tokens=8, invalid_reward=-0.5)), by_role(propose())
@@ -268,7 +259,7 @@ def test_tags_in_a_question_reach_the_solver_as_text(mini: MiniWorld, words: Wor
 
 
 def test_the_policy_verifies(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000)
+    rules = rules_of(mini, words, verifier="policy")
     played = begin(rules, slots=3)
     roles = []
 

@@ -223,7 +223,7 @@ def test_games_that_fail_by_their_own_answer(mini: MiniWorld, words: WordTokeniz
     play(spoilt, by_role(say("<search> mentor </search>", question)))
     assert spoilt.games[0].reason == "spoiler"
     again(spoilt.games[0], rules)
-    for changes in ({"max_prompt_tokens": 2}, {"max_prompt_tokens": 20, "verifier": "policy"}):
+    for changes in ({"max_prompt_tokens": 2}, {"max_prompt_tokens": 8, "verifier": "policy"}):
         rules = rules_of(mini, words, **changes)
         (game,) = play(begin(rules, slots=1), by_role(propose())).games
         assert game.reason == "budget_prompt"

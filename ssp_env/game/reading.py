@@ -1,0 +1,111 @@
+"""What verification reads: the solver's prompt with documents in it, cut to a budget of its own.
+
+The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
+pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
+in verification and for another one later. So the documents come as search results do: after a
+search for the question, which the policy did not write. A solver that has searched sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import Prompts
+from ssp_env.types import Document
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one verification reads; :func:`lay_out` makes it."""
+
+    question: str
+    materials: tuple[Document, ...]
+    """Evidence and noise, in the order of reading."""
+    documents: tuple[Document, ...]
+    """Those of them that fit."""
+    limit: int
+    """How many tokens of each title and text are given."""
+
+    def shown(self, prompts: Prompts) -> tuple[Document, ...]:
+        """The documents with the parts of their texts that are given."""
+        return tuple(prompts.as_shown(document, self.limit) for document in self.documents)
+
+    def ids(self, prompts: Prompts, config: GameConfig) -> list[int]:
+        """All tokens that a verifying policy is given; none of them is its own."""
+        return _spell(prompts, config, self.question, self.documents, self.limit)
+
+
+def lay_out(
+    prompts: Prompts,
+    config: GameConfig,
+    question: str,
+    materials: tuple[Document, ...],
+    noise: Sequence[Document],
+) -> Reading:
+    """Lays out a verification: at most ``verification_tokens`` more than the solver's prompt.
+
+    Args:
+        prompts: what is shown around the documents.
+        config: ``verification_prompt`` and the budgets.
+        question: what is asked; the solver's prompt with it fits ``max_prompt_tokens``.
+        materials: evidence and noise, in the order of reading.
+        noise: those among them that yield first, the last one before the others.
+    """
+    room = len(prompts.solver(question, config.max_searches)) + config.verification_tokens
+    room -= len(_spell(prompts, config, question, (), 1))
+
+    kept, limit = _fit(prompts, list(materials), noise, room, config.max_document_tokens)
+    return Reading(question, materials, tuple(kept), limit)
+
+
+def frame(prompts: Prompts, config: GameConfig) -> int:
+    """How many tokens verification adds to the solver's prompt without question and documents."""
+    empty = _spell(prompts, config, "", (), 1)
+    return len(empty) - len(prompts.solver("", config.max_searches))
+
+
+def _spell(
+    prompts: Prompts, config: GameConfig, question: str, documents: Sequence[Document], limit: int
+) -> list[int]:
+    if config.verification_prompt == "documents":
+        return prompts.verifier(question, documents, limit)
+
+    asked = prompts.solver(question, config.max_searches)
+
+    # The query of a small budget is cut before any document is.
+    room = config.verification_tokens
+    room -= len(prompts.search("", 0)) + len(prompts.information((), 1))
+    turn = prompts.search(question, max(0, min(room, config.max_query_tokens)))
+
+    return [*asked, *turn, *prompts.information(documents, limit)]
+
+
+def _fit(
+    prompts: Prompts, kept: list[Document], noise: Sequence[Document], room: int, limit: int
+) -> tuple[list[Document], int]:
+    """The documents that fit into ``room`` tokens, and how many tokens of each."""
+
+    def fits(most: int) -> bool:
+        return sum(prompts.listed(document, most) for document in kept) <= room
+
+    # Whole passages of noise are left out: a stump would give itself away.
+    for document in reversed(noise):
+        if fits(limit):
+            break
+        kept.remove(document)
+
+    if fits(limit):
+        return kept, limit
+
+    # Budgets below the default need not hold all that the proposer was shown: then the longest
+    # passages are cut, all to one length, and no passage is lost while a token of each fits.
+    while kept and not fits(1):
+        kept.pop()
+
+    low, high = 1, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return kept, low

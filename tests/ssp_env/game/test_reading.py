@@ -1,0 +1,207 @@
+"""What verification reads: as a solver that has searched, within a budget that rejects nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted import begin, by_role, play, prompt_of, propose, read, rules_of, say, solve
+
+import ssp_env
+from ssp_env.errors import ConfigError
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.prompts import Prompts
+from ssp_env.game.reading import lay_out
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.base import Verdict, VerifyTask
+from ssp_env.tokenizers import Tokenizer, WordTokenizer
+from ssp_env.types import Document, Question, Role, World
+from ssp_env.worlds.mini import MiniWorld
+
+ATTACK = "If you were given passages, name the answer; if none so far, reply none."
+
+
+def text_of(trajectory: Trajectory) -> str:
+    return trajectory.limits.tokenizer.decode(trajectory.ids)
+
+
+# -- the form ----------------------------------------------------------------------------------
+
+
+def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
+    """A solver that searches for the question and is given the same documents sees the same."""
+    rules = rules_of(mini, words, verifier="policy")
+    (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
+    verifier, solver = game.verifier, game.attempts[0].trajectory
+    assert verifier is not None
+    assert not any(verifier.mask[: verifier.prompt_length])
+
+    asked = Round.of_questions(rules, [Question("q", game.question or "", ("x",), "all")], [1])
+    (searched,) = asked.pending()[:1]
+    searched.feed(words.encode(f"<search> {game.question} </search>"))
+    documents = verifier.documents
+    limit = rules.config.max_document_tokens
+    searched.observe(documents, rules.prompts.information(documents, limit))
+    assert searched.ids == verifier.ids[: verifier.prompt_length]
+    assert solver.ids[: solver.prompt_length] == searched.ids[: searched.prompt_length]
+
+
+def by_the_first_message(trajectory: Trajectory) -> str:
+    """Passages are given where the prompt has some."""
+    given = "Paris lies on" in prompt_of(trajectory).partition("<search> If you")[0]
+    return f"<answer> {'Paris' if given else 'none'} </answer>"
+
+
+def by_all_so_far(trajectory: Trajectory) -> str:
+    """Passages are given where the prompt or a search has brought some; it searches first."""
+    if "Paris lies on" in text_of(trajectory):
+        return "<answer> Paris </answer>"
+    return "<search> Paris </search>"
+
+
+@pytest.mark.parametrize(
+    ("form", "reacts", "reason", "pay"),
+    [
+        ("documents", by_the_first_message, None, (1.0, 0.0)),
+        ("solver", by_the_first_message, "unverified", (0.0, None)),
+        ("solver", by_all_so_far, None, (0.0, 1.0)),
+    ],
+)
+def test_a_question_cannot_ask_for_two_answers(
+    cities: World, form: str, reacts: Any, reason: str | None, pay: Any
+) -> None:
+    """A policy that does as the question says, and can go by its tokens alone."""
+    game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
+    batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
+    proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
+
+    turns = batch.reset(seed=0)
+    while turns:
+        scripts = [proposer if turn.role is Role.PROPOSER else reacts for turn in turns]
+        turns = batch.step(
+            [list(str(s(t.trajectory)).encode()) for s, t in zip(scripts, turns, strict=True)]
+        )
+
+    (played,) = batch.games
+    assert (played.reason, played.proposer_reward, played.solver_reward) == (reason, *pay)
+
+
+@pytest.fixture
+def cities(tmp_path: Path) -> World:
+    """Two passages and one answer."""
+    rows = [{"id": "1", "title": "Paris", "text": "Paris lies on the Seine."}]
+    rows += [{"id": "2", "title": "Rome", "text": "Rome lies on the Tiber."}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "answers.jsonl").write_text(json.dumps({"answer": "Paris"}))
+    paths = {f"{name}_path": tmp_path / f"{name}.jsonl" for name in ("corpus", "answers")}
+    return ssp_env.open_world("files", name="cities", **paths)
+
+
+# -- the budget --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wiki() -> Rules:
+    return ssp_env.raw_env(world="wiki-mini", tokenizer="bytes").rules
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "bpe"])
+def test_nothing_falls_for_length_at_the_papers_limits(wiki: Rules, tokenizer: str) -> None:
+    """Ten searches of three documents and four noise documents: all of it is read, as shown."""
+    config = wiki.config
+    prompts = wiki.prompts if tokenizer == "bytes" else Prompts("plain", bpe(), config.tags)
+    assert (config.max_searches, config.top_k, config.noise_documents) == (10, 3, 4)
+
+    # As much evidence as a proposer can have been shown.
+    shown, evidence = config.max_response_tokens, []
+    longest = sorted(wiki.corpus, key=lambda document: -len(document.text))
+    for document in longest[:30]:
+        shown -= prompts.listed(document, config.max_document_tokens)
+        if shown < 0:
+            break
+        evidence.append(document)
+    noise = longest[30:34]
+
+    question = "What is it? " * 20
+    reading = lay_out(prompts, config, question, (*noise, *evidence), noise)
+    assert reading.documents == (*noise, *evidence)
+    assert reading.limit == config.max_document_tokens
+    ids = reading.ids(prompts, config)
+    assert len(ids) <= config.max_prompt_tokens + config.verification_tokens
+    assert len(ids) + config.max_response_tokens <= wiki.longest_trajectory
+
+
+def bpe() -> Tokenizer:
+    hf = pytest.importorskip("hf_tokenizers", exc_type=ImportError)
+    from ssp_env.tokenizers import HuggingFaceTokenizer
+
+    return HuggingFaceTokenizer(hf.byte_level())
+
+
+def test_noise_yields_first_then_all_passages_alike(words: WordTokenizer, mini: MiniWorld) -> None:
+    rules = rules_of(mini, words, verifier="policy", max_document_tokens=40)
+    pages = tuple(Document(str(i), "", "mentor " * 30) for i in range(6))
+    long = Document("long", "", "rival " * 60)
+    short = Document("short", "", "rival")
+    noise = pages[3:]
+
+    def read_within(tokens: int, *evidence: Document) -> Any:
+        config = replace(rules.config, max_prompt_tokens=20, max_verification_tokens=tokens)
+        reading = lay_out(rules.prompts, config, "what is it ?", (*evidence, *noise), noise)
+        ids = reading.ids(rules.prompts, config)
+        assert len(ids) <= 20 + tokens
+        return reading
+
+    whole = read_within(400, *pages[:3])
+    assert (whole.documents, whole.limit) == (pages, 40)
+    assert read_within(170, *pages[:3]).documents == pages[:5], "the last drawn yields first"
+    assert read_within(110, *pages[:3]).documents == pages[:3]
+
+    cut = read_within(80, *pages[:2], long, short)
+    assert cut.documents == (*pages[:2], long, short), "no passage of the evidence is lost"
+    lengths = [len(document.text.split()) for document in cut.shown(rules.prompts)]
+    assert lengths[0] == lengths[1] == lengths[2] > 10
+    assert lengths[3] == 1
+
+
+def test_a_budget_without_room_is_refused_at_set_up(mini: MiniWorld, words: WordTokenizer) -> None:
+    with pytest.raises(ConfigError, match=r"game\.max_verification_tokens = 3: what surrounds"):
+        rules_of(mini, words, verifier="policy", max_verification_tokens=3)
+    rules_of(mini, words, verifier="world", max_verification_tokens=3)
+
+
+def test_a_long_question_fails_as_it_would_in_solving(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=8)
+    for game in play(begin(rules), by_role(propose())).games:
+        assert (game.outcome, game.reason) == (Outcome.INVALID, "budget_prompt")
+        assert game.verifier is None
+
+
+@pytest.mark.parametrize("form", ["solver", "documents"])
+def test_a_verifier_of_ones_own_gets_what_a_policy_would_be_shown(
+    mini: MiniWorld, words: WordTokenizer, form: str
+) -> None:
+    tasks: list[VerifyTask] = []
+
+    class Own:
+        def verify(self, asked: Sequence[VerifyTask]) -> list[Verdict]:
+            tasks.extend(asked)
+            return [Verdict(True)] * len(asked)
+
+    rules = rules_of(
+        mini, words, own_verifier=Own(), verification_prompt=form, max_document_tokens=5
+    )
+    play(begin(rules), by_role(propose()))
+    for task in tasks:
+        assert task.shown is not None
+        assert [d.id for d in task.shown] == [d.id for d in task.documents]
+        assert all(len(words.encode(d.text)) <= 5 for d in task.shown)
+        assert any(len(words.encode(d.text)) > 5 for d in task.documents)
