@@ -18,7 +18,6 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Outcome
-from ssp_env.game.reading import Reading
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion, check_strategy

@@ -80,6 +80,7 @@ class Rules(Immutable):
         own = {name: getattr(state["world"], name) for name in _WORLDS_OWN if name not in state}
         self.__dict__.update(state | own)
         self.__post_init__()
+
     @property
     def longest_trajectory(self) -> int:
         """Tokens of the longest trajectory: prompt, response, and what a policy reads to verify."""

@@ -185,7 +185,7 @@ class Prompts:
 
     def __getstate__(self) -> dict[str, Any]:
         # Remembered passages are found again where they are needed.
-        return self.__dict__ | {"_passages": {}}
+        return self.__dict__ | {"_passages": {}, "_parts": {}}
 
     def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
