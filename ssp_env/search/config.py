@@ -118,7 +118,7 @@ def open_search(config: SearchConfig) -> Retriever | None:
         return None
 
     with named("search"):
-        retriever = _index(config) if config.server is None else _server(config.server)
+        retriever = HTTPRetriever(config.server) if config.server else _index(config)
         if config.cache:
             from ssp_env.search.cache.retriever import CachedRetriever
 
@@ -151,18 +151,10 @@ def check_search(config: SearchConfig) -> None:
 
 def _ask(config: HTTPConfig) -> None:
     impatient = replace(config, retry=RetryPolicy(attempts=2), deadline=min(10, config.deadline))
-    with _server(impatient) as server:
+    with HTTPRetriever(impatient) as server:
         (answer,) = server.search_each(["search"], 1)
     if isinstance(answer, ServiceError):
         raise ServiceError("search", f"{config.url} does not answer: {answer.what}")
-
-
-def _server(config: HTTPConfig) -> HTTPRetriever:
-    try:
-        return HTTPRetriever(config)
-    except ConfigError as error:
-        name = error.field.partition(".")[2]
-        raise ConfigError(f"server.{name}", error.value, error.fix) from None
 
 
 def _kinds(config: SearchConfig) -> list[str]:

@@ -84,8 +84,7 @@ class CrossEncoderReranker:
 
         Raises:
             ModelError: the directory holds no model that can be loaded, one with several outputs,
-                or one whose weights are not all there, such as an encoder's: its output was never
-                trained for pairs.
+                or an encoder, whose output was never trained for pairs.
             MissingExtra: sentence-transformers is not installed.
         """
         self._arguments = (Path(directory), device)
@@ -127,12 +126,8 @@ def _load(directory: Path, device: str | None) -> Any:
         raise ModelError(f"{directory}: {what}")
 
     # transformers draws weights that the files lack at random, and says so in a log line alone.
-    # Read once more, as sentence-transformers keeps to itself which these are.
-    transformer = model.model
-    _, info = type(transformer).from_pretrained(
-        transformer.name_or_path, use_safetensors=True, output_loading_info=True
-    )
-    if info["missing_keys"]:
-        what = f"{', '.join(sorted(info['missing_keys']))} would be random"
-        raise ModelError(f"{directory}: was not trained as a cross-encoder: {what}")
+    trained_as = model.model.config.architectures or []
+    if not any(name.endswith("ForSequenceClassification") for name in trained_as):
+        what = f"was not trained as a cross-encoder, but as {', '.join(trained_as) or 'nothing'}"
+        raise ModelError(f"{directory}: {what}")
     return model

@@ -44,17 +44,17 @@ class HTTPConfig:
     24 seconds in all, which outlive a server's restart. A search that fails is a void game."""
 
     def __post_init__(self) -> None:
-        check_url("http.url", self.url, "http://127.0.0.1:8000")
-        check_key_name("http.token_env", self.token_env)
+        check_url("server.url", self.url, "http://127.0.0.1:8000")
+        check_key_name("server.token_env", self.token_env)
 
         for name in ("timeout", "deadline"):
             seconds = getattr(self, name)
             if not (seconds > 0 and math.isfinite(seconds)):
                 fix = "give a finite number of seconds above zero"
-                raise ConfigError(f"http.{name}", seconds, fix)
+                raise ConfigError(f"server.{name}", seconds, fix)
 
         counts = ("connections", "max_batch", "max_query_chars", "max_reply_bytes")
-        at_least(self, "http", 1, *counts)
+        at_least(self, "server", 1, *counts)
 
     @property
     def endpoint(self) -> str:

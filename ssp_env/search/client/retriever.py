@@ -39,7 +39,7 @@ class HTTPRetriever:
             ConfigError: a setting that cannot work, or the variable for the token is not set.
         """
         self.config = HTTPConfig(config) if isinstance(config, str) else config
-        key = read_key("http.token_env", self.config.token_env, "the server's token")
+        key = read_key("server.token_env", self.config.token_env, "the server's token")
         limits = self.config.connections, self.config.max_reply_bytes
         self._caller = Caller(self.config.endpoint, key, *limits)
 

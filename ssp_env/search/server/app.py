@@ -40,14 +40,8 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         retriever: called by one thread, one call at a time.
         config: the limits and the token.
     """
-    metrics = Metrics(lambda: batcher.waiting)
-
-    def count(queries: int, seconds: float) -> None:
-        metrics.batch.observe(queries)
-        metrics.backend.observe(seconds)
-
-    batcher = Batcher(retriever, config.max_batch, config.max_waiting, count)
-
+    metrics = Metrics()
+    batcher = Batcher(retriever, config.max_batch, config.max_waiting, metrics)
     app = FastAPI(
         title="ssp search server",
         version=version("ssp-env"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,6 +15,7 @@ from time import perf_counter, sleep
 
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.search.base import Retriever, check_count
+from ssp_env.search.server.metrics import Metrics
 from ssp_env.types import Document
 
 Rankings = list[list[Document]]
@@ -45,21 +46,12 @@ class Batcher:
     fails is repeated request by request, so that one that the backend chokes on fails alone."""
 
     def __init__(
-        self,
-        retriever: Retriever,
-        max_batch: int,
-        max_waiting: int,
-        observe: Callable[[int, float], None] = lambda queries, seconds: None,
+        self, retriever: Retriever, max_batch: int, max_waiting: int, metrics: Metrics | None = None
     ) -> None:
-        """
-        Args:
-            retriever, max_batch, max_waiting: as in ``ServerConfig``.
-            observe: called after each backend call, in the batcher's thread, with its number of
-                queries, and its seconds.
-        """
+        """``retriever``, ``max_batch``, ``max_waiting``: as in ``ServerConfig``."""
         self.waiting = 0
         """Queries that wait for their answer."""
-        self._retriever, self._observe = retriever, observe
+        self._retriever, self._metrics = retriever, metrics or Metrics()
         self._max_batch, self._max_waiting = max_batch, max_waiting
         self._inbox: SimpleQueue[_Request] = SimpleQueue()
 
@@ -77,12 +69,16 @@ class Batcher:
             raise QueueFull
 
         request = _Request(queries, k)
-        self.waiting += len(queries)
+        self._count(len(queries))
         self._inbox.put(request)
         try:
             return await asyncio.wrap_future(request.future)  # cancelled, it is dropped
         finally:
-            self.waiting -= len(queries)
+            self._count(-len(queries))
+
+    def _count(self, change: int) -> None:
+        self.waiting += change
+        self._metrics.queue.set(self.waiting)
 
     def _work(self) -> None:
         """The thread: answers one batch after another."""
@@ -133,7 +129,8 @@ class Batcher:
                 batch[0].future.set_exception(error)
             return
 
-        self._observe(len(queries), perf_counter() - begin)
+        self._metrics.batch.observe(len(queries))
+        self._metrics.backend.observe(perf_counter() - begin)
         each = iter(rankings)
         for request in batch:
             request.future.set_result(list(islice(each, len(request.queries))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from time import sleep
+from queue import SimpleQueue
 from typing import Any
 
 from ssp_env.errors import ConfigError
@@ -54,16 +54,14 @@ def run_on_ray(
     deployment = serve.deployment(
         name="SearchServer",
         num_replicas=replicas,
-        # What waits in a replica is what its batcher joins: Ray's default of 5 would make every
-        # batch a small one.
-        max_ongoing_requests=1024,
+        max_ongoing_requests=1024,  # what waits in a replica is what its batcher joins
         health_check_period_s=2,
         health_check_timeout_s=10,
         graceful_shutdown_timeout_s=config.answer_seconds,
         logging_config={"enable_access_log": False},
     )
     ingress: Any = serve.ingress(lambda: build_app(open_retriever(), config))
-    signals: list[int] = []
+    signals: SimpleQueue[int] = SimpleQueue()
 
     ray.init(log_to_driver=False, ignore_reinit_error=True)
     try:
@@ -72,12 +70,11 @@ def run_on_ray(
 
         # Not before: Ray and Serve set handlers of their own while they start.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda sig, frame: signals.append(sig))
+            signal.signal(number, lambda sig, frame: signals.put(sig))
         on_ready(address(config.host, config.port))
-        while not signals:
-            sleep(0.2)
+        ended_by = signals.get()
         serve.delete(APP)
     finally:
         ray.shutdown()
-    if signals[0] == signal.SIGINT:
+    if ended_by == signal.SIGINT:
         raise KeyboardInterrupt

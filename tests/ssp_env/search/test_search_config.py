@@ -131,7 +131,7 @@ def test_what_cannot_work_is_named(
 def test_a_servers_settings_that_cannot_work_are_named(field: str, value: Any) -> None:
     with pytest.raises(ConfigError) as raised:
         HTTPConfig(**({"url": NOWHERE} | {field: value}))
-    assert raised.value.field == f"http.{field}"
+    assert raised.value.field == f"server.{field}"
     assert "secret" not in str(raised.value)
 
 

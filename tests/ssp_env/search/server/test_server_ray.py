@@ -76,7 +76,7 @@ def test_a_replica_that_is_killed_under_load_costs_no_request_for_good_and_comes
     assert len(before) == 2
     assert httpx.get(f"{served.url}/status").json() == "ok"
     with ThreadPoolExecutor(8) as pool:
-        clients = [pool.submit(_ask_for, served, 4.0) for _ in range(8)]
+        clients = [pool.submit(_ask_for, served, 3.0) for _ in range(8)]
         time.sleep(1.0)
         os.kill(min(before), signal.SIGKILL)
         counts = [client.result() for client in clients]
