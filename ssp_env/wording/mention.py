@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
+from ssp_env.wording.disguise import (
+    SQUEEZED,
+    is_glued,
+    is_reordered,
+    names_same_country,
+    squeezed,
+    unmarked,
+)
 from ssp_env.wording.lookalikes import readings, spelled_out
 from ssp_env.wording.unicode import fold, is_unspaced, is_word_character, plain
 
@@ -50,7 +58,9 @@ class _Word:
 
 
 def mentions(text: str, wordings: Iterable[str]) -> str | None:
-    """The first wording that occurs in the text as a run of whole words, or ``None``.
+    """The first wording that a reader of the text would see in it, or ``None``.
+
+    That is a run of whole words first of all.
 
     Case, accents, articles and punctuation do not count. Nor does how an answer is cut into words,
     within reason: hyphen, space or nothing (``"Jean-Paul"``, ``"JeanPaul"``, ``"Spider Man"`` for
@@ -58,28 +68,45 @@ def mentions(text: str, wordings: Iterable[str]) -> str | None:
     single letters (``"P a r i s"``). In scripts without spaces between words a wording counts
     wherever it stands. A wording that is one function word, such as ``"It"`` or ``"US"``, has to be
     spelled with the same capitals. Letters that look like others stand for them (see
-    :mod:`ssp_env.wording.lookalikes`). A blank wording never occurs."""
+    :mod:`ssp_env.wording.lookalikes`), and an answer may be glued to other letters, split by signs,
+    written in HTML or in another order, or be a country that the text names by its people (see
+    :mod:`ssp_env.wording.disguise`). A blank wording never occurs."""
     wordings = list(wordings)
+    texts = _texts(text, wordings)
 
-    # Look-alike letters give a text several readings; every wording is sought in each.
-    texts = [_Text(reading) for reading in readings(text, wordings)]
     for wording in wordings:
         for spelling in {wording: None, spelled_out(wording): None}:
             if any(_is_in(spelling, read) for read in texts):
                 return wording
+        if names_same_country(wording, text):
+            return wording
     return None
+
+
+def _texts(text: str, wordings: Sequence[str]) -> list[_Text]:
+    """All that the text can be read as; every wording is sought in each."""
+    shown = unmarked(text)
+    whole = {reading: 0 for raw in (text, shown) for reading in readings(raw, wordings)}
+    joined = dict.fromkeys(readings(squeezed(shown), wordings), SQUEEZED)
+    return [_Text(reading, least) for reading, least in (joined | whole).items()]
 
 
 class _Text:
     """A reading of the text, cut into words once for all wordings."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, least: int) -> None:
         self.text, self.words = text, _words(text)
+        self.folded = text.casefold()
+        self.least = least
+        """Letters that a wording needs for being sought in it."""
         self.fewer = _without_articles(self.words)
 
 
 def _is_in(wording: str, read: _Text) -> bool:
     target, target_fewer = _target(wording)
+    letters = "".join(word.folded for word in target)
+    if len(letters) < read.least:
+        return False
     if not target:
         return _occurs_as_symbols(wording, read.text)
 
@@ -88,7 +115,15 @@ def _is_in(wording: str, read: _Text) -> bool:
     ):
         return True
 
-    return _occurs(target, read.words) or _occurs(target_fewer, read.fewer)
+    if _occurs(target, read.words) or _occurs(target_fewer, read.fewer):
+        return True
+
+    # Looked for first in all letters, which is quick.
+    glued = letters in read.folded and is_glued(letters, len(target) > 1, read.text)
+    return glued or is_reordered(
+        [(word.cased, word.folded) for word in target_fewer],
+        [(word.cased, word.folded, word.gap) for word in read.fewer],
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -203,7 +238,12 @@ def _may_split(left: _Word, right: _Word) -> bool:
 
     if a.isdecimal() or b.isdecimal():
         return len(a if b.isdecimal() else b) >= 2
-    return len(a) >= 3 and len(b) >= 3
+    if len(a) >= 3 and len(b) >= 3:
+        return True
+
+    # "Pa ris" goes on in small letters, which no two words of a text do by chance.
+    name = left.cased[0].isupper() and right.cased.islower()
+    return name and min(len(a), len(b)) >= 2 and len(a) + len(b) >= SQUEEZED
 
 
 def _occurs_inside(target: Sequence[_Word], text: str) -> bool:

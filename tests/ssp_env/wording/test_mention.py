@@ -98,6 +98,34 @@ GIVEN_AWAY = [
     ("Who lives in P•a•r•i•s?", "Paris"),
     ("Who lives in **P**aris?", "Paris"),
     ("Who lives in Pa-\nris?", "Paris"),
+    # glued to something
+    ("Where in ParisFrance is it?", "Paris"),
+    ("Where in FranceParis is it?", "Paris"),
+    ("Who lives in xParisx?", "Paris"),
+    ("What was Paris2024?", "Paris"),
+    ("What did the Parisians do?", "Paris"),
+    ("Where is the NewYorkCity hall?", "New York"),
+    ("Who lives in thecastledrogohouse?", "Castle Drogo"),
+    # split
+    ("Who lives in Pari(s)?", "Paris"),
+    ("Who lives in (P)aris?", "Paris"),
+    ("Who lives in P[ar]is?", "Paris"),
+    ("Who lives in Par,is?", "Paris"),
+    ("Who lives in Par...is?", "Paris"),
+    ("Who lives in Pa ris?", "Paris"),
+    # written in HTML
+    ("Who lives in &#80;aris?", "Paris"),
+    ("Who lives in <b>P</b>aris?", "Paris"),
+    ("Who lives in S&atilde;o Paulo?", "São Paulo"),
+    # in another order
+    ("Who was Smith, George?", "George Smith"),
+    ("Who was Lutyens Edwin?", "Edwin Lutyens"),
+    ("Who was Smith, George P.?", "George P. Smith"),
+    ("What began on 12 May 1912?", "May 12, 1912"),
+    # by its people
+    ("Which country did the French king rule?", "France"),
+    ("Which language is spoken in France?", "French"),
+    ("Where do the polish... the Polish live?", "Poland"),
     # letters that keyboards lack
     ("Who is Mr Mueller?", "Müller"),
     ("Who is Mr Müller?", "Mueller"),
@@ -144,6 +172,15 @@ KEPT_SECRET = [
     ("Какой город лежит в Иране?", "B"),
     ("Кто был там, а кто тут?", "A"),
     ("Is x=y here?", "xy"),
+    ("Who is McDonald?", "Donald"),
+    ("Where is Indiana?", "India"),
+    ("Which comparison is right?", "Paris"),
+    ("Who is the 12thman?", "12"),
+    ("Which china is polish?", "Poland"),
+    ("Who is Finn?", "Finland"),
+    ("Did George meet Smith?", "George Smith"),
+    ("Which match ended 2-1?", "1-2"),
+    ("Is it a man, or super?", "Super Man"),
     ("Anything at all?", ""),
     ("Anything at all?", " \u200b "),
     ("", "Paris"),
@@ -189,7 +226,7 @@ def test_a_wording_is_found_between_other_words_however_it_is_written(wording: s
 
 @given(
     st.text(st.sampled_from("bcdfghjklmnpqrvwxz"), min_size=1, max_size=9),
-    st.sampled_from("bcdxyz0123"),
+    st.sampled_from("bcdxyz"),
 )
 def test_a_longer_word_is_not_the_wording(word: str, more: str) -> None:
     assert mentions(f"Tell me: {word}{more}", [word]) is None
