@@ -132,7 +132,8 @@ class Analysis:
     """What a world knows about a question."""
 
     hops: int
-    """How many facts have to be chained."""
+    """How many facts have to be chained, in the question's shortest form; 0 if it leads back to an
+    entity that it names."""
     answers: frozenset[str]
     """*All* its right answers in the whole world; empty when a fact is missing."""
 

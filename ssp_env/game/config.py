@@ -50,7 +50,7 @@ class GameConfig:
     been shown. What does not fit is left out, noise first; it never makes a question invalid."""
     max_query_tokens: int = 128
     """A search call with a longer query ends its trajectory."""
-    min_question_chars: int = 20
+    min_question_chars: int = 10
     """A shorter question is invalid."""
     max_question_chars: int = 1000
     """A longer question is invalid."""

@@ -48,7 +48,9 @@ def long_question(proposal: Proposal) -> bool:
 
 
 def spoiler(proposal: Proposal) -> bool:
-    """The question mentions the answer or an alias, in any spelling that reads the same."""
+    """A reader would see the answer or an alias in the question, in whatever spelling.
+
+    Clues that have to be worked out are left to verification and to the solvers' rewards."""
     return mentions(proposal.question, proposal.truth.wordings) is not None
 
 

@@ -104,7 +104,8 @@ class DynamicResampling(DummyPadding):
 class ReplayBuffer(DummyPadding):
     """Fills failed slots with earlier verified questions.
 
-    The pool is emptied every ``reset_every`` steps.
+    The pool is emptied every ``reset_every`` steps. The step that follows has no earlier questions,
+    so it is filled with its own, and the batch is full all the same.
 
     A question played again does not enter the pool again, so that reuse cannot breed reuse, and
     earns its proposer nothing."""
@@ -136,6 +137,10 @@ class ReplayBuffer(DummyPadding):
         # ones.
         earlier = list(self.pool)
         self.pool.extend(fresh)
+
+        # After a reset there are none, and the step's own have to do.
+        if self.reset_every is not None:
+            earlier = earlier or list(fresh)
         if not earlier:
             return []
 

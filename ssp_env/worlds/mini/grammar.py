@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
@@ -60,13 +60,38 @@ def parse_question(text: str) -> tuple[str, tuple[Hop, ...]] | None:
 
 def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> frozenset[str]:
     """All entities that ``hops`` lead to from ``start``, by the given facts in both directions."""
+    *_, reached = _stages(start, hops, forward, backward)
+    return reached
+
+
+def count_hops(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> int:
+    """How many hops are left once detours are cut out: those that come back to where they began.
+
+    All of them, where they lead to nothing. None, where the question comes back to ``start``.
+    """
+    path: list[frozenset[str]] = []
+    for reached in _stages(start, hops, forward, backward):
+        if not reached:
+            return len(hops)
+        if reached in path:
+            del path[path.index(reached) :]
+        path.append(reached)
+    return len(path) - 1
+
+
+def _stages(
+    start: str, hops: Sequence[Hop], forward: Facts, backward: Facts
+) -> Iterator[frozenset[str]]:
+    """The start, and what is reached after each hop."""
     reached = frozenset([start])
+    yield reached
+
     for hop in hops:
         table = backward if hop.inverted else forward
         reached = frozenset().union(
             *(table.get((entity, hop.relation), frozenset()) for entity in reached)
         )
-    return reached
+        yield reached
 
 
 def continue_question(

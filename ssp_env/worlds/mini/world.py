@@ -14,6 +14,7 @@ from ssp_env.worlds.mini.grammar import (
     Facts,
     Hop,
     continue_question,
+    count_hops,
     follow,
     parse_question,
     write_question,
@@ -141,8 +142,8 @@ class MiniWorld:
         if parsed is None:
             return None
 
-        start, hops = parsed
-        return Analysis(len(hops), follow(start, hops, self._forward, self._backward))
+        facts = self._forward, self._backward
+        return Analysis(count_hops(*parsed, *facts), follow(*parsed, *facts))
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """What these documents, and nothing else, say the answer is.

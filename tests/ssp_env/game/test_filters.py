@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scripted import MINI
 
-from ssp_env.game.config import DEFAULT_FILTERS, FILTER_NAMES
+from ssp_env.game.config import DEFAULT_FILTERS, FILTER_NAMES, GameConfig
 from ssp_env.game.filters import FILTERS, Proposal
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
 from ssp_env.tokenizers import ByteTokenizer
@@ -61,6 +61,18 @@ def test_no_search() -> None:
 def test_length(length: int, short: bool, long: bool) -> None:
     assert fails("short_question", "x" * length) is short
     assert fails("long_question", "x" * length) is long
+
+
+def test_the_papers_own_examples_are_long_enough() -> None:
+    """The shortest of them, its example of a question with many answers, is for verification."""
+    shortest = Proposal(
+        "Temptations singer",
+        GroundTruth("o", "Otis Williams"),
+        Trajectory(Limits.of(Role.PROPOSER, GameConfig(), ByteTokenizer()), [1]),
+        GameConfig(),
+    )
+    assert not FILTERS["short_question"](shortest)
+    assert not FILTERS["spoiler"](shortest)
 
 
 @pytest.mark.parametrize("padding", [" ", "\u200b", "\x00", "\u3164", "\n"])

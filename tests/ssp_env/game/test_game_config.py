@@ -172,9 +172,9 @@ def test_the_defaults_are_the_papers() -> None:
         ({"filters": "spoiler"}, "game.filters", "tuple[str, ...], not str"),
         ({"tags": "search"}, "game.tags", "type Tags, or a mapping of its fields, not str"),
         (
-            {"max_question_chars": 19},
+            {"max_question_chars": 9},
             "game.max_question_chars",
-            "must not be below min_question_chars = 20",
+            "must not be below min_question_chars = 10",
         ),
         (
             {"asked_searches": (0, 1)},

@@ -254,8 +254,34 @@ def test_analysis_agrees_with_brute_force(
         assert analysis is None, "this world knows nothing of nations"
         return
     assert analysis is not None
-    assert analysis.hops == len(hops)
     assert analysis.answers == brute_force(world, start, hops)
+
+    stages = [brute_force(world, start, hops[:done]) for done in range(len(hops) + 1)]
+    comes_back = all(stages) and any(stage in stages[:i] for i, stage in enumerate(stages))
+    assert (analysis.hops < len(hops)) is comes_back
+
+
+def test_detours_are_no_hops() -> None:
+    """The hops of a question are those of its shortest form."""
+    world = MiniWorld()
+    facts, people = world.train_graph.facts, world.train_graph.entities
+    start, first, second = next(
+        (name, there, back)
+        for name in people
+        for there, other in facts[name].items()
+        for back, value in facts[other].items()
+        if there.inverse is None and back.inverse is None and value == name
+    )
+    there, back = Hop(first), Hop(second)
+    for hops, count in (
+        ([there], 1),
+        ([there, back], 0),
+        ([there, back, there], 1),
+        ([there, back] * 3 + [there], 1),
+    ):
+        analysis = world.analyse(write_question(start, hops))
+        assert analysis is not None
+        assert analysis.hops == count
 
 
 def test_walks_agree_with_brute_force(many: MiniWorld) -> None:
