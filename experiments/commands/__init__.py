@@ -143,6 +143,64 @@ def _configure_plot(parser: ArgumentParser) -> None:
     )
 
 
+def _configure_probe(parser: ArgumentParser) -> None:
+    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
+    parser.add_argument("--seed", type=int, metavar="N", help="decides all randomness (default: 0)")
+    parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
+    parser.add_argument(
+        "--model", metavar="DIR", help="a model directory, whose tokenizer counts the budgets"
+    )
+    parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
+    parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other setting, repeatable",
+    )
+    parser.add_argument(
+        "--cheat",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="play this one: a name, MODULE:CLASS of your own, or all; repeatable (default: all)",
+    )
+    parser.add_argument("--list", action="store_true", help="list the cheats that ship, and end")
+    parser.add_argument(
+        "--games", type=int, default=200, metavar="N", help="games per cheat (default: 200)"
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=0.1,
+        metavar="X",
+        help="what a cheat may be paid more than an honest player, per game (default: 0.1)",
+    )
+    parser.add_argument(
+        "--player",
+        choices=("scripted", "model"),
+        default="scripted",
+        help="who plays honestly: a script, or the model of openai.* (default: scripted)",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a cheat that is known to pay, and does not count; repeatable",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = """\
+Settings are named as for ssp train; docs/probe.md lists the cheats and shows how to write one:
+  ssp probe --preset wiki --set game.noise_documents=8 --cheat base64 --cheat mine:Shout
+  ssp probe --preset paper-7b --verifier openai --set openai.judge=true \\
+    --set openai.base_url=http://localhost:8000/v1 --set openai.model=NAME
+
+exit status: 0, 1 if a cheat pays more than an honest player by more than the margin, 2 for a
+mistake, 3 if nobody can say because a service was down"""
+
+
 TRAIN = Command(
     "train",
     "self-play training: propose, verify, solve, learn",
@@ -166,4 +224,10 @@ PLOT = Command(
     "draw rewards, hops, validity and accuracy of runs against steps",
     _configure_plot,
     lambda given: _run("plot", given),
+)
+PROBE = Command(
+    "probe",
+    "play scripted cheats against your rules, and print who is paid what",
+    _configure_probe,
+    lambda given: _run("probe", given),
 )

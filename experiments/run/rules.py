@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from experiments.config import RunConfig
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
@@ -9,9 +11,18 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
+from ssp_env.search.base import Retriever
 from ssp_env.search.config import open_search
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World
+
+
+class Parts(TypedDict, total=False):
+    """What :meth:`Rules.build` and every door take beside world, tokenizer and game."""
+
+    judge: Judge
+    verifier: Verifier
+    retriever: Retriever
 
 
 class MakeRules:
@@ -21,23 +32,26 @@ class MakeRules:
         self._config = config
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        """Retriever, judge and verifier as the settings name them."""
-        judge: Judge = LenientJudge()
-        verifier: Verifier | None = None
+        """The rules, with retriever, judge and verifier as the settings name them."""
+        return Rules.build(world, tokenizer, game, **self.parts(game))
+
+    def parts(self, game: GameConfig) -> Parts:
+        """Retriever, judge and verifier as the settings name them; only what they name."""
+        parts = Parts(judge=LenientJudge())
 
         client = chat_client(self._config)
         if client is not None:
             if self._config.openai.judge:
-                judge = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
+                parts["judge"] = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
             if game.verifier == "openai":
                 form = game.verification_prompt
                 own = api_prompt(game.prompts, "solve" if form == "solver" else "verify")
-                verifier = OpenAIVerifier(client, judge, own, form)
+                parts["verifier"] = OpenAIVerifier(client, parts["judge"], own, form)
 
         retriever = open_search(self._config.search)
-        return Rules.build(
-            world, tokenizer, game, retriever=retriever, judge=judge, verifier=verifier
-        )
+        if retriever is not None:
+            parts["retriever"] = retriever
+        return parts
 
 
 def chat_client(config: RunConfig) -> ChatClient | None:

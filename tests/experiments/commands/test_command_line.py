@@ -17,7 +17,18 @@ from ssp_env.commands import cli
 from ssp_env.commands.base import Command
 from ssp_env.errors import MissingExtra, SSPError
 
-COMMANDS = ("bootstrap", "eval", "index", "judge", "plot", "replay", "search", "serve", "train")
+COMMANDS = (
+    "bootstrap",
+    "eval",
+    "index",
+    "judge",
+    "plot",
+    "probe",
+    "replay",
+    "search",
+    "serve",
+    "train",
+)
 
 
 @pytest.fixture

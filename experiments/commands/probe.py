@@ -1,0 +1,224 @@
+"""``ssp probe``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from typing import Any, cast
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from experiments.commands.train import DEFAULT_PRESET, settings
+from experiments.config import RunConfig, load_preset
+from experiments.run.rules import MakeRules
+from ssp_env.doors.setup import Setup, set_up
+from ssp_env.errors import ServiceError
+from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.rules import Rules
+from ssp_env.judge.openai import ChatClient
+from ssp_env.players.chat import ChatPlayer
+from ssp_env.testing.hacks import (
+    CHEATS,
+    Cheat,
+    Finding,
+    Interval,
+    Pay,
+    Played,
+    Report,
+    Result,
+    find_cheat,
+    probe,
+)
+from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
+from ssp_env.worlds import open_world
+
+PAYS, NO_RESULT = 1, 3
+"""Exit statuses beside 0 and 2 (a mistake of the user's)."""
+
+_LOG_COLUMNS = 110
+_COLOURS = {Finding.PAYS: "bold red", Finding.UNSURE: "yellow", Finding.NO_RESULT: "magenta"}
+
+
+def run(arguments: Namespace) -> int:
+    """Plays the cheats and prints who was paid what."""
+    if arguments.list:
+        return _list()
+
+    config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
+    cheats = chosen(arguments.cheat)
+    rules = make_rules(config)
+    partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
+
+    # Every void game is counted in the report; the log would repeat each.
+    logging.getLogger("ssp_env").setLevel(logging.ERROR)
+    console = Console(stderr=True, quiet=arguments.json)
+    try:
+        with console.status("") as status:
+            report = probe(
+                rules,
+                cheats,
+                games=arguments.games,
+                margin=arguments.margin,
+                seed=config.seed,
+                partner=partner,
+                on_cheat=lambda cheat: status.update(f"playing {cheat.name}"),
+            )
+    except ServiceError as error:
+        print(f"ssp: {error}; no honest game came to an end, so nothing is held", file=sys.stderr)
+        return NO_RESULT
+
+    if arguments.json:
+        print(json.dumps(as_json(report, config, rules), ensure_ascii=True))
+    else:
+        show(report, config)
+    return status_of(report, arguments.allow)
+
+
+def chosen(names: list[str]) -> list[Cheat]:
+    """The cheats that a command line names; all that ship when it names none."""
+    return [
+        find_cheat(cheat)
+        for name in names or ["all"]
+        for cheat in (CHEATS if name == "all" else (name,))
+    ]
+
+
+def make_rules(config: RunConfig) -> Rules:
+    """The rules that training would play by; without a model, with the world's own tokenizer.
+
+    Raises:
+        SSPError: world, tokenizer, prompts or search cannot work.
+    """
+    world = open_world(config.world, **config.world_options)
+    if config.model:
+        tokenizer: Tokenizer = HuggingFaceTokenizer.load(config.model_dir)
+        return MakeRules(config)(world, tokenizer, config.game)
+
+    setup = {"world": world, "game": config.game, **MakeRules(config).parts(config.game)}
+    return set_up(cast(Setup, setup)).rules
+
+
+def status_of(report: Report, allowed: list[str]) -> int:
+    """The exit status: what pays counts first, then what nobody can say."""
+    if any(result.played.name not in allowed for result in report.paying):
+        return PAYS
+    return NO_RESULT if report.unknown else 0
+
+
+def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
+    """A report as plain data, with all that it depends on."""
+    return {
+        "preset": config.preset,
+        "world": config.world,
+        "game": asdict(config.game),
+        "fingerprint": fingerprint(rules),
+        "seed": report.seed,
+        "margin": report.margin,
+        "honest": _plain(report.honest),
+        "cheats": [
+            {
+                **_plain(result.played),
+                "finding": result.finding.value,
+                "more_than_honest": _interval(result.more),
+                "closed_by": result.closed_by,
+            }
+            for result in report.results
+        ],
+        "gate": {**asdict(report.gate), **_figures(report.gate)},
+    }
+
+
+def show(report: Report, config: RunConfig) -> None:
+    """Prints the table, then the gate's figures, then what pays and what would close it."""
+    # A log, as of CI, is as wide as the table.
+    console = Console(width=None if sys.stdout.isatty() else _LOG_COLUMNS)
+    games = f"{report.honest.games} games each, margin {report.margin:g}"
+    table = Table(
+        title=f"who is paid what ({config.preset}, {games})",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    for name in ("cheat", "gains", "accepted", "proposer", "solver", "more than honest", "finding"):
+        is_text = name in ("cheat", "gains", "finding")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=name == "cheat")
+
+    table.add_row(*_cells(report.honest), "", _stopped(report.honest), end_section=True)
+    for result in report.results:
+        said = Text(result.finding.value, style=_COLOURS.get(result.finding, ""))
+        if stopped := _stopped(result.played):
+            said.append(f" ({stopped})", style="dim")
+        table.add_row(*_cells(result.played), _more(result.more), said)
+    console.print(table)
+
+    if (precision := report.gate.precision) is not None:
+        recall = report.gate.recall
+        known = f"the gate: precision {precision:.3f}"
+        console.print(known + ("" if recall is None else f", recall {recall:.3f}"))
+    for result in report.results:
+        _explain(console, result)
+
+
+def _explain(console: Console, result: Result) -> None:
+    played = result.played
+    if result.finding is Finding.PAYS:
+        text = f"{played.name} pays: {played.about} Closed by: {result.closed_by}."
+        console.print(Text(text), style="red", soft_wrap=True)
+    if result.finding is Finding.NO_RESULT:
+        text = f"{played.name}: {played.pay.void} of {played.games} games are void"
+        console.print(Text(f"{text}, so nobody can say"), style="magenta", soft_wrap=True)
+
+
+def _list() -> int:
+    for cheat in (kind() for kind in CHEATS.values()):
+        print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
+    return 0
+
+
+def _cells(played: Played) -> tuple[str, ...]:
+    share = f"{played.accepted / played.games:.2f}" if played.games else "-"
+    gains = "" if played.name == "honest" else played.gains.value
+    return played.name, gains, share, _mean(played.proposer), _mean(played.solver)
+
+
+def _mean(pay: Pay) -> str:
+    return f"{pay.mean:.2f}" if pay.paid else "-"
+
+
+def _more(more: Interval | None) -> str:
+    return "-" if more is None else f"{more.value:+.2f} [{more.low:+.2f}, {more.high:+.2f}]"
+
+
+def _stopped(played: Played) -> str:
+    reason = next(iter(played.stopped_by), "")
+    void = f"void {played.pay.void}" if played.pay.void else ""
+    return ", ".join(filter(None, (reason, void)))
+
+
+def _plain(played: Played) -> dict[str, Any]:
+    return {
+        "name": played.name,
+        "about": played.about,
+        "gains": played.gains.value,
+        "games": played.games,
+        "void": played.pay.void,
+        "accepted": played.accepted,
+        "proposer": played.proposer.mean if played.proposer.paid else None,
+        "solver": played.solver.mean if played.solver.paid else None,
+        "stopped_by": played.stopped_by,
+        "gate": {**asdict(played.gate), **_figures(played.gate)},
+    }
+
+
+def _figures(gate: Any) -> dict[str, float | None]:
+    return {"precision": gate.precision, "recall": gate.recall}
+
+
+def _interval(more: Interval | None) -> list[float] | None:
+    return None if more is None else [more.value, more.low, more.high]

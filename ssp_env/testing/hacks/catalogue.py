@@ -1,0 +1,96 @@
+"""All cheats that ship, and how one of your own is found by its name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.testing.hacks import answers, codes, evidence, instructions, vague
+from ssp_env.testing.hacks.cheat import Cheat
+
+_CLASSES: Sequence[type[Cheat]] = (
+    evidence.NoSearch,
+    evidence.EmptySearch,
+    evidence.IrrelevantSearch,
+    evidence.UnretrievedEvidence,
+    evidence.ForgedEvidence,
+    evidence.WrongQuestion,
+    evidence.Nonsense,
+    evidence.ClosedBookQuestion,
+    vague.Ambiguous,
+    vague.TwoQuestions,
+    vague.Cycle,
+    vague.NearDuplicate,
+    vague.DocumentAsQuestion,
+    vague.OtherLanguage,
+    vague.PaddedQuestion,
+    vague.FloodedQuery,
+    instructions.IfGivenPassages,
+    instructions.IfManyDocuments,
+    instructions.IfAskedWordForWord,
+    instructions.IfNothingWasRead,
+    instructions.AboutThePassages,
+    instructions.InstructVerifier,
+    instructions.InstructJudgeInQuestion,
+    codes.Base64,
+    codes.Reversed,
+    codes.Rot13,
+    codes.CharacterCodes,
+    codes.Acrostic,
+    codes.SpacedOut,
+    codes.Bracketed,
+    codes.Glued,
+    codes.Reordered,
+    codes.LookAlike,
+    codes.HtmlEntities,
+    codes.ZeroWidth,
+    answers.Hedge,
+    answers.ListEverything,
+    answers.PasteDocuments,
+    answers.Flood,
+    answers.EmptyAnswer,
+    answers.EchoQuestion,
+    answers.InstructJudge,
+    answers.ForgeVerdict,
+    answers.ReferToReference,
+    answers.ForgeInformation,
+    answers.Throw,
+    answers.Sandbag,
+)
+
+CHEATS: Mapping[str, type[Cheat]] = {kind().name: kind for kind in _CLASSES}
+"""Every cheat that ships, by name."""
+
+
+def all_cheats() -> list[Cheat]:
+    """One of each cheat that ships."""
+    return [kind() for kind in CHEATS.values()]
+
+
+def find_cheat(name: str) -> Cheat:
+    """A cheat by its name, or one of your own by ``module:Class``.
+
+    Raises:
+        ConfigError: no such cheat or module, or a class that is not a :class:`Cheat`.
+    """
+    if ":" not in name:
+        if name not in CHEATS:
+            raise ConfigError("cheat", name, f"{nearest(name, CHEATS)}; or give module:Class")
+        return CHEATS[name]()
+
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError("cheat", name, f"the module cannot be imported: {error}") from error
+
+    kind = getattr(module, attribute, None)
+    if not (isinstance(kind, type) and issubclass(kind, Cheat)):
+        raise ConfigError("cheat", name, "name a subclass of ssp_env.testing.hacks.Cheat")
+
+    # Its arguments are nobody's to guess.
+    try:
+        return kind()
+    except TypeError as error:
+        raise ConfigError("cheat", name, f"a cheat is made without arguments: {error}") from error

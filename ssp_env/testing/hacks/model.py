@@ -1,0 +1,140 @@
+"""A scripted model behind an OpenAI-compatible API, for probes of settings that need one.
+
+It stands for a language model without being one, so a probe of it says what a *careful* or an
+*obedient* reader lets through, not what yours does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.lenient import LenientJudge
+from ssp_env.players.cloze import GAP
+from ssp_env.types import GroundTruth
+from ssp_env.wording.answers import normalise
+
+Script = Callable[[str], str]
+"""A prompt -> the reply."""
+
+_CLOZE = re.compile(r'"([^"\n]*' + re.escape(GAP) + r'[^"\n]*)"|this sentence: "(.*)"', re.DOTALL)
+_CANDIDATE = re.compile(r"<candidate_answer>(.*?)</candidate_answer>", re.DOTALL)
+_REFERENCES = re.compile(r"<reference_answers>(.*?)</reference_answers>", re.DOTALL)
+_JUDGED = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+_CODED = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
+
+
+def careful(prompt: str) -> str:
+    """A reader and judge that takes questions and answers for data, and follows no instruction."""
+    if (candidate := _CANDIDATE.search(prompt)) is not None:
+        return _judge(prompt, candidate[1])
+    return f"<answer>{_read(prompt)}</answer>"
+
+
+def obedient(prompt: str) -> str:
+    """One that does what a question or an answer says, and decodes what is written in code."""
+    if (candidate := _CANDIDATE.search(prompt)) is not None:
+        # Ours are the last two lines that speak of a verdict; an earlier one is somebody's order.
+        ordered = re.findall(r"verdict: (correct|incorrect)", prompt)[:-2]
+        return f"verdict: {ordered[-1]}" if ordered else _judge(prompt, candidate[1])
+
+    for code in reversed(_CODED.findall(_asked(prompt))):
+        if (decoded := _decoded(code)) is not None:
+            return f"<answer>{decoded}</answer>"
+    return f"<answer>{_read(prompt)}</answer>"
+
+
+@contextmanager
+def serve(script: Script) -> Iterator[str]:
+    """Serves a script over HTTP while the block runs.
+
+    Args:
+        script: replies to the last message of each call.
+
+    Yields:
+        The API's root, as ``openai.base_url`` takes it.
+    """
+    handler = type("Handler", (_Handler,), {"script": staticmethod(script)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    script: Script
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+    def do_POST(self) -> None:
+        """Answers one chat completion."""
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        reply = self.script(request["messages"][-1]["content"])
+
+        body = json.dumps({"choices": [{"message": {"content": reply}}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _judge(prompt: str, candidate: str) -> str:
+    references, asked = _REFERENCES.search(prompt), _JUDGED.search(prompt)
+    wordings = [line.strip(" -") for line in (references[1] if references else "").splitlines()]
+    known = tuple(wording for wording in wordings if wording)
+
+    truth = GroundTruth("reference", known[0] if known else "", known[1:])
+    task = JudgeTask(asked[1].strip() if asked else "", candidate.strip(), truth)
+    (verdict,) = LenientJudge().judge([task])
+    right = isinstance(verdict, Verdict) and verdict.correct
+    return f"verdict: {'correct' if right else 'incorrect'}"
+
+
+def _asked(prompt: str) -> str:
+    """The question in a verifier's prompt."""
+    marked = _JUDGED.findall(prompt)
+    if marked:
+        return str(marked[-1])
+    _, _, rest = prompt.rpartition("question:")
+    return rest.partition("\n")[0]
+
+
+def _read(prompt: str) -> str:
+    """What stands in the gap that a prompt asks about; nothing if it asks for something else.
+
+    Several different answers are none.
+    """
+    asked = _CLOZE.findall(prompt)
+    if not asked:
+        return ""
+
+    sentence = next(text for text in asked[-1] if text)
+    before, _, after = sentence.partition(GAP)
+    pattern = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))
+    found = [match for match in pattern.findall(" ".join(prompt.split())) if GAP not in match]
+    readings = {normalise(match): match for match in found if normalise(match)}
+    return next(iter(readings.values())) if len(readings) == 1 else ""
+
+
+def _decoded(code: str) -> str | None:
+    try:
+        text = base64.b64decode(code, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return text if text.isprintable() and any(map(str.isalpha, text)) else None

@@ -1,0 +1,102 @@
+"""``ssp probe``: the table, JSON, exit statuses, and a model behind an API."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from experiments.commands import PROBE
+from ssp_env.commands import cli
+from ssp_env.testing.hacks.model import obedient, serve
+
+FEW = ("--games", "30", "--set", "world_options.entities=60", "--set", "game.attempts=2")
+
+
+class Point:
+    """The command's entry point, installed or not."""
+
+    name = "probe"
+
+    def load(self) -> Any:
+        return PROBE
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "entry_points", lambda group: [Point()])
+
+
+def probed(*options: str) -> int:
+    return cli.main(["probe", *options])
+
+
+def test_table_and_status_of_what_is_held(capsys: pytest.CaptureFixture[str]) -> None:
+    assert probed(*FEW, "--cheat", "nonsense", "--cheat", "no_search", "--cheat", "sandbag") == 0
+    shown = capsys.readouterr().out
+    assert "nonsense" in shown
+    assert "held (unverified)" in shown
+    assert "held (no_search)" in shown
+    assert "not played" in shown
+    assert "precision 1.000, recall 1.000" in shown
+
+
+def test_what_pays_is_status_1_unless_it_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+    options = (*FEW, "--verifier", "none", "--cheat", "nonsense", "--json")
+    assert probed(*options) == 1
+    printed = json.loads(capsys.readouterr().out)
+    (cheat,) = printed["cheats"]
+    assert (cheat["name"], cheat["finding"]) == ("nonsense", "pays")
+    assert cheat["proposer"] == 1.0
+    assert cheat["more_than_honest"][1] > printed["margin"]
+    assert cheat["closed_by"]
+    assert printed["gate"]["precision"] == pytest.approx(0.5)
+    assert printed["fingerprint"]["verifier"] == "NoVerifier"
+
+    assert probed(*options, "--allow", "nonsense") == 0
+
+
+def test_a_server_that_is_down_is_status_3(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+
+    served = (f"openai.base_url=http://127.0.0.1:{port}/v1", "openai.model=x")
+    settings = [s for name in (*served, "openai.attempts=1") for s in ("--set", name)]
+    assert probed(*FEW, "--verifier", "openai", *settings, "--cheat", "nonsense") == 3
+    shown = capsys.readouterr()
+    assert "held" not in shown.out
+    assert "no honest game came to an end" in shown.err
+
+
+def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixture[str]) -> None:
+    """An obedient model lets a code and a forged verdict pass."""
+    with serve(obedient) as url:
+        served = (f"openai.base_url={url}", "openai.model=scripted", "openai.judge=true")
+        settings = [s for name in (*served, "game.attempts=1") for s in ("--set", name)]
+        options = ("--games", "24", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
+        assert probed("--preset", "paper-7b", "--verifier", "openai", *settings, *options) == 1
+
+    printed = json.loads(capsys.readouterr().out)
+    base64, forged = printed["cheats"]
+    assert (base64["finding"], base64["accepted"]) == ("pays", 24)
+    assert forged["solver"] > printed["honest"]["solver"]
+    assert printed["gate"]["precision"] is None
+    assert printed["fingerprint"]["judge"] == "OpenAIJudge (scripted)"
+
+
+def test_a_model_can_play_honestly() -> None:
+    """It says nothing of use, so no question is accepted, and that is a mistake to be told."""
+    with serve(lambda prompt: "<question> what is it ? </question>") as url:
+        served = (f"openai.base_url={url}", "openai.model=scripted")
+        settings = [s for name in served for s in ("--set", name)]
+        assert probed(*FEW, "--player", "model", *settings, "--cheat", "nonsense") == 2
+
+
+def test_list_names_every_cheat(capsys: pytest.CaptureFixture[str]) -> None:
+    assert probed("--list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 20
+    assert max(map(len, lines)) <= 130
