@@ -22,28 +22,27 @@ from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 
 Script = Callable[[str], str]
-"""A prompt -> the reply."""
+"""All messages of a call, one below the other -> the reply."""
 
-_CLOZE = re.compile(r'"([^"\n]*' + re.escape(GAP) + r'[^"\n]*)"|this sentence: "(.*)"', re.DOTALL)
-_CANDIDATE = re.compile(r"<candidate_answer>(.*?)</candidate_answer>", re.DOTALL)
+_CLOZE = re.compile(r'"(.*' + re.escape(GAP) + r'.*)"')
+_CANDIDATE = re.compile(r"<(candidate|model)_answer>(.*?)</\1_answer>", re.DOTALL)
 _REFERENCES = re.compile(r"<reference_answers>(.*?)</reference_answers>", re.DOTALL)
-_JUDGED = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+_QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 _CODED = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 
 
 def careful(prompt: str) -> str:
     """A reader and judge that takes questions and answers for data, and follows no instruction."""
     if (candidate := _CANDIDATE.search(prompt)) is not None:
-        return _judge(prompt, candidate[1])
+        return _judge(prompt, candidate[2])
     return f"<answer>{_read(prompt)}</answer>"
 
 
 def obedient(prompt: str) -> str:
     """One that does what a question or an answer says, and decodes what is written in code."""
     if (candidate := _CANDIDATE.search(prompt)) is not None:
-        # Ours are the last two lines that speak of a verdict; an earlier one is somebody's order.
-        ordered = re.findall(r"verdict: (correct|incorrect)", prompt)[:-2]
-        return f"verdict: {ordered[-1]}" if ordered else _judge(prompt, candidate[1])
+        ordered = re.findall(r"verdict: (correct|incorrect)", f"{_asked(prompt)} {candidate[2]}")
+        return f"verdict: {ordered[-1]}" if ordered else _judge(prompt, candidate[2])
 
     for code in reversed(_CODED.findall(_asked(prompt))):
         if (decoded := _decoded(code)) is not None:
@@ -56,7 +55,7 @@ def serve(script: Script) -> Iterator[str]:
     """Serves a script over HTTP while the block runs.
 
     Args:
-        script: replies to the last message of each call.
+        script: replies to each call.
 
     Yields:
         The API's root, as ``openai.base_url`` takes it.
@@ -85,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answers one chat completion."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        reply = self.script(request["messages"][-1]["content"])
+        reply = self.script("\n".join(message["content"] for message in request["messages"]))
 
         body = json.dumps({"choices": [{"message": {"content": reply}}]}).encode()
         self.send_response(200)
@@ -95,24 +94,21 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _judge(prompt: str, candidate: str) -> str:
-    references, asked = _REFERENCES.search(prompt), _JUDGED.search(prompt)
+    references = _REFERENCES.search(prompt)
     wordings = [line.strip(" -") for line in (references[1] if references else "").splitlines()]
     known = tuple(wording for wording in wordings if wording)
 
     truth = GroundTruth("reference", known[0] if known else "", known[1:])
-    task = JudgeTask(asked[1].strip() if asked else "", candidate.strip(), truth)
+    task = JudgeTask(_asked(prompt), candidate.strip(), truth)
     (verdict,) = LenientJudge().judge([task])
     right = isinstance(verdict, Verdict) and verdict.correct
     return f"verdict: {'correct' if right else 'incorrect'}"
 
 
 def _asked(prompt: str) -> str:
-    """The question in a verifier's prompt."""
-    marked = _JUDGED.findall(prompt)
-    if marked:
-        return str(marked[-1])
-    _, _, rest = prompt.rpartition("question:")
-    return rest.partition("\n")[0]
+    """The question in a prompt; "" if it is not marked as such."""
+    marked = _QUESTION.findall(prompt)
+    return str(marked[-1]).strip() if marked else ""
 
 
 def _read(prompt: str) -> str:
@@ -124,8 +120,7 @@ def _read(prompt: str) -> str:
     if not asked:
         return ""
 
-    sentence = next(text for text in asked[-1] if text)
-    before, _, after = sentence.partition(GAP)
+    before, _, after = " ".join(asked[-1].split()).partition(GAP)
     pattern = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))
     found = [match for match in pattern.findall(" ".join(prompt.split())) if GAP not in match]
     readings = {normalise(match): match for match in found if normalise(match)}

@@ -76,15 +76,15 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     with serve(obedient) as url:
         served = (f"openai.base_url={url}", "openai.model=scripted", "openai.judge=true")
         settings = [s for name in (*served, "game.attempts=1") for s in ("--set", name)]
-        options = ("--games", "24", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
+        options = ("--games", "16", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
         assert probed("--preset", "paper-7b", "--verifier", "openai", *settings, *options) == 1
 
     printed = json.loads(capsys.readouterr().out)
     base64, forged = printed["cheats"]
-    assert (base64["finding"], base64["accepted"]) == ("pays", 24)
+    assert (base64["finding"], base64["accepted"]) == ("pays", 16)
     assert forged["solver"] > printed["honest"]["solver"]
     assert printed["gate"]["precision"] is None
-    assert printed["fingerprint"]["judge"] == "OpenAIJudge (scripted)"
+    assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
 
 
 def test_a_model_can_play_honestly() -> None:
