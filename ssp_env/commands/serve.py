@@ -8,7 +8,7 @@ from functools import partial
 
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
-from ssp_env.errors import MissingExtra, UsageError
+from ssp_env.errors import MissingExtra
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.retriever import BM25Retriever, retriever_of
 from ssp_env.search.corpus import read_corpus
@@ -31,7 +31,7 @@ Beyond this machine (--host 0.0.0.0) it wants a token, in the variable {TOKEN_VA
 --no-token goes without one, for a network that is trusted. It speaks plain HTTP: across a
 network, put TLS in front.
 
-Needs the extra serve; --ray needs serve-ray: pip install '.[serve-ray]' in the checkout.
+Needs the extra serve: pip install '.[serve]' in the checkout.
 """
 
 _LIMITS = {
@@ -86,21 +86,9 @@ def _configure(parser: ArgumentParser) -> None:
             metavar="N",
             help=f"{text} (default: %(default)s)",
         )
-    ray = parser.add_argument_group("more than one machine")
-    ray.add_argument(
-        "--ray",
-        action="store_true",
-        help="run as a Ray Serve deployment on the cluster that is there; needs the extra "
-        "serve-ray",
-    )
-    ray.add_argument(
-        "--replicas", type=int, metavar="N", help="with --ray: copies of the server (default: 1)"
-    )
 
 
 def _run(arguments: Namespace) -> int:
-    if arguments.replicas is not None and not arguments.ray:
-        raise UsageError("--replicas goes with --ray")
     check_index_options(arguments)
 
     config = ServerConfig(
@@ -111,16 +99,12 @@ def _run(arguments: Namespace) -> int:
         **{name: getattr(arguments, name) for name in _LIMITS},
     )
 
-    what, opened = _what(arguments)
-    if arguments.ray:
-        _serve_on_ray(what, opened, config, 1 if arguments.replicas is None else arguments.replicas)
-    else:
-        _serve(what, opened, config)
+    _serve(*_what(arguments), config)
     return 0
 
 
 _Opened = Callable[[], tuple[Retriever, int]]
-"""Opens a retriever; returns it with its number of passages. Can travel to other processes."""
+"""Opens a retriever; returns it with its number of passages."""
 
 
 def _what(arguments: Namespace) -> tuple[str, _Opened]:
@@ -155,7 +139,9 @@ def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:
     try:
         from ssp_env.search.server.run import run_server
     except ModuleNotFoundError as error:
-        raise _missing("ssp serve", error, "serve") from error
+        what = f"ssp serve ({error.name} is missing)"
+        raise MissingExtra(what, "pip install '.[serve]' in the checkout") from error
+
     passages = 0
 
     def source() -> Retriever:
@@ -164,21 +150,6 @@ def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:
         return retriever
 
     run_server(source, config, lambda address: _tell(f"{what}, {passages:,} passages", address))
-
-
-def _serve_on_ray(what: str, opened: _Opened, config: ServerConfig, replicas: int) -> None:
-    try:
-        import ray.serve  # noqa: F401
-
-        from ssp_env.search.server.ray_serve import run_on_ray
-    except ModuleNotFoundError as error:
-        raise _missing("ssp serve --ray", error, "serve-ray") from error
-    run_on_ray(lambda: opened()[0], config, replicas, partial(_tell, what))
-
-
-def _missing(command: str, error: ModuleNotFoundError, extra: str) -> MissingExtra:
-    install = f"pip install '.[{extra}]' in the checkout"
-    return MissingExtra(f"{command} ({error.name} is missing)", install)
 
 
 def _tell(what: str, address: str) -> None:

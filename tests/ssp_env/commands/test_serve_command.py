@@ -7,18 +7,14 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from serverkit import ssp_serve
 
 from ssp_env.commands.cli import main
-from ssp_env.errors import ConfigError
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.search.index.directory import build_index
-from ssp_env.search.server.config import ServerConfig
-from ssp_env.search.server.ray_serve import run_on_ray
 
 TOKEN = "correct-horse-battery"
 ROWS = [
@@ -29,13 +25,13 @@ ROWS = [
 ]
 
 
-def test_ray_that_is_not_installed_is_named_with_its_extra(
+def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setitem(sys.modules, "ray.serve", None)
-    assert main(["serve", "--world", "mini", "--ray"]) == 2
-    assert "pip install '.[serve-ray]' in the checkout" in " ".join(capsys.readouterr().err.split())
+    monkeypatch.delitem(sys.modules, "ssp_env.search.server.run", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", "--world", "mini"]) == 2
+    assert "pip install '.[serve]' in the checkout" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_token_and_no_token_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,20 +91,9 @@ def test_a_mistake_ends_it_with_status_2_and_one_line(
             (["--port", str(taken.getsockname()[1]), "--world", "small"], "in use"),
             (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
             (["--corpus", str(broken), "--port", "0"], f"{broken}:1: a passage needs"),
-            (["--replicas", "2", "--port", "0"], "--ray"),
             (["--max-k", "0"], "max_k = 0"),
         ):
             assert main(["serve", *options]) == 2
             errors = capsys.readouterr().err
             assert says in errors
             assert errors.count("\n") == 1, errors
-
-
-def test_ray_wants_a_port_and_a_replica() -> None:
-    for config, replicas, field in (
-        (ServerConfig(port=0), 1, "port"),
-        (ServerConfig(), 0, "replicas"),
-    ):
-        with pytest.raises(ConfigError) as raised:
-            run_on_ray(Mock(), config, replicas, Mock())
-        assert raised.value.field == field
