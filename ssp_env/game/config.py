@@ -54,6 +54,11 @@ class GameConfig:
     """A shorter question is invalid."""
     max_question_chars: int = 1000
     """A longer question is invalid."""
+    min_question_words: int = 0
+    """A question of fewer words is invalid; the paper's released code asks for 10."""
+    min_searches: int = 1
+    """A proposer that searched less often has no valid question; the paper's released code asks for
+    2. Whatever the number, one search has to have found something."""
     asked_searches: tuple[int, int] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
@@ -110,13 +115,17 @@ class GameConfig:
             self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens"
         )
         at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
-        at_least(self, "game", 0, "min_question_chars", "noise_documents")
+        at_least(self, "game", 0, "min_question_chars", "min_question_words", "noise_documents")
         if self.max_verification_tokens is not None:
             at_least(self, "game", 1, "max_verification_tokens")
 
         if self.max_question_chars < self.min_question_chars:
             fix = f"must not be below min_question_chars = {self.min_question_chars}"
             raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
+
+        if not 1 <= self.min_searches <= self.max_searches:
+            fix = f"give 1 to max_searches = {self.max_searches}"
+            raise ConfigError("game.min_searches", self.min_searches, fix)
 
         asked = self.asked_searches
         if not 1 <= asked[0] <= asked[1] <= self.max_searches:

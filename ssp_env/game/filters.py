@@ -33,13 +33,22 @@ def empty_question(proposal: Proposal) -> bool:
 
 
 def no_search(proposal: Proposal) -> bool:
-    """No search found anything: the question cannot rest on evidence."""
-    return not any(search.documents for search in proposal.trajectory.searches)
+    """Fewer searches than ``min_searches``, or none that found anything to rest a question on."""
+    searches = proposal.trajectory.searches
+    enough = len(searches) >= proposal.config.min_searches
+    return not (enough and any(search.documents for search in searches))
 
 
 def short_question(proposal: Proposal) -> bool:
-    """Fewer characters than ``min_question_chars``, without invisible ones and repeated spaces."""
-    return len(" ".join(compatible(proposal.question).split())) < proposal.config.min_question_chars
+    """Fewer characters than ``min_question_chars``, or fewer words than ``min_question_words``.
+
+    Invisible characters and repeated spaces do not count.
+    """
+    words = compatible(proposal.question).split()
+    config = proposal.config
+    return (
+        len(" ".join(words)) < config.min_question_chars or len(words) < config.min_question_words
+    )
 
 
 def long_question(proposal: Proposal) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from experiments.config import (
 from experiments.run.cluster import algorithm_config
 from experiments.run.training import check_learning
 from ssp_env.errors import ConfigError
-from ssp_env.game.config import MINI_GAME
+from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
 from ssp_env.settings import plain
 
 
@@ -39,7 +39,7 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 
 
 def test_presets() -> None:
-    assert presets() == ["h200", "paper-7b", "tiny", "wiki"]
+    assert presets() == ["h200", "paper-7b", "paper-7b-code", "tiny", "wiki"]
 
 
 @pytest.mark.parametrize("name", presets())
@@ -71,6 +71,11 @@ def test_paper_preset_is_the_paper_s_table() -> None:
         "algorithms": (config.learning.proposer_algorithm, config.learning.solver_algorithm),
         "proposer reward": (config.game.proposer_reward, config.game.invalid_reward),
         "both losses weigh the same": config.learning.proposer_weight,
+        "clipping (veRL's default)": (config.learning.clip_low, config.learning.clip_high),
+        "advantage of equation 4": (config.learning.std_normalise, config.learning.aggregation),
+        "verifier and judge": (config.game.verifier, config.openai.model, config.openai.judge),
+        "prompts": config.game.prompts,
+        "questions of a benchmark": config.evaluation.per_group,
     }
     assert table == {
         "batch size": 256,
@@ -91,7 +96,45 @@ def test_paper_preset_is_the_paper_s_table() -> None:
         "algorithms": ("reinforce", "grpo"),
         "proposer reward": ("1-p", 0.0),
         "both losses weigh the same": 1.0,
+        "clipping (veRL's default)": (0.2, 0.2),
+        "advantage of equation 4": (False, "sequence"),
+        "verifier and judge": ("openai", "Qwen/Qwen2.5-32B-Instruct", True),
+        "prompts": "paper",
+        "questions of a benchmark": 500,
     }
+
+
+CODE = {
+    "preset": ("paper-7b", "paper-7b-code"),
+    "checkpoint_every": (10, 5),
+    "game.max_searches": (10, 9),
+    "game.noise_documents": (4, 24),
+    "game.min_question_chars": (20, 10),
+    "game.min_question_words": (0, 10),
+    "game.min_searches": (1, 2),
+    "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "repeated_query")),
+    "learning.clip_high": (0.2, 0.285),
+    "learning.std_normalise": (False, True),
+    "learning.aggregation": ("sequence", "token"),
+    "evaluation.every": (10, 5),
+}
+"""What the paper's text has, and its released code."""
+
+
+def test_preset_of_the_paper_s_code_differs_from_that_of_its_text_in_these_points() -> None:
+    def flat(value: Any, path: str = "") -> dict[str, Any]:
+        if not is_dataclass(value):
+            return {path: value}
+        return {
+            name: held
+            for field in fields(value)
+            for name, held in flat(
+                getattr(value, field.name), f"{path}.{field.name}".strip(".")
+            ).items()
+        }
+
+    text, code = flat(config_of(preset="paper-7b")), flat(config_of(preset="paper-7b-code"))
+    assert {name: (text[name], code[name]) for name in text if text[name] != code[name]} == CODE
 
 
 def test_tiny_preset_plays_the_mini_game() -> None:

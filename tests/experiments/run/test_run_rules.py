@@ -13,15 +13,7 @@ from ssp_env.worlds.mini import MiniWorld
 
 def rules(prompts: str) -> Rules:
     values = load_preset("paper-7b")
-    for assignment in (
-        "game.verifier=openai",
-        "openai.base_url=http://127.0.0.1:9",
-        "openai.model=m",
-        "openai.judge=true",
-        "search={}",
-        f"game.prompts={prompts}",
-    ):
-        override(values, assignment)
+    override(values, f"game.prompts={prompts}")
     config = make_config(values)
     return MakeRules(config)(MiniWorld(seed=3, entities=60), ByteTokenizer(), config.game)
 

@@ -20,10 +20,15 @@ FOUND = SearchRecord("cities", (PAGE,))
 NOTHING_FOUND = SearchRecord("cities", ())
 
 
-def fails(rule: str, question: str = "Which city is it?", *searches: SearchRecord) -> bool:
-    trajectory = Trajectory(Limits.of(Role.PROPOSER, CONFIG, ByteTokenizer()), [1])
+def fails(
+    rule: str,
+    question: str = "Which city is it?",
+    *searches: SearchRecord,
+    config: GameConfig = CONFIG,
+) -> bool:
+    trajectory = Trajectory(Limits.of(Role.PROPOSER, config, ByteTokenizer()), [1])
     trajectory.searches.extend(searches)
-    return FILTERS[rule](Proposal(question, TRUTH, trajectory, CONFIG))
+    return FILTERS[rule](Proposal(question, TRUTH, trajectory, config))
 
 
 def test_names_are_reason_codes() -> None:
@@ -46,6 +51,18 @@ def test_names_are_reason_codes() -> None:
 )
 def test_empty_question(question: str, empty: bool) -> None:
     assert fails("empty_question", question) is empty
+
+
+def test_least_number_of_searches() -> None:
+    assert not fails("no_search", "?", FOUND)
+    assert fails("no_search", "?", FOUND, config=replace(CONFIG, min_searches=2))
+    assert not fails("no_search", "?", FOUND, NOTHING_FOUND, config=replace(CONFIG, min_searches=2))
+
+
+def test_least_number_of_words() -> None:
+    question = "Which  city\u200b is it?"
+    assert not fails("short_question", question, config=replace(CONFIG, min_question_words=4))
+    assert fails("short_question", question, config=replace(CONFIG, min_question_words=5))
 
 
 def test_no_search() -> None:

@@ -53,6 +53,8 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
     "min_question_chars": (90, GOOD),
     "max_question_chars": (11, GOOD),
+    "min_question_words": (40, GOOD),
+    "min_searches": (3, GOOD),
     "asked_searches": ((2, 3), GOOD),
     "filters": ((), NO_SEARCH),
     "verifier": ("none", UNVERIFIED),

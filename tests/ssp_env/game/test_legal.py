@@ -93,6 +93,16 @@ def write(rules: Rules, trajectory: Trajectory, text: str) -> None:
     trajectory.feed(rules.tokenizer.encode(text))
 
 
+def test_a_question_is_legal_after_enough_searches(mini: MiniWorld, words: Tokenizer) -> None:
+    rules = rules_of(mini, words, min_searches=2)
+    played = begin(rules, 1)
+    (proposer,) = played.pending()
+    for expected in ({"<search>"}, {"<search>"}, {"<search>", "<question>"}):
+        assert legal_text(rules, proposer) == expected
+        write(rules, proposer, f"<search> {proposer.about} </search>")
+        played.advance()
+
+
 def test_a_proposer_step_by_step() -> None:
     """It searches for the answer first: a question without evidence would fail by the rule
     ``no_search``."""
