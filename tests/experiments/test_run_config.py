@@ -113,6 +113,7 @@ CODE = {
     "game.min_question_words": (0, 10),
     "game.min_searches": (1, 2),
     "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "repeated_query")),
+    "game.verification_prompt": ("solver", "documents"),
     "learning.clip_high": (0.2, 0.285),
     "learning.std_normalise": (False, True),
     "learning.aggregation": ("sequence", "token"),

@@ -69,6 +69,13 @@ ELEMENTS: dict[str, dict[str, str]] = {
         "then the answer alone": r"straight away, without any explanation",
         "materials, then question": r"\{documents\}.*\{question\}",
     },
+    "solve": {
+        "role": r"helps and does no harm",
+        "thinks whenever something is new": r"Each time.*new, reason first",
+        "how to search, and what comes back": r"<search> and\s+</search>.*<information>",
+        "the answer alone, in its tags": r"without any explanation, such as <answer>\w+</answer>",
+        "the question": r"\{question\}",
+    },
     "judge": {
         "role": r"professional judge",
         "agreement with a reference": r"agrees with a reference answer",
