@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import Retriever
 from ssp_env.search.cache.retriever import CachedRetriever
 from ssp_env.testing import RetrieverTests
@@ -193,15 +193,12 @@ def test_what_cannot_be_a_cache_is_refused(tmp_path: Path) -> None:
     for name in ("file", "broken"):
         with pytest.raises(DataError, match="cannot be used as a cache"):
             cached(tmp_path / name)
-    for changes, field in (
-        ({"memory_bytes": -1}, "cache.memory_bytes"),
-        ({"path": tmp_path / "x", "identity": ""}, "cache.identity"),
-        ({"path": tmp_path / "x", "identity": "i", "disk_bytes": 10}, "cache.disk_bytes"),
+    for changes in (
+        {"memory_bytes": -1},
+        {"path": tmp_path / "x", "identity": ""},
+        {"path": tmp_path / "x", "identity": "i", "disk_bytes": 10},
     ):
-        with pytest.raises(ConfigError) as raised:
+        with pytest.raises(ConfigError, match=rf"cache\.{list(changes)[-1]} = "):
             cached(**changes)
-        assert raised.value.field == field
     with pytest.raises(ConfigError, match=r"cache\.retriever = .*HTTPRetriever"):
         CachedRetriever("http://127.0.0.1:8000")  # type: ignore[arg-type]
-    with pytest.raises(UsageError):
-        cached()[0].search("text", 1)

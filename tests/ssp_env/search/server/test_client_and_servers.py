@@ -44,20 +44,14 @@ def shown(ranking: list[Document]) -> list[tuple[str, str]]:
     return [(document.title, document.text) for document in ranking]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 200])
+@pytest.mark.parametrize("count", [1, 2, 200])
 def test_one_ranking_per_query(server: Address, count: int) -> None:
-    queries = [f"query {i} Ω" for i in range(count)]
+    queries = [f"query {i} Ω\ud800" for i in range(count)]
     with client(server) as retriever:
         found = retriever.search(queries, 2)
-    assert [shown(ranking) for ranking in found] == [passages(query, 2) for query in queries]
+    sent = [query.replace("\ud800", "\ufffd") for query in queries]
+    assert [shown(ranking) for ranking in found] == [passages(query, 2) for query in sent]
     assert all(len({document.id for document in ranking}) == 2 for ranking in found)
-
-
-def test_awkward_queries_are_within_every_servers_limits(server: Address) -> None:
-    queries = ["", " \n\t", "\0\x1b\x7f", "a\ud800b", "x" * 2**20, "北京 👩‍👩‍👧", '"\\u0000"']
-    with client(server) as retriever:
-        found = retriever.search([*queries, *(f"{'y' * 10_000}{i}" for i in range(64))], 2)
-    assert all(len(ranking) == 2 for ranking in found)
 
 
 @pytest.mark.parametrize("bad", [[0], [5, 6, 40]])
@@ -68,14 +62,3 @@ def test_a_query_that_a_server_fails_at_fails_alone(server: Address, bad: list[i
     for i, (query, result) in enumerate(zip(queries, results, strict=True)):
         assert isinstance(result, ServiceError) == (i in bad)
         assert isinstance(result, ServiceError) or shown(result) == passages(query, 2)
-
-
-def test_a_limit_of_the_server_is_a_clear_error() -> None:
-    app = build_app(Obedient(), ServerConfig(max_queries=4, max_k=5, max_documents=10))
-    with in_thread(app) as ours, client(ours) as retriever:
-        queries = [f"q{i}" for i in range(5)]
-        for asked, k, what in ((5, 2, "at most 4 items"), (3, 5, "limit is 10"), (1, 6, "topk")):
-            with pytest.raises(ServiceError, match=f"HTTP 422.*{what}"):
-                retriever.search(queries[:asked], k)
-        for k in (2, 5):
-            assert not any(isinstance(r, ServiceError) for r in retriever.search_each(queries, k))

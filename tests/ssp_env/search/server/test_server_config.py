@@ -11,22 +11,16 @@ from ssp_env.errors import ConfigError
 from ssp_env.search.server.config import ServerConfig, read_token
 
 TOKEN = "0123456789abcdef"
-COUNTS = ("max_k", "max_queries", "max_query_length", "max_body_bytes", "max_batch", "default_k")
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *((name, 0) for name in COUNTS),
-        ("port", 65536),
-        ("default_k", 101),
-        ("max_k", 20_000),
-        ("max_queries", 20_000),
-        ("answer_seconds", float("inf")),
-        ("token", "short"),
-        ("token", TOKEN + " "),
-        ("host", "0.0.0.0"),
-        ("host", "example.org"),
+        *((f"max_{name}", 0) for name in ("k", "queries", "query_length", "body_bytes", "batch")),
+        *(("max_k", 20_000), ("max_queries", 20_000), ("default_k", 0), ("default_k", 101)),
+        *(("port", 65536), ("answer_seconds", float("inf"))),
+        *(("token", "short"), ("token", TOKEN + " ")),
+        *(("host", "0.0.0.0"), ("host", "example.org")),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(field: str, value: Any) -> None:
@@ -36,7 +30,7 @@ def test_a_setting_that_cannot_work_is_refused(field: str, value: Any) -> None:
 
 
 def test_who_may_ask() -> None:
-    for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
+    for host in ("127.1.2.3", "::1", "localhost"):
         assert ServerConfig(host=host).token is None
     assert TOKEN not in repr(ServerConfig(host="0.0.0.0", token=TOKEN))
     assert ServerConfig(host="0.0.0.0", no_token=True).token is None
