@@ -24,9 +24,10 @@ import numpy as np
 from benchmarks.env_speed import stay_on_one_core
 from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.index import BM25Index, tokenize, words_of
+from ssp_env.search.bm25.disk import DiskIndex
+from ssp_env.search.bm25.index import tokenize, words_of
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.search.index.directory import build_index, open_passages
 from ssp_env.worlds.wiki import WikiMini, packaged
 
 K, BATCH = 3, 64
@@ -48,14 +49,8 @@ def main() -> int:
     memory = BM25Retriever(world.corpus, cache_size=0)
     with tempfile.TemporaryDirectory() as directory, packaged("passages.jsonl.gz") as corpus:
         build_index(corpus, directory, "bm25")
-        opened = open_index(directory)
-        assert isinstance(opened, BM25Retriever)
-        disk = BM25Retriever(
-            opened.corpus,
-            BM25Index.open(Path(directory) / "bm25", world.corpus.digest()),
-            cache_size=0,
-        )
-        assert scored(memory, questions) == scored(disk, questions)
+        index = DiskIndex(Path(directory) / "bm25")
+        disk = BM25Retriever(open_passages(directory), index, cache_size=0)
         searches: dict[str, Search] = {
             "bm25s": theirs(world),
             "memory": search(memory),
@@ -108,14 +103,6 @@ def theirs(world: WikiMini) -> Search:
 def search(retriever: Retriever) -> Search:
     """Ours."""
     return lambda batch: retriever.search(batch, K)
-
-
-def scored(retriever: Retriever, questions: Sequence[str]) -> list[list[tuple[str, float | None]]]:
-    """Rankings with their scores, which equality of documents leaves out."""
-    return [
-        [(document.id, document.score) for document in ranking]
-        for ranking in retriever.search(questions, 10)
-    ]
 
 
 def rates(ask: Search, questions: Sequence[str]) -> tuple[float, float]:

@@ -82,9 +82,7 @@ def main() -> int:
     """Builds what is missing, puts every question to every retriever, and writes the figures."""
     settings = _parser().parse_args()
     torch.set_num_threads(settings.threads)
-    encoder = SentenceTransformerEncoder(
-        settings.encoder or _minilm(), name="all-MiniLM-L6-v2", dtype=settings.dtype
-    )
+    encoder = SentenceTransformerEncoder(settings.encoder or _minilm(), dtype=settings.dtype)
     _build(settings.work, encoder)
     world = wiki_mini()
     questions = world.questions(0)
@@ -112,7 +110,7 @@ def main() -> int:
         "machine": machine(),
         "threads": settings.threads,
         "encoder": {
-            "name": encoder.info.name,
+            "name": Path(encoder.info.name).name,
             "digest": encoder.info.digest,
             "dtype": settings.dtype,
         },

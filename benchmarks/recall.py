@@ -29,7 +29,7 @@ def recall(directory: Path, kind: str, encoder: Encoder, queries: Sequence[str])
         len({d.id for d in a} & {d.id for d in b}) for a, b in zip(exact, found, strict=True)
     )
     return {
-        "encoder": encoder.info.name,
+        "encoder": Path(encoder.info.name).name,
         "queries": len(queries),
         "recall_at_3": round(hits / (TOP * len(queries)), 4),
         "cpu_ms_a_query": round(1000 * cpu / len(queries), 3),

@@ -33,14 +33,14 @@ from benchmarks.clustered import ClusteredEncoder
 from benchmarks.recall import recall
 from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.index import COLUMNS, BM25Index, tokenize
+from ssp_env.search.bm25.disk import DiskIndex
+from ssp_env.search.bm25.index import tokenize
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.corpus import passage_text
+from ssp_env.search.corpus import Progress, passage_text
 from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import FLAT
 from ssp_env.search.index.directory import KINDS, PASSAGES, build_index, load_kind, open_index
 from ssp_env.search.index.store import PassageStore, build_store
-from ssp_env.search.index.workplace import Progress
 from ssp_env.worlds.wiki import WikiMini
 
 TAIL_SHARE, TAIL = 0.01, 1.3
@@ -235,14 +235,9 @@ def build(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     if not (directory / PASSAGES).exists():
         directory.mkdir(exist_ok=True)
         (directory / PASSAGES).symlink_to(settings.work.resolve() / "index" / PASSAGES)
-    figures = built(
+    return built(
         lambda progress: build_index(corpus, directory, kind, encoder=encoder, progress=progress)
     )
-    if kind == "bm25":
-        starts = np.load(directory / kind / COLUMNS, mmap_mode="r", allow_pickle=False)
-        figures |= {"distinct_words": len(starts) - 1, "postings": int(starts[-1])}
-        figures["longest_list"] = int(np.diff(starts).max())
-    return figures
 
 
 def built(work: Callable[[Progress], Path]) -> dict[str, Any]:
@@ -300,7 +295,7 @@ def rate(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     retriever: Retriever = open_index(settings.work / "index", kind, encoder=encoder)
     if kind == "bm25":
         corpus = PassageStore(settings.work / "index" / PASSAGES)
-        index = BM25Index.open(settings.work / "index" / kind, corpus.digest())
+        index = DiskIndex(settings.work / "index" / kind)
         retriever = BM25Retriever(corpus, index, cache_size=0)
     retriever.search(asked[:64], K)
     cpu, begun = process_time(), perf_counter()

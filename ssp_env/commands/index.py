@@ -16,6 +16,7 @@ from rich.progress import Progress as Bars
 from ssp_env.commands.base import Command
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import Retriever
+from ssp_env.search.corpus import Progress
 from ssp_env.search.index.directory import (
     KINDS,
     PASSAGES,
@@ -26,19 +27,9 @@ from ssp_env.search.index.directory import (
     open_index,
 )
 from ssp_env.search.index.manifest import Manifest, read_manifest
-from ssp_env.search.index.workplace import Progress
 
 _DEFAULT_KIND = "bm25"
-_OPTIONS = (
-    "corpus",
-    "out",
-    "kind",
-    "encoder",
-    "query_prefix",
-    "passage_prefix",
-    "adopt",
-    "adopt_by",
-)
+_OPTIONS = ("corpus", "out", "kind", "encoder", "query_prefix", "passage_prefix", "adopt")
 _EPILOG = """\
 CORPUS is Search-R1's format: one JSON object a line, plain or gzip, with "id" and
 either "contents" (a title in double quotes, a newline, the text) or "title" and "text".
@@ -84,12 +75,6 @@ def _configure(parser: ArgumentParser) -> None:
         help="a FAISS file with the vectors of CORPUS, in its order: nothing is encoded again",
     )
     parser.add_argument(
-        "--adopt-by",
-        choices=("link", "copy", "move"),
-        help="how FILE gets into DIR: as a second name of the same bytes (link, the default), "
-        "as a copy, or moved there",
-    )
-    parser.add_argument(
         "--check", metavar="DIR", help="builds nothing: reads every byte of an index and compares"
     )
 
@@ -104,8 +89,6 @@ def _run(arguments: Namespace) -> int:
 
     if arguments.corpus is None or arguments.out is None:
         raise UsageError("ssp index needs CORPUS and --out DIR (ssp index --help says more)")
-    if arguments.adopt_by is not None and arguments.adopt is None:
-        raise UsageError("--adopt-by goes with --adopt FILE")
     if arguments.adopt is not None and arguments.kind is not None:
         raise UsageError("--adopt takes the kind from the file: omit --kind")
     kind = "dense-flat" if arguments.adopt else arguments.kind or _DEFAULT_KIND
@@ -122,7 +105,7 @@ def _run(arguments: Namespace) -> int:
     size = sum(path.stat().st_size for path in folder.iterdir())
     what = f"{manifest.passages:,} passages, {decimal(size)}{_recall(manifest)}"
     if arguments.adopt:
-        what += _adopted(manifest, Path(arguments.adopt), arguments.adopt_by or "link")
+        what += _adopted(manifest, Path(arguments.adopt), folder)
     console.print(
         f"{folder}: {'already complete, ' if whole else ''}{what}", highlight=False, soft_wrap=True
     )
@@ -136,8 +119,7 @@ def _built(arguments: Namespace, kind: str, encoder: Any) -> Path:
             return build_index(source, out, kind, encoder=encoder, progress=progress)
         from ssp_env.search.dense.adopt import adopt_index
 
-        by: Any = arguments.adopt_by or "link"
-        return adopt_index(source, out, arguments.adopt, encoder, bring=by, progress=progress)
+        return adopt_index(source, out, arguments.adopt, encoder, progress)
 
 
 def _encoder(arguments: Namespace) -> Any:
@@ -149,10 +131,11 @@ def _encoder(arguments: Namespace) -> Any:
     return SentenceTransformerEncoder(arguments.encoder, prefixes=prefixes)
 
 
-def _adopted(manifest: Manifest, file: Path, by: str) -> str:
-    how = {"link": "linked (a hard link: change or cut neither)", "copy": "copied", "move": "moved"}
+def _adopted(manifest: Manifest, file: Path, folder: Path) -> str:
+    linked = any(file.samefile(path) for path in folder.iterdir())
+    how = "linked (a hard link: change or cut neither)" if linked else "copied"
     cosine = manifest.parameters["lowest_cosine_checked"]
-    return f"; {file} is {how[by]}; vectors checked have a cosine of {cosine} or more"
+    return f"; {file} is {how}; vectors checked have a cosine of {cosine} or more"
 
 
 def _recall(manifest: Manifest) -> str:

@@ -10,12 +10,22 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 from ssp_env.errors import DataError
 from ssp_env.types import Document, Passages
+
+Progress = Callable[[str, int, int], None]
+"""Called now and then during a build: the stage in words, how much of it is done, and the total."""
+_EVERY = 4096
+"""Lines between two reports of progress."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """A :data:`Progress` that ignores what it is told."""
 
 
 class Corpus(Passages):
@@ -33,8 +43,7 @@ class Corpus(Passages):
             raise DataError(name, "holds no passage")
         self._by_id = {document.id: document for document in self._documents}
         if len(self._by_id) != len(self._documents):
-            seen: set[str] = set()
-            twice = next(d.id for d in self._documents if d.id in seen or seen.add(d.id))  # type: ignore[func-returns-value]
+            [(twice, _)] = Counter(document.id for document in self._documents).most_common(1)
             raise DataError(name, f"id {twice!r} occurs twice")
 
     def __len__(self) -> int:
@@ -60,10 +69,15 @@ class Corpus(Passages):
 
     def digest(self) -> str:
         """SHA-256 over ids, titles and texts in order: what an index belongs to."""
-        sha = hashlib.sha256()
-        for document in self._documents:
-            sha.update(b"".join(part + b"\0" for part in encode(document)))
-        return sha.hexdigest()
+        return digest_of(self)
+
+
+def digest_of(documents: Iterable[Document]) -> str:
+    """The digest of a corpus, such as :meth:`Corpus.digest`, from passages one after the other."""
+    sha = hashlib.sha256()
+    for document in documents:
+        sha.update(b"".join(part + b"\0" for part in encode(document)))
+    return sha.hexdigest()
 
 
 def encode(document: Document) -> tuple[bytes, bytes, bytes]:
@@ -85,86 +99,90 @@ def read_corpus(path: str | Path) -> Corpus:
         DataError: no such file, a line that is not JSON, lacks a field or repeats an id (names file
             and line).
     """
-    return Corpus(_passages(path), name=str(path))
+    return Corpus(_unique(path), name=str(path))
 
 
-def _passages(path: str | Path) -> Iterator[Document]:
+def _unique(path: str | Path) -> Iterator[Document]:
     lines: dict[str, int] = {}
-    for line, row in read_jsonl(path):
-        document = to_document(path, line, row)
+    for line, document in read_passages(path):
         first = lines.setdefault(document.id, line)
         if first != line:
             raise DataError(path, f"id {document.id!r} occurs twice, first in line {first}", line)
         yield document
 
 
-def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The ``(line number, object)`` of a JSONL file; see :class:`JsonLines`."""
-    return iter(JsonLines(path))
+def read_passages(
+    path: str | Path, progress: Progress = no_progress
+) -> Iterator[tuple[int, Document]]:
+    """The ``(line number, passage)`` of a corpus file, of which one line is in memory at a time.
+
+    Raises:
+        DataError: as for :func:`read_corpus`, except that ids may repeat.
+    """
+    for line, row in read_jsonl(path, progress):
+        document_id = str(require(path, line, row, "id", (str, int)))
+        if "contents" in row:
+            contents: str = require(path, line, row, "contents", str)
+            yield line, Document(document_id, *split_contents(contents))
+        else:
+            title, text = (require(path, line, row, field, str) for field in ("title", "text"))
+            yield line, Document(document_id, title, text)
 
 
-class JsonLines:
-    """A JSONL file, plain or gzip: iterating over it yields ``(line number, object)``.
+def read_jsonl(
+    path: str | Path, progress: Progress = no_progress
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The ``(line number, object)`` of a JSONL file, plain or gzip. Blank lines are passed over.
 
-    Blank lines are passed over."""
+    ``progress`` is told how many bytes of the file are read, and how many it has.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self.position = 0
-        """Bytes of the file read so far; ahead of the lines by what is buffered."""
-        self.size = 0
-        """Bytes of the file."""
-        self.digest = ""
-        """SHA-256 of the text, after unzipping; there when all of it was read."""
-
-    def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """
-        Raises:
-            DataError: no such file, a pipe, not readable, or a line that is not a JSON object.
-        """
-        sha = hashlib.sha256()
-        for number, line in enumerate(self._lines(), start=1):
-            sha.update(line)
-            try:
-                # A byte order mark, which some editors put before the first line, is not part of it
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(self.path, f"cannot be read: {error}", number) from error
-            if text.strip():
-                yield number, self._parsed(text, number)
-        self.digest = sha.hexdigest()
-
-    def _lines(self) -> Iterator[bytes]:
+    Raises:
+        DataError: no such file, a pipe, not readable, or a line that is not a JSON object.
+    """
+    for number, line in enumerate(_lines(Path(path), progress), start=1):
         try:
-            with open(self.path, "rb") as raw:
-                if not raw.seekable():
-                    what = "cannot be read: it is a pipe or the like; a regular file is wanted"
-                    raise DataError(self.path, what)
-                zipped = raw.read(2) == b"\x1f\x8b"
-                raw.seek(0)
-                self.size = os.fstat(raw.fileno()).st_size
+            # A byte order mark, which some editors put before the first line, is not part of it.
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(path, f"cannot be read: {error}", number) from error
+        if text.strip():
+            yield number, _parsed(path, text, number)
 
-                for line in gzip.GzipFile(fileobj=raw) if zipped else raw:
-                    self.position = raw.tell()
-                    yield line
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(self.path, f"cannot be read: {error}") from error
 
-    def _parsed(self, text: str, number: int) -> dict[str, Any]:
-        try:
-            row = json.loads(text)
-        except json.JSONDecodeError as error:
-            if not text.lstrip().startswith("["):
-                what = f"not JSON ({error.msg} at column {error.colno})"
-                raise DataError(self.path, what, number) from None
-            row = []  # a list over several lines
-        except RecursionError:
-            raise DataError(self.path, "not a passage: nested too deeply", number) from None
-        if isinstance(row, dict):
-            return row
+def _lines(path: Path, progress: Progress) -> Iterator[bytes]:
+    try:
+        with open(path, "rb") as raw:
+            if not raw.seekable():
+                what = "cannot be read: it is a pipe or the like; a regular file is wanted"
+                raise DataError(path, what)
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            size = os.fstat(raw.fileno()).st_size
 
-        what = f"a JSON object was expected, not {type(row).__name__}"
-        raise DataError(self.path, f"{what}: JSON Lines is wanted, one object per line", number)
+            for count, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw):
+                if count % _EVERY == 0:
+                    progress("reading passages", raw.tell(), size)
+                yield line
+            progress("reading passages", size, size)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(path, f"cannot be read: {error}") from error
+
+
+def _parsed(path: str | Path, text: str, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except json.JSONDecodeError as error:
+        if not text.lstrip().startswith("["):
+            what = f"not JSON ({error.msg} at column {error.colno})"
+            raise DataError(path, what, number) from None
+        row = []  # a list over several lines
+    except RecursionError:
+        raise DataError(path, "not a passage: nested too deeply", number) from None
+    if isinstance(row, dict):
+        return row
+
+    what = f"a JSON object was expected, not {type(row).__name__}"
+    raise DataError(path, f"{what}: JSON Lines is wanted, one object per line", number)
 
 
 def require(
@@ -186,26 +204,6 @@ def require(
     if not isinstance(value, kind) or isinstance(value, bool):
         raise DataError(path, f"field {field!r} has the type {type(value).__name__}", line)
     return value
-
-
-def to_document(path: str | Path, line: int, row: dict[str, Any]) -> Document:
-    """The passage that a line of :func:`read_corpus`'s format holds.
-
-    Raises:
-        DataError: the line lacks a field (names file and line).
-    """
-    document_id = str(require(path, line, row, "id", (str, int)))
-    if "contents" in row:
-        contents: str = require(path, line, row, "contents", str)
-        return Document(document_id, *split_contents(contents))
-    if "title" not in row:
-        formats = (
-            '"contents" (a title in double quotes, a newline, the text), or "title" and "text"'
-        )
-        what = f"a passage needs {formats}; the line has: {', '.join(sorted(row))}"
-        raise DataError(path, what, line)
-    title, text = (require(path, line, row, field, str) for field in ("title", "text"))
-    return Document(document_id, title, text)
 
 
 def split_contents(contents: str) -> tuple[str, str]:

@@ -7,9 +7,12 @@ the files.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache, cached_property
@@ -56,38 +59,34 @@ class WikiMini:
         """BM25 over the passages, from an index that is built once (seconds) and then mapped.
 
         It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names. Where no
-        index can be kept, it is built in memory.
+        index can be kept, it is built for this process alone.
         """
         # Imported here: reading questions needs no search.
-        from ssp_env.search.bm25.retriever import BM25Retriever
-        from ssp_env.search.index.directory import build_index, open_index
         from ssp_env.search.index.manifest import FORMAT
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
         try:
-            folder = (
-                Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env")
-                / f"wiki-mini-{digest[:16]}-{FORMAT}"
-            )
+            kept = Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env")
+            return self._indexed(kept / f"wiki-mini-{digest[:16]}-{FORMAT}")
+        except (DataError, OSError, RuntimeError) as error:  # a RuntimeError: there is no home
+            _log.warning("the index of wiki-mini is built again, since none can be kept: %s", error)
 
-            if not (folder / "bm25").exists():
-                with packaged("passages.jsonl.gz") as path:
-                    build_index(path, folder, "bm25")
+        folder = tempfile.mkdtemp(prefix="ssp-wiki-mini-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return self._indexed(Path(folder))
 
-            kept = open_index(folder, "bm25")
-            assert isinstance(kept, BM25Retriever)
-            kept.corpus.name = self.name
-            return kept
-        except (
-            DataError,
-            OSError,
-            RuntimeError,
-        ) as error:  # a RuntimeError: there is no home folder
-            _log.warning(
-                "the index of wiki-mini is made in memory, since none can be kept: %s", error
-            )
-            return BM25Retriever(self.corpus)
+    def _indexed(self, folder: Path) -> BM25Retriever:
+        from ssp_env.search.bm25.retriever import BM25Retriever
+        from ssp_env.search.index.directory import build_index, open_index
+
+        if not (folder / "bm25").exists():
+            with packaged("passages.jsonl.gz") as path:
+                build_index(path, folder, "bm25")
+        retriever = open_index(folder, "bm25")
+        assert isinstance(retriever, BM25Retriever)
+        retriever.corpus.name = self.name
+        return retriever
 
     @cached_property
     def answers(self) -> Sequence[GroundTruth]:

@@ -5,31 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cachetools import LRUCache
 
 from ssp_env.errors import ConfigError
 from ssp_env.search.base import check_request
-from ssp_env.search.bm25.index import BM25Index, tokenize
+from ssp_env.search.bm25.index import BM25Index, Ranking, tokenize
 from ssp_env.types import Document, Passages
 
 if TYPE_CHECKING:
     from ssp_env.types import World
 
-_Ranking = tuple[list[int], list[float]]
-"""Positions of passages, best first, and their scores."""
+
+class WordIndex(Protocol):
+    """Which passages hold which words, in memory or on disk."""
+
+    def knows(self, words: Sequence[str]) -> bool:
+        """Whether any of the words occurs in the corpus."""
+        ...
+
+    def best(self, words: Sequence[str], k: int) -> Ranking:
+        """The ``k`` best passages for distinct words; none that has none of them."""
+        ...
 
 
 class BM25Retriever:
-    """Lucene's BM25 (k1 = 1.5, b = 0.75) over title and text of each passage.
+    """Lucene's BM25 over title and text of each passage.
+
+    In memory k1 is 1.5 and b .75; for an index on disk, see :mod:`ssp_env.search.bm25.disk`.
 
     A word that a query repeats counts once, so repetition buys no rank, and a query of any length
     costs at most one pass over the index. Documents that share no word with the query are never
-    returned; equal scores are ordered by position in the corpus. May be shared between threads."""
+    returned; in memory, equal scores are ordered by position. May be shared between threads."""
 
     def __init__(
-        self, corpus: Passages, index: BM25Index | None = None, *, cache_size: int = 1_000_000
+        self, corpus: Passages, index: WordIndex | None = None, *, cache_size: int = 1_000_000
     ) -> None:
         """
         Args:
@@ -45,8 +56,9 @@ class BM25Retriever:
             fix = "give the number of results to keep, or 0 for none"
             raise ConfigError("cache_size", cache_size, fix)
         self.corpus = corpus
-        self._index = BM25Index.of(corpus) if index is None else index
-        self._cache: LRUCache[tuple[str, int], _Ranking] = LRUCache(
+        self._index: WordIndex = BM25Index(corpus) if index is None else index
+        self.kind = None if index is None else "bm25"
+        self._cache: LRUCache[tuple[str, int], Ranking] = LRUCache(
             cache_size, getsizeof=lambda ranking: len(ranking[0]) + 1
         )
         self._lock = Lock()
@@ -62,13 +74,13 @@ class BM25Retriever:
 
     def knows(self, text: str) -> bool:
         """Whether any word of a text occurs in the corpus, so that a search finds something."""
-        return bool(self._index.find(tokenize(text)))
+        return self._index.knows(tokenize(text))
 
     def _documents(self, query: str, k: int) -> list[Document]:
         with self._lock:
             ranking = self._cache.get((query, k))
         if ranking is None:
-            ranking = self._rank(query, k)
+            ranking = self._index.best(list(dict.fromkeys(tokenize(query))), k)
             with self._lock:
                 if len(ranking[0]) < self._cache.maxsize:
                     self._cache[query, k] = ranking
@@ -78,9 +90,6 @@ class BM25Retriever:
             found = self.corpus[position]
             documents.append(Document(found.id, found.title, found.text, score))
         return documents
-
-    def _rank(self, query: str, k: int) -> _Ranking:
-        return self._index.best(self._index.find(dict.fromkeys(tokenize(query))), k)
 
     def __reduce__(self) -> tuple[object, ...]:
         again = partial(type(self), cache_size=int(self._cache.maxsize))

@@ -8,23 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.corpus import passage_text
+from ssp_env.errors import DataError
+from ssp_env.search.corpus import Progress, no_progress, passage_text
 from ssp_env.search.dense.build import likely_queries
-from ssp_env.search.dense.neighbours import FLAT, INDEX, IVF, kind_of, tune
-from ssp_env.search.dense.retriever import PACKAGES
-from ssp_env.search.dense.vectors import read_faiss
-from ssp_env.search.index.directory import Encoder, open_or_build_store
+from ssp_env.search.dense.neighbours import FLAT, INDEX, IVF, kind_of, read_faiss, tune
+from ssp_env.search.index.directory import Encoder, passages_of
 from ssp_env.search.index.manifest import Manifest, write_manifest
-from ssp_env.search.index.workplace import Progress, Workplace, no_progress
+from ssp_env.search.index.workplace import Workplace
 from ssp_env.types import Passages
 
-Bring = Literal["link", "copy", "move"]
 CHECKED = 8
 """Passages that are encoded and compared with their vectors."""
 LEAST_COSINE = 0.8
@@ -36,26 +33,24 @@ def adopt_index(
     directory: str | Path,
     index_file: str | Path,
     encoder: Encoder,
-    *,
-    bring: Bring = "link",
     progress: Progress = no_progress,
 ) -> Path:
     """Makes an index directory of a corpus and a FAISS file with the vectors of its passages.
+
+    The file gets a second name in the directory (a hard link, which takes no room); it is copied
+    where the directory is on another file system.
 
     Args:
         source: Search-R1's JSONL, plain or gzip; passage ``n`` is vector ``n``.
         directory: the index directory; created if need be.
         index_file: of a flat, HNSW or IVF index by inner product.
         encoder: the one that the vectors were made with, with its prefixes.
-        bring: how the file gets into the directory: ``"link"`` gives it a second name (a hard link,
-            which takes no room), ``"copy"``, or ``"move"``.
         progress: told how far it is.
 
     Returns:
         The index's folder.
 
     Raises:
-        ConfigError: a hard link is not possible, as the directory is on another file system.
         DataError: a corpus or file that cannot be read, another kind of index, other counts or
             dimensions; vectors in another order or by another encoder; an index that is there.
     """
@@ -71,7 +66,7 @@ def adopt_index(
         what = f"has vectors of {index.d} numbers, {encoder.info.name} of {encoder.info.dimension}"
         raise DataError(path, f"{what}; give the encoder that it was made with")
 
-    store = open_or_build_store(source, Path(directory), progress)
+    store = passages_of(source, directory, progress)
     if index.ntotal != len(store):
         what = f"holds {index.ntotal:,} vectors, {source} {len(store):,} passages"
         raise DataError(path, f"{what}; give the corpus that it was made of")
@@ -84,12 +79,13 @@ def adopt_index(
     place = Workplace(Path(directory) / kind)
     with place.open():
         place.clear()
-        _bring(path, place.path / INDEX, bring)
+        try:
+            os.link(path.resolve(), place.path / INDEX)
+        except OSError:
+            shutil.copyfile(path, place.path / INDEX)
         manifest = Manifest(kind, store.digest(), len(store), encoder.info, parameters)
-        write_manifest(place.path, manifest, PACKAGES)
+        write_manifest(place.path, manifest)
         place.publish()
-    if bring == "move":
-        path.unlink()
     return place.target
 
 
@@ -133,17 +129,3 @@ def _stored(path: Path, index: Any, positions: NDArray[np.int64]) -> Any:
     except RuntimeError as error:
         what = f"does not give its vectors by position ({error})"
         raise DataError(path, f"{what}; vectors numbered from 0 on are wanted") from error
-
-
-def _bring(path: Path, target: Path, how: Bring) -> None:
-    """Puts the file at its place; the one that is to be moved is deleted by the caller, at last."""
-    if how == "copy":
-        shutil.copyfile(path, target)
-        return
-    try:
-        os.link(path.resolve(), target)
-    except OSError as error:
-        if how == "link":
-            what = f"{path} cannot be linked into {target.parent} ({error.strerror})"
-            raise ConfigError("adopt_by", how, f"{what}; choose copy or move") from error
-        shutil.copyfile(path, target)

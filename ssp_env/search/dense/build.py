@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -13,35 +12,42 @@ from typing import Any
 import numpy as np
 
 from ssp_env.errors import DataError
-from ssp_env.search.corpus import passage_text
-from ssp_env.search.dense.neighbours import FLAT, INDEX, approximate, tune
-from ssp_env.search.dense.vectors import FlatWriter, Vectors, faiss, read_faiss, write_faiss
+from ssp_env.search.corpus import Progress, passage_text
+from ssp_env.search.dense.neighbours import (
+    FLAT,
+    INDEX,
+    Vectors,
+    approximate,
+    faiss,
+    read_faiss,
+    tune,
+    write_faiss,
+)
+from ssp_env.search.dense.retriever import DenseRetriever
 from ssp_env.search.index.directory import Encoder
-from ssp_env.search.index.manifest import read_manifest
+from ssp_env.search.index.manifest import Manifest, read_manifest
 from ssp_env.search.index.store import PassageStore
-from ssp_env.search.index.workplace import Progress, Workplace
-from ssp_env.types import Document, Passages
+from ssp_env.search.index.workplace import Workplace
+from ssp_env.types import Passages
 
 BLOCK = 256
 """Passages that are encoded between two entries of a build's journal."""
 VECTORS = "vectors.faiss"
 """Scratch of an approximate index: the exact one that it is built from."""
-_ASKED = 512
-"""Queries that an approximate index is measured with."""
-_QUERY_BLOCK = 64
-"""Of these, how many are encoded at once."""
+_ASKED, _QUERY_BLOCK = 512, 64
+"""Queries that an approximate index is measured with, and how many are encoded at once."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def build(
-    kind: str, place: Workplace, store: PassageStore, encoder: Encoder, progress: Progress
+    place: Workplace, store: PassageStore, encoder: Encoder, progress: Progress
 ) -> dict[str, Any]:
-    """Writes a dense index; see :meth:`ssp_env.search.index.directory.IndexKind.build`.
+    """Writes a dense index, of the kind that its folder is named by, and returns its parameters.
 
     Vectors are written in blocks of 256 passages; a build that was killed goes on after the last
     block. Where the directory holds a ``dense-flat`` index by the same encoder, its vectors are
     used. Memory: the encoder's, a block of passages, and an approximate index as a whole."""
-    faiss()
+    kind = place.target.name
     if kind == FLAT:
         _encode(place, INDEX, store, encoder, progress)
         return {}
@@ -59,6 +65,11 @@ def build(
     return parameters
 
 
+def load(folder: Path, store: PassageStore, encoder: Encoder, manifest: Manifest) -> DenseRetriever:
+    """The retriever over an index whose manifest was found to fit ``store`` and ``encoder``."""
+    return DenseRetriever(folder, store, encoder, manifest)
+
+
 def likely_queries(passages: Passages, encoder: Encoder, progress: Progress) -> Vectors:
     """Vectors of queries such as may be asked, of shape ``(up to 512, dimension)``.
 
@@ -69,25 +80,21 @@ def likely_queries(passages: Passages, encoder: Encoder, progress: Progress) -> 
         sentences = _SENTENCE_END.split(passages[position].text.strip())
         queries.append(sentences[rng.integers(len(sentences))] or passages[position].title)
 
-    stage, blocks = "encoding queries to measure with", []
-    progress(stage, 0, len(queries))
+    blocks = []
     for first in range(0, len(queries), _QUERY_BLOCK):
+        progress("encoding queries to measure with", first, len(queries))
         blocks.append(encoder.encode_queries(queries[first : first + _QUERY_BLOCK]))
-        progress(stage, min(first + _QUERY_BLOCK, len(queries)), len(queries))
+    progress("encoding queries to measure with", len(queries), len(queries))
     return np.concatenate(blocks)
-
-
-def encoded(passages: Iterable[Document], encoder: Encoder) -> Iterator[Vectors]:
-    """The vectors of passages, :data:`BLOCK` at a time."""
-    texts = map(passage_text, passages)
-    while block := list(islice(texts, BLOCK)):
-        yield encoder.encode_passages(block)
 
 
 def _encode(
     place: Workplace, name: str, store: PassageStore, encoder: Encoder, progress: Progress
 ) -> Path:
     """Writes the vectors of all passages as an exact index, from the journal's point on.
+
+    FAISS itself would have to hold all of them in memory, and could not go on with a file that a
+    killed build left. Its format is a header, with two counts, before the vectors.
 
     Raises:
         DataError: what is there was begun with other passages or another encoder.
@@ -100,18 +107,35 @@ def _encode(
         what = "was begun with other passages or another encoder"
         raise DataError(place.path, f"{what}; delete it to start afresh")
 
-    path, rows = place.path / name, int(state.get("vectors", 0))
+    path, rows, dimension = place.path / name, int(state.get("vectors", 0)), encoder.info.dimension
+    header = bytearray(faiss().serialize_index(faiss().IndexFlatIP(dimension)).tobytes())
+    kept = len(header) + 4 * dimension * rows
+    path.touch()
+    if rows and path.stat().st_size < kept:
+        what = f"holds fewer than the {rows} vectors that its journal names"
+        raise DataError(path, f"{what}; delete {path.parent}")
+
     stage = "encoding passages"
     if rows:
         stage += f" (resuming at {rows:,} of {len(store):,})"
     progress(stage, rows, len(store))
-    writer = FlatWriter(path, encoder.info.dimension, rows)
-    with closing(writer):
-        for vectors in encoded(store.read_from(rows), encoder):
-            writer.append(vectors)
-            place.checkpoint({**begun, "vectors": writer.rows})
-            progress(stage, writer.rows, len(store))
-        writer.finish()
+    texts = map(passage_text, store.read_from(rows))
+    with open(path, "r+b") as file:
+        file.truncate(kept)
+        file.seek(kept)
+        while block := list(islice(texts, BLOCK)):
+            file.write(np.ascontiguousarray(encoder.encode_passages(block), "<f4").data.cast("B"))
+            file.flush()
+            os.fsync(file.fileno())
+            rows += len(block)
+            place.checkpoint({**begun, "vectors": rows})
+            progress(stage, rows, len(store))
+
+        # How many vectors there are, and how many numbers: from here on FAISS reads the file.
+        header[8:16] = rows.to_bytes(8, "little")
+        header[-8:] = (rows * dimension).to_bytes(8, "little")
+        file.seek(0)
+        file.write(header)
     return path
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ BATCH_SIZE = 64
 """Texts that a model sees at once."""
 DTYPES = ("float32", "bfloat16", "float16")
 _CHARACTERS_A_TOKEN = 64
-"""No tokenizer makes tokens longer than this out of text worth reading; see ``_clean``."""
+"""No tokenizer makes tokens longer than this out of text worth reading."""
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
 """Suffixes of the files of a model directory that can change its vectors."""
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)")
@@ -59,7 +58,6 @@ class SentenceTransformerEncoder:
         directory: str | Path,
         *,
         prefixes: Prefixes | None = None,
-        name: str | None = None,
         device: str | None = None,
         dtype: str = "float32",
     ) -> None:
@@ -69,8 +67,6 @@ class SentenceTransformerEncoder:
             prefixes: put before the texts. ``None`` takes those that the model's own configuration
                 names (prompts ``query`` and ``document`` or ``passage``), else :data:`E5_PREFIXES`
                 for an E5 by its name, else none.
-            name: what manifests and errors call it; by default the directory as given, from where
-                ``ssp search`` and ``ssp serve`` load it again.
             device: PyTorch's name of it; ``None`` takes a GPU if there is one.
             dtype: in which the weights compute. Not part of the encoder's identity: an index made
                 in half precision on a GPU may be searched in float32 on a CPU.
@@ -84,24 +80,18 @@ class SentenceTransformerEncoder:
         if dtype not in DTYPES:
             raise ConfigError("dtype", dtype, f"give one of {', '.join(DTYPES)}")
 
-        self.name = name or str(directory)
         self._directory, self._lock = Path(directory), Lock()
-        self._settings: dict[str, Any] = {"prefixes": prefixes, "name": name}
-        self._settings |= {"device": device, "dtype": dtype}
+        self._settings: dict[str, Any] = {"prefixes": prefixes, "device": device, "dtype": dtype}
         self._model = load_model("SentenceTransformer", self._directory, device, dtype)
         if prefixes is None:
-            prefixes = choose_prefixes(name or model_name(self._directory), self._model.prompts)
+            prefixes = choose_prefixes(self._directory.absolute(), self._model.prompts)
         self.prefixes = prefixes
 
+        # Named as given: that is where `ssp search` and `ssp serve` load it again.
         dimension = int(self._model.get_embedding_dimension())
-        self._info = EncoderInfo(
-            self.name, self._digest(), dimension, prefixes.query, prefixes.passage
+        self.info = EncoderInfo(
+            str(directory), self._digest(), dimension, prefixes.query, prefixes.passage
         )
-
-    @property
-    def info(self) -> EncoderInfo:
-        """Name, dimension, and a digest over weights, tokenizer, prefixes and length limit."""
-        return self._info
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See :meth:`Encoder.encode_queries`; :class:`ModelError` for vectors not finite."""
@@ -113,8 +103,13 @@ class SentenceTransformerEncoder:
 
     def _encode(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
         if not len(texts):
-            return np.zeros((0, self._info.dimension), np.float32)
-        cleaned = [self._clean(text) for text in texts]
+            return np.zeros((0, self.info.dimension), np.float32)
+
+        # An end that is cut off anyway would take long to tokenize.
+        limit = self._model.max_seq_length
+        most = None if limit is None else limit * _CHARACTERS_A_TOKEN
+        cleaned = [clean(text[:most]) for text in texts]
+
         # Fast tokenizers may not be used by two threads at once: they keep their padding.
         with self._lock:
             vectors = self._model.encode(
@@ -122,14 +117,14 @@ class SentenceTransformerEncoder:
                 prompt=prefix,
                 batch_size=BATCH_SIZE,
                 show_progress_bar=False,
-                convert_to_numpy=True,
             )
-        return normalised(np.asarray(vectors, np.float32), self.name)
-
-    def _clean(self, text: str) -> str:
-        # An end that is cut off anyway would take long to tokenize.
-        limit = self._model.max_seq_length
-        return clean(text if limit is None else text[: limit * _CHARACTERS_A_TOKEN])
+        vectors = np.asarray(vectors, np.float32)
+        if not np.isfinite(vectors).all():
+            what = f"{self.info.name} gives vectors that are not finite"
+            raise ModelError(f"{what}; try dtype='float32'")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+        return unit
 
     def _digest(self) -> str:
         settings = (self.prefixes.query, self.prefixes.passage, self._model.max_seq_length)
@@ -144,8 +139,8 @@ class SentenceTransformerEncoder:
         return partial(type(self), **self._settings), (self._directory,)
 
 
-def choose_prefixes(name: str, prompts: Mapping[str, str]) -> Prefixes:
-    """The prefixes of a model, by its name and the prompts of its configuration.
+def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> Prefixes:
+    """The prefixes of a model, by the prompts of its configuration, else by its directory's name.
 
     Raises:
         ConfigError: it seems to be an E5 of the ``-instruct`` kind, whose prefix depends on the
@@ -155,33 +150,15 @@ def choose_prefixes(name: str, prompts: Mapping[str, str]) -> Prefixes:
     passage = prompts.get("document", "") or prompts.get("passage", "")
     if query or passage:
         return Prefixes(query, passage)
+
+    # The hub's cache keeps a model in models--WHO--NAME/snapshots/COMMIT.
+    name = directory.parent.parent.name if directory.parent.name == "snapshots" else directory.name
     if not _E5.search(name.lower()):
         return NO_PREFIXES
     if "instruct" in name.lower() or "mistral" in name.lower():
         fix = f"{name} wants an instruction before queries; give it as Prefixes(query=)"
         raise ConfigError("prefixes", None, fix)
     return E5_PREFIXES
-
-
-def model_name(directory: Path) -> str:
-    """The name of a model directory; that of the hub for a snapshot in the hub's cache."""
-    directory = directory.absolute()
-    if directory.parent.name == "snapshots":
-        return directory.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return directory.name
-
-
-def normalised(vectors: NDArray[np.float32], name: str) -> NDArray[np.float32]:
-    """Rows, shape ``(n, dimension)``, scaled to length 1; a row of zeros stays.
-
-    Raises:
-        ModelError: a number that is not finite; ``name`` is the encoder's.
-    """
-    if not np.isfinite(vectors).all():
-        raise ModelError(f"{name} gives vectors that are not finite; try dtype='float32'")
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return unit
 
 
 def clean(text: str) -> str:
@@ -202,6 +179,7 @@ def load_model(
     try:
         import sentence_transformers
         import torch
+        from transformers.utils import logging
     except ImportError as error:
         raise MissingExtra(f"a model ({what})", INSTALL) from error
     if not directory.is_dir():
@@ -210,22 +188,12 @@ def load_model(
 
     loader = getattr(sentence_transformers, name)
     options["model_kwargs"] = {"use_safetensors": True, "dtype": getattr(torch, dtype)}
-    try:
-        with no_bar():
-            return loader(str(directory), device=device, local_files_only=True, **options).eval()
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
-        raise ModelError(f"{directory}: holds no {what} that can be loaded ({error})") from error
-
-
-@contextmanager
-def no_bar() -> Iterator[None]:
-    """Keeps transformers from drawing a progress bar."""
-    from transformers.utils import logging
-
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        yield
+        return loader(str(directory), device=device, local_files_only=True, **options).eval()
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
+        raise ModelError(f"{directory}: holds no {what} that can be loaded ({error})") from error
     finally:
         if shown:
             logging.enable_progress_bar()

@@ -27,9 +27,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import DataError
-from ssp_env.search.dense.vectors import Vectors, faiss, read_faiss
-from ssp_env.search.index.workplace import Progress, again
+from ssp_env.errors import DataError, MissingExtra
+from ssp_env.search.corpus import Progress
+from ssp_env.search.dense.encoder import INSTALL
+from ssp_env.search.index.workplace import again
 
 FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
 KINDS = (FLAT, HNSW, IVF)
@@ -41,13 +42,46 @@ SHARE = 0.98
 """Share of the greatest effort's recall that the effort which is chosen has to reach."""
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
-_LEAST = 16
-_MOST_IN_VIEW = 2048
+_LEAST, _MOST_IN_VIEW = 16, 2048
 _EFFORT = {HNSW: "nodes_in_view", IVF: "lists_probed"}
 """What a manifest calls the effort: nodes that a search keeps in view, lists that it looks into."""
 
+Vectors: TypeAlias = NDArray[np.float32]
 Ranking: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Scores, falling, and the positions that they belong to; equal scores by position."""
+
+
+def faiss() -> Any:
+    """The module.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import faiss as module
+    except ImportError as error:
+        raise MissingExtra("dense search", INSTALL) from error
+    return module
+
+
+def read_faiss(path: Path) -> Any:
+    """A FAISS index, memory-mapped and read-only.
+
+    Raises:
+        DataError: not such a file.
+    """
+    module = faiss()
+    try:
+        return module.read_index(str(path), module.IO_FLAG_READ_ONLY | module.IO_FLAG_MMAP_IFC)
+    except (RuntimeError, MemoryError) as error:
+        what = f"is not an index that FAISS can read ({error})"
+        raise DataError(path, f"{what}; {again(path.parent)}") from error
+
+
+def write_faiss(index: Any, path: Path) -> None:
+    """Writes an index; FAISS's own writer overlooks a disk that fills up at the last bytes."""
+    with open(path, "wb") as file:
+        faiss().write_index(index, faiss().PyCallbackIOWriter(file.write))
 
 
 class Neighbours:
@@ -60,11 +94,19 @@ class Neighbours:
             DataError: it cannot be moved there.
         """
         self._index = index
-        self._gpu: Any = None
-        if gpu:
-            self._index, self._gpu = _on_gpu(index)
+        self._turn: AbstractContextManager[Any] = nullcontext()
+        module = faiss()
+        if not gpu or isinstance(index, module.IndexHNSW) or not module.get_num_gpus():
+            return
+
+        try:
+            self._resources = module.StandardGpuResources()
+            self._index = module.index_cpu_to_gpu(self._resources, 0, index)
+        except RuntimeError as error:
+            fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
+            raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
         # An index on a GPU may not be searched by two threads at once.
-        self._turn: AbstractContextManager[Any] = nullcontext() if self._gpu is None else Lock()
+        self._turn = Lock()
 
     def search(self, queries: Vectors, k: int) -> list[Ranking]:
         """The ``k`` nearest of each query, shape ``(n, dimension)``; all where there are fewer."""
@@ -75,30 +117,17 @@ class Neighbours:
             # The lists that were probed, or the nodes in view, may hold fewer.
             short = np.flatnonzero((positions < 0).any(axis=1))
             if len(short):
-                far = _parameters(self._index, self._index.ntotal)
-                found = self._index.search(queries[short], k, params=far)
+                furthest = _furthest(self._index)
+                found = self._index.search(queries[short], k, params=furthest)
                 scores[short], positions[short] = found
         return [_sorted(*row) for row in zip(scores, positions, strict=True)]
-
-
-def list_count(vectors: int) -> int:
-    """Lists for so many vectors: about twice the root, a power of two, at most 1 in 48 vectors."""
-    return min(1 << round(log2(2 * sqrt(vectors))), max(1, vectors // _SAMPLE))
-
-
-def flat(vectors: Vectors) -> Any:
-    """The exact index of vectors in memory, shape ``(n, dimension)``."""
-    index = faiss().IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    return index
 
 
 def approximate(kind: str, exact: Any, progress: Progress) -> Any:
     """An approximate index of the vectors of an exact one.
 
     Memory: the index, and for lists the sample that they are learnt from, twice."""
-    count = exact.ntotal
-    module = faiss()
+    count, module = exact.ntotal, faiss()
     name = "HNSW32" if kind == HNSW else f"IVF{list_count(count)},SQ8"
     index = module.index_factory(exact.d, name, module.METRIC_INNER_PRODUCT)
     if kind == IVF:
@@ -113,6 +142,11 @@ def approximate(kind: str, exact: Any, progress: Progress) -> Any:
         index.add(exact.reconstruct_n(first, min(step, count - first)))
         progress(stage, index.ntotal, count)
     return index
+
+
+def list_count(vectors: int) -> int:
+    """Lists for so many vectors: about twice the root, a power of two, at most 1 in 48 vectors."""
+    return min(1 << round(log2(2 * sqrt(vectors))), max(1, vectors // _SAMPLE))
 
 
 def tune(
@@ -130,35 +164,33 @@ def tune(
     Returns:
         For the manifest: what was chosen, and its recall.
     """
-    stage, most = "choosing how far to look", _most(index)
+    most = index.nlist if kind == IVF else min(_MOST_IN_VIEW, index.ntotal)
     steps = ceil(2 * max(0.0, log2(most / _LEAST)))
     ladder = [*(round(_LEAST * 2 ** (step / 2)) for step in range(steps)), most]
     neighbours = Neighbours(index, gpu=False)
 
-    def found(effort: int) -> list[Ranking]:
-        _set_effort(index, effort)
-        return neighbours.search(queries, TOP)
-
-    furthest = found(most)
+    set_effort(index, most)
+    furthest = neighbours.search(queries, TOP)
     truth = furthest if exact is None else Neighbours(exact, gpu=False).search(queries, TOP)
-    greatest = _recall(truth, furthest)
-    effort, recall = most, greatest
-    for step, tried in enumerate(ladder[:-1]):
-        reached = _recall(truth, found(tried))
-        progress(stage, step + 1, len(ladder))
-        if reached >= SHARE * greatest:
-            effort, recall = tried, reached
+    enough = SHARE * _recall(truth, furthest)
+    for step, effort in enumerate(ladder):
+        set_effort(index, effort)
+        recall = _recall(truth, neighbours.search(queries, TOP))
+        progress("choosing how far to look", step + 1, len(ladder))
+        if recall >= enough:
             break
 
-    progress(stage, len(ladder), len(ladder))
-    _set_effort(index, effort)
-    chosen = {_EFFORT[kind]: effort, **({"lists": most} if kind == IVF else {})}
-    measured = {"recall_at_3": round(recall, 4), "recall_queries": len(queries)}
-    against = "exact search" if exact is not None else "its own greatest effort"
-    return {**chosen, **measured, "recall_against": against}
+    progress("choosing how far to look", len(ladder), len(ladder))
+    return {
+        _EFFORT[kind]: effort,
+        **({"lists": most} if kind == IVF else {}),
+        "recall_at_3": round(recall, 4),
+        "recall_queries": len(queries),
+        "recall_against": "its own greatest effort" if exact is None else "exact search",
+    }
 
 
-def load(
+def open_neighbours(
     kind: str, path: Path, count: int, dimension: int, parameters: Mapping[str, Any]
 ) -> Neighbours:
     """Opens an index, memory-mapped; the manifest's parameters say how far it has to look.
@@ -167,20 +199,14 @@ def load(
         DataError: it is not of this kind, number of vectors and dimension; or it cannot be moved to
             the GPU that FAISS sees.
     """
-    index, effort, what = read_faiss(path), 0, None
-    if kind != FLAT:
-        effort = parameters.get(_EFFORT[kind], 0)
-    if kind_of(index) != kind or index.d != dimension:
-        what = f"does not hold a {kind} index of dimension {dimension}"
-    elif index.ntotal != count:
-        what = f"holds {index.ntotal} vectors, not {count}"
-    elif kind != FLAT and effort < 1:
-        what = f"is to look at {effort} lists or nodes, by its manifest"
-    if what is not None:
-        raise DataError(path, f"{what}; {again(path.parent)}")
+    index = read_faiss(path)
+    effort = 1 if kind == FLAT else parameters.get(_EFFORT[kind], 0)
+    if (kind_of(index), index.d, index.ntotal) != (kind, dimension, count) or effort < 1:
+        what = f"does not hold a {kind} index of {count} vectors of {dimension} numbers"
+        raise DataError(path, f"{what}, or its manifest names no effort; {again(path.parent)}")
 
     if kind != FLAT:
-        _set_effort(index, effort)
+        set_effort(index, effort)
     return Neighbours(index)
 
 
@@ -194,17 +220,19 @@ def kind_of(index: Any) -> str | None:
     return next((kind for base, kind in kinds.items() if isinstance(index, base)), None)
 
 
-def _on_gpu(index: Any) -> tuple[Any, Any]:
-    """The index, on a GPU if FAISS sees one and searches such indexes there; and what holds it."""
-    module = faiss()
-    if isinstance(index, module.IndexHNSW) or not module.get_num_gpus():
-        return index, None
-    try:
-        resources = module.StandardGpuResources()
-        return module.index_cpu_to_gpu(resources, 0, index), resources
-    except RuntimeError as error:
-        fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
-        raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
+def set_effort(index: Any, effort: int) -> None:
+    """How many lists, or nodes of a graph, an approximate index looks at."""
+    if hasattr(index, "hnsw"):
+        index.hnsw.efSearch = effort
+    else:
+        index.nprobe = effort
+
+
+def _furthest(index: Any) -> Any:
+    """FAISS's parameters for a search that looks at everything."""
+    if hasattr(index, "hnsw"):
+        return faiss().SearchParametersHNSW(efSearch=index.ntotal)
+    return faiss().SearchParametersIVF(nprobe=index.nlist)
 
 
 def _sorted(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> Ranking:
@@ -216,22 +244,3 @@ def _sorted(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> Rankin
 def _recall(truth: list[Ranking], found: list[Ranking]) -> float:
     hits = sum(len(np.intersect1d(a[1], b[1])) for a, b in zip(truth, found, strict=True))
     return hits / sum(len(positions) for _, positions in truth)
-
-
-def _most(index: Any) -> int:
-    most = min(_MOST_IN_VIEW, index.ntotal) if hasattr(index, "hnsw") else index.nlist
-    return int(most)
-
-
-def _set_effort(index: Any, effort: int) -> None:
-    if hasattr(index, "hnsw"):
-        index.hnsw.efSearch = effort
-    else:
-        index.nprobe = effort
-
-
-def _parameters(index: Any, effort: int) -> Any:
-    """FAISS's parameters for a search with another effort than the index's own."""
-    if hasattr(index, "hnsw"):
-        return faiss().SearchParametersHNSW(efSearch=effort)
-    return faiss().SearchParametersIVF(nprobe=min(effort, index.nlist))

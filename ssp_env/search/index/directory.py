@@ -3,7 +3,7 @@
 ::
 
     DIR/passages/     the passages (:mod:`ssp_env.search.index.store`)
-    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25.index`)
+    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25.disk`)
     DIR/dense-flat/   a dense index...
 
 Each folder has its own ``manifest.json`` (:mod:`ssp_env.search.index.manifest`); an index whose
@@ -13,29 +13,42 @@ manifest names other passages is refused. A folder appears when it is whole; unt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Retriever
+from ssp_env.search.corpus import Progress, no_progress
 from ssp_env.search.index.manifest import EncoderInfo, Manifest, read_manifest, write_manifest
 from ssp_env.search.index.store import PassageStore, build_store
-from ssp_env.search.index.workplace import Progress, Workplace, is_half_built, no_progress
+from ssp_env.search.index.workplace import Workplace, is_half_built
 
 PASSAGES = "passages"
 
-KINDS: dict[str, str] = {
-    "bm25": "ssp_env.search.bm25.build:BM25Kind",
-    "dense-flat": "ssp_env.search.dense.retriever:DenseKind",
-    "dense-hnsw": "ssp_env.search.dense.retriever:DenseKind",
-    "dense-ivf-sq8": "ssp_env.search.dense.retriever:DenseKind",
+
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of index is built and opened."""
+
+    module: str
+    """It has the functions ``build`` and ``load``, as :mod:`ssp_env.search.bm25.disk` does. Named
+    and not imported, because what stores an index is below what ranks with it."""
+    needs_encoder: bool
+    """Whether it is built and opened with an :class:`Encoder`."""
+
+
+KINDS = {
+    "bm25": Kind("ssp_env.search.bm25.disk", needs_encoder=False),
+    "dense-flat": Kind("ssp_env.search.dense.build", needs_encoder=True),
+    "dense-hnsw": Kind("ssp_env.search.dense.build", needs_encoder=True),
+    "dense-ivf-sq8": Kind("ssp_env.search.dense.build", needs_encoder=True),
 }
-"""Kinds of index by name: where the class is that builds and opens one, as ``module:class``. It is
-an :class:`IndexKind`; its constructor takes the kind's name."""
+"""Kinds of index by name, which is also the name of their folder."""
 
 
 class Encoder(Protocol):
@@ -52,40 +65,6 @@ class Encoder(Protocol):
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
-        ...
-
-
-class IndexKind(Protocol):
-    """How one kind of index is built and opened."""
-
-    packages: tuple[str, ...]
-    """Distributions whose versions the manifest records."""
-    needs_encoder: bool
-    """Whether it is built and opened with an encoder."""
-
-    def load_encoder(
-        self, directory: str | Path, recorded: EncoderInfo | None, device: str | None = None
-    ) -> Encoder:
-        """Loads the encoder of a model directory.
-
-        ``recorded`` is the one that an index was made with, for what the directory does not say.
-        ``device`` is PyTorch's name of where it computes; ``None`` takes a GPU if there is one.
-        """
-        ...
-
-    def build(
-        self, place: Workplace, store: PassageStore, encoder: Encoder | None, progress: Progress
-    ) -> dict[str, Any]:
-        """Writes the index's files into ``place.path``; returns parameters for its manifest.
-
-        The workplace is open; what a killed build left is in it. ``OSError`` may be let through.
-        """
-        ...
-
-    def open(
-        self, folder: Path, store: PassageStore, encoder: Encoder | None, manifest: Manifest
-    ) -> Retriever:
-        """The retriever over a folder whose manifest was found to fit ``store`` and ``encoder``."""
         ...
 
 
@@ -117,34 +96,32 @@ def build_index(
         DataError: a corpus that cannot be read, a directory that is a file, of other passages or
             made with another encoder, a disk that is full.
     """
-    directory, builder = Path(directory), load_kind(kind)
-    encoder = _loaded(builder, kind, encoder)
-    store = open_or_build_store(source, directory, progress)
-    info = None if encoder is None else encoder.info
-    place = Workplace(directory / kind)
+    loaded = _loaded(kind, encoder)
+    info = None if loaded is None else loaded.info
+    store = passages_of(source, directory, progress)
+    place = Workplace(Path(directory) / kind)
     if place.target.exists():
         read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
         return place.target
 
+    builder = import_module(KINDS[kind].module)
     with place.open():
-        parameters = builder.build(place, store, encoder, progress)
-        manifest = Manifest(kind, store.digest(), len(store), info, parameters)
-        write_manifest(place.path, manifest, builder.packages)
+        parameters = builder.build(place, store, loaded, progress)
+        write_manifest(place.path, Manifest(kind, store.digest(), len(store), info, parameters))
         place.publish()
     return place.target
 
 
-def open_or_build_store(source: str | Path, directory: Path, progress: Progress) -> PassageStore:
+def passages_of(source: str | Path, directory: str | Path, progress: Progress) -> PassageStore:
     """The passages of an index directory, built from a corpus file if they are not there.
 
     Raises:
         DataError: as for :func:`build_index`.
     """
+    directory = Path(directory)
     if directory.exists() and not directory.is_dir():
         raise DataError(directory, "is a file; an index is a directory: give another --out")
-    folder = directory / PASSAGES
-    beside = {} if folder.exists() else _corpora_in(directory)
-    return build_store(source, folder, progress, beside=beside)
+    return build_store(source, directory / PASSAGES, progress)
 
 
 def open_index(
@@ -176,48 +153,42 @@ def open_index(
     directory = Path(directory)
     store = open_passages(directory, check=check)
     kind = one_kind(directory, kind)
-    opener, recorded = load_kind(kind), read_manifest(directory / kind).encoder
-    if encoder is None and opener.needs_encoder:
-        encoder = recorded_encoder(directory / kind)
-    encoder = _loaded(opener, kind, encoder, recorded, device)
-    info = None if encoder is None else encoder.info
-    folder, digest = directory / kind, store.digest()
-    manifest = read_manifest(folder, kind, corpus=digest, encoder=info, check=check)
-    return opener.open(folder, store, encoder, manifest)
+    folder = directory / kind
+    manifest = read_manifest(folder, kind, corpus=store.digest(), check=check)
+
+    if encoder is None:
+        encoder = recorded_encoder(folder)
+    loaded = _loaded(kind, encoder, manifest.encoder, device)
+    if loaded is not None:
+        read_manifest(folder, encoder=loaded.info)
+    retriever: Retriever = import_module(KINDS[kind].module).load(folder, store, loaded, manifest)
+    return retriever
 
 
 def open_passages(directory: str | Path, *, check: bool = False) -> PassageStore:
-    """Opens only the passages of an index directory, memory-mapped; no index need be there.
-
-    Args:
-        directory: as :func:`build_index` left it.
-        check: compares every byte with the manifest, not only sizes.
+    """Opens only the passages of an index directory; no index need be there.
 
     Raises:
-        DataError: no such directory, or its passages are half built, cut, corrupt or of a newer
-            format.
+        DataError: no such directory, or its passages are half built, cut, corrupt (with ``check``)
+            or of another format.
     """
     return PassageStore(Path(directory) / PASSAGES, check=check)
 
 
 def kinds_in(directory: str | Path) -> list[str]:
     """The kinds of which a directory holds an index, whole or half built."""
-    directory = Path(directory)
-    folders = {kind: directory / kind for kind in KINDS}
+    folders = {kind: Path(directory) / kind for kind in KINDS}
     return [kind for kind, path in folders.items() if path.exists() or is_half_built(path)]
 
 
-def load_kind(kind: str) -> IndexKind:
+def load_kind(kind: str) -> Kind:
     """
     Raises:
         ConfigError: an unknown kind.
-        MissingExtra: it needs a package that is not installed.
     """
     if kind not in KINDS:
         raise ConfigError("kind", kind, nearest(kind, KINDS))
-    module, _, name = KINDS[kind].partition(":")
-    loaded: IndexKind = getattr(import_module(module), name)(kind)
-    return loaded
+    return KINDS[kind]
 
 
 def one_kind(directory: str | Path, kind: str | None) -> str:
@@ -242,33 +213,6 @@ def one_kind(directory: str | Path, kind: str | None) -> str:
     return kind
 
 
-def _corpora_in(directory: Path) -> dict[str, str]:
-    """Digests of the passages that the whole indexes of a directory belong to, by kind."""
-    return {
-        kind: read_manifest(directory / kind, kind).corpus
-        for kind in KINDS
-        if (directory / kind).exists()
-    }
-
-
-def _loaded(
-    kind: IndexKind,
-    name: str,
-    encoder: Encoder | str | Path | None,
-    recorded: EncoderInfo | None = None,
-    device: str | None = None,
-) -> Encoder | None:
-    if kind.needs_encoder and encoder is None:
-        fix = f"{name!r} needs the encoder that turns texts into vectors"
-        raise ConfigError("encoder", None, fix)
-    if encoder is not None and not kind.needs_encoder:
-        given = str(encoder) if isinstance(encoder, str | Path) else encoder.info.name
-        raise ConfigError("encoder", given, f"{name!r} needs none; omit it")
-    if isinstance(encoder, str | Path):
-        return kind.load_encoder(encoder, recorded, device)
-    return encoder
-
-
 def recorded_encoder(folder: Path) -> str | None:
     """Where the encoder of an index's folder was when the index was built.
 
@@ -280,3 +224,28 @@ def recorded_encoder(folder: Path) -> str | None:
         fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
         raise ConfigError("encoder", recorded.name, fix)
     return None if recorded is None else recorded.name
+
+
+def _loaded(
+    kind: str,
+    encoder: Encoder | str | Path | None,
+    recorded: EncoderInfo | None = None,
+    device: str | None = None,
+) -> Encoder | None:
+    """The encoder that a kind needs; ``recorded`` is the one that its index was made with."""
+    if not load_kind(kind).needs_encoder:
+        if encoder is not None:
+            raise ConfigError("encoder", str(encoder), f"{kind!r} needs none; omit it")
+        return None
+    if encoder is None:
+        fix = f"{kind!r} needs the encoder that turns texts into vectors"
+        raise ConfigError("encoder", None, fix)
+    if not isinstance(encoder, str | Path):
+        return encoder
+
+    module = import_module("ssp_env.search.dense.encoder")
+    prefixes = None
+    if recorded is not None:  # the model's directory may not name the prefixes
+        prefixes = module.Prefixes(recorded.query_prefix, recorded.passage_prefix)
+    loaded: Encoder = module.SentenceTransformerEncoder(encoder, prefixes=prefixes, device=device)
+    return loaded

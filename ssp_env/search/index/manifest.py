@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,9 +18,11 @@ from ssp_env.disk import replacing
 from ssp_env.errors import DataError
 from ssp_env.search.index.workplace import JOURNAL, again, is_half_built
 
-FORMAT = 2
+FORMAT = 3
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
+_PACKAGES = ("ssp-env", "tantivy", "faiss-cpu", "faiss-gpu", "sentence-transformers", "torch")
+"""Distributions whose versions are recorded, where they are installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +70,14 @@ class Manifest:
     format: int = FORMAT
 
 
-def write_manifest(
-    folder: Path, manifest: Manifest, packages: tuple[str, ...] = ("numpy",)
-) -> Manifest:
+def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
     """Adds the folder's files and the versions of packages to a manifest, and writes it."""
     paths = sorted(path for path in folder.iterdir() if path.name not in (MANIFEST, JOURNAL))
     files = {path.name: FileInfo(path.stat().st_size, sha256(path)) for path in paths}
-    versions = {package: _version(package) for package in ("ssp-env", *packages)}
+    versions = {}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
 
     whole = replace(manifest, versions=versions, files=files)
     with replacing(folder / MANIFEST) as file:
@@ -110,8 +114,6 @@ def read_manifest(
         digests = f"digest {manifest.corpus[:12]}, the passages have {corpus[:12]}"
         what = f"belongs to another corpus ({digests})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
-    if encoder is not None and made_with is None:
-        raise DataError(folder, "was made without an encoder; omit the encoder")
     if encoder is not None and made_with is not None and _key(encoder) != _key(made_with):
         there, here = (
             f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
@@ -182,10 +184,3 @@ def _damage(path: Path, info: FileInfo, check: bool) -> str | None:
     if check and sha256(path) != info.sha256:
         return "is corrupt: its bytes are not those that were written"
     return None
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,13 @@ from typing import Any
 from ssp_env.disk import exclusive, make_directories, remove_empty, replacing, sync
 from ssp_env.errors import DataError, RunError
 
-Progress = Callable[[str, int, int], None]
-"""Called now and then during a build: the stage in words, how much of it is done, and the total."""
 JOURNAL = "journal.json"
+_FULL = (
+    *(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)),
+    "database or disk is full",
+    "disk I/O error",
+)
+"""How the system and SQLite say that there is no room; libraries pass it on as text."""
 
 
 class Workplace:
@@ -52,10 +56,8 @@ class Workplace:
             raise DataError(self.target.parent, what) from None
         except (OSError, RunError) as error:
             what = f"cannot be built: {error}"
-            full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            if isinstance(error, OSError) and error.errno in full:
-                what = f"cannot be written: {error.strerror}; make room and run the same command"
-                what += " again"
+            if any(words in str(error) for words in _FULL):
+                what = f"cannot be written: {error}; make room and run the same command again"
             raise DataError(self.target, what) from error
 
     def state(self) -> dict[str, Any]:
@@ -95,10 +97,6 @@ class Workplace:
 def again(folder: Path) -> str:
     """What to do about a damaged folder, for errors. Nothing is deleted unless the user does it."""
     return f"delete {folder} and build it again with `ssp index`"
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """A :data:`Progress` that ignores what it is told."""
 
 
 def is_half_built(target: Path) -> bool:

@@ -1,18 +1,27 @@
-"""BM25: ranking, ties, odd queries, the cache."""
+"""BM25 in memory and on disk: ranking, ties, odd queries, the cache."""
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import bm25s
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError
-from ssp_env.search.bm25.index import tokenize
+from ssp_env.errors import ConfigError, DataError
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.disk import DiskIndex
+from ssp_env.search.bm25.index import tokenize, words_of
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
+from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
 CORPUS = Corpus(
@@ -27,9 +36,23 @@ CORPUS = Corpus(
 )
 
 
-@pytest.fixture(scope="module")
-def retriever() -> BM25Retriever:
-    return BM25Retriever(CORPUS)
+def on_disk(folder: Path, documents: Sequence[Document]) -> BM25Retriever:
+    source = folder / "c.jsonl"
+    rows = ({"id": d.id, "title": d.title, "text": d.text} for d in documents)
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build_index(source, folder / "index", "bm25")
+    retriever = open_index(folder / "index")
+    assert isinstance(retriever, BM25Retriever)
+    return retriever
+
+
+@pytest.fixture(scope="module", params=["memory", "disk"])
+def retriever(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> BM25Retriever:
+    if request.param == "memory":
+        return BM25Retriever(CORPUS)
+    return on_disk(tmp_path_factory.mktemp("index"), CORPUS)
 
 
 def ids(ranking: list[Document]) -> list[str]:
@@ -39,33 +62,11 @@ def ids(ranking: list[Document]) -> list[str]:
 def test_title_and_text_are_searched_and_the_rest_dropped(retriever: BM25Retriever) -> None:
     assert ids(retriever.search(["vienna"], 5)[0]) == ["a"]
     assert sorted(ids(retriever.search(["DANUBE!"], 5)[0])) == ["a", "b"]
+    assert ids(retriever.search(["identical"], 5)[0]) == ["c", "d"]
     assert retriever.search(["šibenik"], 3)[0][0].id == "e"
     assert retriever.search(["北京"], 3)[0][0].id == "e"
-
-
-def test_scores_follow_the_formula() -> None:
-    texts = ["x x y", "y z z z", "w"]
-    corpus = Corpus([Document(str(i), "", text) for i, text in enumerate(texts)])
-    document = BM25Retriever(corpus).search(["x"], 1)[0][0]
-    idf = np.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
-    length = 1 - 0.75 + 0.75 * 3 / ((3 + 4 + 1) / 3)
-    assert document.score == pytest.approx(idf * 2 / (2 + 1.5 * length), rel=1e-5)
-
-
-def test_ties_go_by_position_even_at_the_cut() -> None:
-    same = [Document(str(i), "", "same") for i in range(500)]
-    retriever = BM25Retriever(Corpus([*same, Document("last", "", "same other")]))
-    assert ids(retriever.search(["same"], 7)[0]) == [str(i) for i in range(7)]
-    assert ids(retriever.search(["same other"], 3)[0]) == ["last", "0", "1"]
-
-
-def test_every_k_gives_a_prefix_of_the_whole_ranking() -> None:
-    rng = np.random.default_rng(0)
-    texts = [" ".join(f"w{j}" for j in rng.integers(0, 6, size=4)) for _ in range(60)]
-    retriever = BM25Retriever(Corpus([Document(str(i), "", t) for i, t in enumerate(texts)]))
-    everything = ids(retriever.search(["w0 w1 w2"], 60)[0])
-    for k in range(1, len(everything) + 3):
-        assert ids(retriever.search(["w0 w1 w2"], k)[0]) == everything[:k]
+    assert retriever.knows("a Danube that is unknown")
+    assert not retriever.knows("unknown")
 
 
 @pytest.mark.parametrize("query", ["", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown"])
@@ -85,25 +86,111 @@ QUERIES = st.one_of(st.text(max_size=30), st.lists(WORDS, max_size=6).map(" ".jo
 
 
 @given(st.lists(QUERIES, max_size=5), st.integers(1, 9))
-def test_any_strings_are_answered_in_order(queries: list[str], k: int) -> None:
-    retriever = SHARED
+def test_any_strings_are_answered_in_order(
+    retriever: BM25Retriever, queries: list[str], k: int
+) -> None:
     together = retriever.search(queries, k)
     assert together == [retriever.search([query], k)[0] for query in queries]
     assert all(len(ranking) <= k for ranking in together)
 
 
-SHARED = BM25Retriever(CORPUS)
+def test_a_pickled_retriever_answers_alike(retriever: BM25Retriever) -> None:
+    copy = pickle.loads(pickle.dumps(retriever))
+    assert copy.search(["danube", "identical"], 3) == retriever.search(["danube", "identical"], 3)
+
+
+def skewed(passages: int) -> list[Document]:
+    """Passages whose words are as unevenly frequent as in real text, with many equal scores."""
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(1, 301)
+    chances = weights / weights.sum()
+    rows = [rng.choice(300, size=rng.integers(0, 30), p=chances) for _ in range(passages)]
+    texts = [" ".join(f"w{word}" for word in row) for row in rows]
+    return [Document(f"d{i}", "", text) for i, text in enumerate(texts)]
+
+
+def test_in_memory_rankings_and_scores_are_those_of_bm25s_ties_by_position() -> None:
+    documents = skewed(200)
+    retriever = BM25Retriever(Corpus(documents))
+    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    index.index([words_of(document) for document in documents], show_progress=False)
+    everything = " ".join(f"w{i}" for i in range(300))
+    for query in ("w0", "w0 w1 w2", "w250 w0", "w299 w298 w3 w0", everything):
+        scores = index.get_scores([word for word in tokenize(query) if word in index.vocab_dict])
+        order = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0]
+        for k in (1, 3, 40, 500):
+            found = [(document.id, document.score) for document in retriever.search([query], k)[0]]
+            assert found == [(documents[i].id, float(scores[i])) for i in order[:k]]
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> BM25Retriever:
+    return on_disk(tmp_path_factory.mktemp("index"), skewed(200))
+
+
+def test_on_disk_scores_follow_the_formula(disk: BM25Retriever) -> None:
+    """Passages here are so short that their lengths are kept as they are."""
+    texts = [document.text.split() for document in disk.corpus]
+    mean = sum(map(len, texts)) / len(texts)
+    for word in ("w0", "w7", "w250"):
+        holders = sum(word in text for text in texts)
+        idf = np.log(1 + (len(texts) - holders + 0.5) / (holders + 0.5))
+        for document in disk.search([word], 10)[0]:
+            text = document.text.split()
+            count, length = text.count(word), 1 - 0.75 + 0.75 * len(text) / mean
+            expected = idf * 2.2 * count / (count + 1.2 * length)
+            assert document.score == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("texts", [["", "..."], ["..."], ["", "w1", ""]])
+def test_passages_without_words(tmp_path: Path, texts: list[str]) -> None:
+    documents = [Document(str(i), "", text) for i, text in enumerate(texts)]
+    for retriever in (on_disk(tmp_path, documents), BM25Retriever(Corpus(documents))):
+        found = ["1"] if "w1" in texts else []
+        assert [ids(each) for each in retriever.search(["", "w2 w1"], 3)] == [[], found]
+        assert retriever.knows("w1") == ("w1" in texts)
+
+
+def test_many_threads_rank_as_one(disk: BM25Retriever) -> None:
+    retriever = BM25Retriever(disk.corpus, disk._index, cache_size=50)
+    queries = [f"w{i} w{i % 7} w{i // 3}" for i in range(100)]
+    alone = retriever.search(queries, 5)
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: retriever.search(queries, 5), range(18)))
+    assert found == [alone] * 18
+
+
+def test_an_index_whose_bytes_are_changed_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    on_disk(tmp_path, skewed(200))
+    [path] = (tmp_path / "index" / "bm25").glob("*.fast")
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(DataError, match="is corrupt"):
+        DiskIndex(path.parent).best(["w0"], 3)
+
+
+class TestRetrieverFromDisk(RetrieverTests):
+    queries = ("w0 w7", "w250", "w3")
+
+    @pytest.fixture(autouse=True)
+    def _disk(self, disk: BM25Retriever) -> None:
+        self._retriever = disk
+
+    def make_retriever(self) -> Retriever:
+        return self._retriever
+
+
+# The cache
 
 
 def count_rankings(retriever: BM25Retriever, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
-    rank = retriever._rank
+    best = retriever._index.best
 
-    def counted(query: str, k: int) -> tuple[list[int], list[float]]:
-        seen.append(query)
-        return rank(query, k)
+    def counted(words: Sequence[str], k: int) -> tuple[list[int], list[float]]:
+        seen.append(" ".join(words))
+        return best(words, k)
 
-    monkeypatch.setattr(retriever, "_rank", counted)
+    monkeypatch.setattr(retriever._index, "best", counted)
     return seen
 
 
@@ -114,8 +201,7 @@ def test_repeated_queries_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> No
     retriever.search(["vienna", "danube", "nothing"], 3)
     assert seen == ["danube", "vienna", "nothing"]
     retriever.search(["danube"], 2)
-    assert seen[-1] == "danube"
-    assert len(seen) == 4
+    assert seen == ["danube", "vienna", "nothing", "danube"]
 
 
 def test_the_least_recently_used_ranking_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,6 +211,8 @@ def test_the_least_recently_used_ranking_goes_first(monkeypatch: pytest.MonkeyPa
     for query in ("danube", "vienna", "danube", "river", "danube", "vienna"):
         retriever.search([query], 3)
     assert seen == ["danube", "vienna", "river", "vienna"]
+    with pytest.raises(ConfigError, match="cache_size"):
+        BM25Retriever(CORPUS, cache_size=-1)
 
 
 def test_a_caller_cannot_spoil_the_cache() -> None:
@@ -135,23 +223,6 @@ def test_a_caller_cannot_spoil_the_cache() -> None:
     assert retriever.search(["danube"], 3)[0] == twin
 
 
-def test_negative_cache_size() -> None:
-    with pytest.raises(ConfigError, match="cache_size"):
-        BM25Retriever(CORPUS, cache_size=-1)
-
-
-def test_survives_pickling(retriever: BM25Retriever) -> None:
-    copy = pickle.loads(pickle.dumps(retriever))
-    assert copy.search(["danube", "identical"], 3) == retriever.search(["danube", "identical"], 3)
-
-
 def test_tokenize() -> None:
-    assert tokenize("The Who's 3rd, “ÉTÉ”-tour\x00x") == [
-        "the",
-        "who",
-        "s",
-        "3rd",
-        "été",
-        "tour",
-        "x",
-    ]
+    words = ["the", "who", "s", "3rd", "été", "tour", "x"]
+    assert tokenize("The Who's 3rd, “ÉTÉ”-tour\x00x") == words

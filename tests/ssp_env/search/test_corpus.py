@@ -83,7 +83,7 @@ def test_a_byte_order_mark_is_passed_over(
     [
         ({"contents": "x"}, "field 'id' is missing"),
         ({"id": "1", "title": "x"}, "field 'text' is missing"),
-        ({"id": "1", "text": "x"}, 'or "title" and "text"; the line has: id, text'),
+        ({"id": "1", "text": "x"}, "field 'title' is missing (the line has: id, text)"),
         ({"id": True, "contents": "x"}, "field 'id' has the type bool"),
         ({"id": 1.5, "contents": "x"}, "field 'id' has the type float"),
         ({"id": None, "contents": "x"}, "field 'id' has the type NoneType"),

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.arrays import load_array
 from ssp_env.search.index.directory import build_index, open_index, open_passages
 from ssp_env.search.index.manifest import (
     FORMAT,
@@ -52,11 +51,10 @@ def edit(path: Path, **fields: Any) -> None:
 
 def test_what_is_written_is_read(folder: Path) -> None:
     manifest = Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1})
-    wrote = write_manifest(folder, manifest, ("numpy", "no-such-package"))
+    wrote = write_manifest(folder, manifest)
     read = read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True)
     assert read == wrote
-    assert wrote.versions["numpy"] == np.__version__
-    assert wrote.versions["no-such-package"] == "not installed"
+    assert wrote.versions["tantivy"] == version("tantivy")
     assert wrote.files["data.bin"].size == 10
     assert wrote.format == FORMAT
 
@@ -74,10 +72,10 @@ def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
     assert read_manifest(folder, encoder=elsewhere).encoder == ENCODER
 
 
-@pytest.mark.parametrize(("version", "fix"), [(FORMAT + 1, "upgrade"), (1, "build it again")])
-def test_another_format_is_refused(index: Path, version: int, fix: str) -> None:
-    edit(index / "bm25" / "manifest.json", format=version)
-    with pytest.raises(DataError, match=rf"is of format {version}; .*{fix}"):
+@pytest.mark.parametrize(("found", "fix"), [(FORMAT + 1, "upgrade"), (1, "build it again")])
+def test_another_format_is_refused(index: Path, found: int, fix: str) -> None:
+    edit(index / "bm25" / "manifest.json", format=found)
+    with pytest.raises(DataError, match=rf"is of format {found}; .*{fix}"):
         open_index(index)
 
 
@@ -127,7 +125,7 @@ def every_file(index: Path) -> list[Path]:
 
 
 def test_every_cut_grown_or_missing_file_is_noticed_at_load(index: Path) -> None:
-    assert len(every_file(index)) == 7
+    assert len(every_file(index)) >= 7
     for path in every_file(index):
         data = path.read_bytes()
         for damaged in (data[:-1], data + b"\0", b""):
@@ -150,14 +148,6 @@ def test_every_changed_byte_is_noticed_by_the_full_check(index: Path) -> None:
                 open_index(index, check=True)
         path.write_bytes(data)
     assert open_index(index, check=True).search(["hill"], 1)[0]
-
-
-def test_lists_that_name_passages_that_there_are_not(index: Path) -> None:
-    path = index / "bm25" / "indices.csc.index.npy"
-    path.write_bytes(path.read_bytes()[:-4] + (9).to_bytes(4, "little"))
-    retriever = open_index(index)
-    with pytest.raises(DataError, match="is corrupt"):
-        retriever.search(["river hill and a t"], 3)
 
 
 def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
@@ -186,30 +176,3 @@ def test_kinds(index: Path) -> None:
     shutil.rmtree(index / "bm25")
     with pytest.raises(DataError, match="holds no index; `ssp index CORPUS --out DIR`"):
         open_index(index)
-
-
-def test_arrays_that_are_not_what_they_should_be(tmp_path: Path) -> None:
-    path = tmp_path / "a.npy"
-    np.save(path, np.zeros(3, np.float32))
-    assert load_array(path, np.float32, rows=3).tolist() == [0, 0, 0]
-    for dtype, rows in ((np.float64, 3), (np.float32, 4)):
-        with pytest.raises(DataError, match="holds float32"):
-            load_array(path, dtype, rows)
-    np.save(path, np.zeros((3, 1), np.float32))
-    with pytest.raises(DataError, match="of shape"):
-        load_array(path, np.float32)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match="not an array that can be read"):
-        load_array(path, np.float32)
-
-
-def test_an_array_cannot_run_code(tmp_path: Path) -> None:
-    class Evil:
-        def __reduce__(self) -> Any:
-            return (Path.touch, (tmp_path / "ran",))
-
-    np.save(tmp_path / "a.npy", np.array([Evil()], dtype=object), allow_pickle=True)
-    for kind in (np.object_, np.float32):
-        with pytest.raises(DataError):
-            load_array(tmp_path / "a.npy", kind)
-    assert not (tmp_path / "ran").exists()
