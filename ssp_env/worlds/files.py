@@ -117,7 +117,7 @@ class FileWorld:
 
 
 def _passages(directory: Path) -> Passages:
-    # Imported here: a corpus in a file needs no Arrow.
+    # Imported here: a corpus in a file needs no index.
     from ssp_env.search.index.directory import open_passages
 
     return open_passages(directory)

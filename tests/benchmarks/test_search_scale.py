@@ -45,7 +45,7 @@ def test_every_measurement_gives_figures(tmp_path: Path) -> None:
     }
     assert results["build"]["disk_mb"] > 0
     assert results["build"]["peak_mb"] > 0
-    assert set(results["build"]["stages"]) == {"indexing words"}
+    assert set(results["build"]["stages"]) == {"reading passages", "indexing words"}
     assert results["warm"]["documents"] == 3
     assert results["rate"]["queries"] == 960
     assert results["rate"]["cpu_ms_a_query"] > 0
