@@ -109,7 +109,6 @@ CODE = {
     "checkpoint_every": (10, 5),
     "game.max_searches": (10, 9),
     "game.noise_documents": (4, 24),
-    "game.min_question_chars": (20, 10),
     "game.min_question_words": (0, 10),
     "game.min_searches": (1, 2),
     "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "repeated_query")),
