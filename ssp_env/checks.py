@@ -42,7 +42,7 @@ def check_call(name: str, function: object, arguments: tuple[str, ...]) -> None:
         raise ConfigError(name, function, fix) from None
 
 
-def check_number_of_games(name: str, value: object) -> None:
+def check_positive_count(name: str, value: object) -> None:
     """
     Raises:
         ConfigError: no whole number from 1 up.

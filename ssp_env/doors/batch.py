@@ -8,7 +8,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Unpack
 
-from ssp_env.checks import check_number_of_games, describe
+from ssp_env.checks import check_positive_count, describe
 from ssp_env.doors.dealer import Dealer, check_seed
 from ssp_env.doors.infos import Info, info_of
 from ssp_env.doors.setup import Setup, set_up
@@ -55,7 +55,7 @@ class GameBatch:
         Raises:
             ConfigError: a setting that cannot work.
         """
-        check_number_of_games("num_games", num_games)
+        check_positive_count("num_games", num_games)
 
         self.rules = set_up(setup, "num_games").rules
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]

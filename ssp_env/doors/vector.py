@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ssp_env.checks import check_number_of_games
+from ssp_env.checks import check_positive_count
 from ssp_env.doors.dealer import check_seed
 from ssp_env.doors.observation import Observation
 from ssp_env.doors.one_role import OneRoleEnv, solver_setup
@@ -41,7 +41,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         other: Player | None,
         questions: Sequence[Question] | None,
     ) -> None:
-        check_number_of_games("num_envs", num_envs)
+        check_positive_count("num_envs", num_envs)
         self._envs = [OneRoleEnv(role, resolved, other, questions, None) for _ in range(num_envs)]
 
         self.rules, self._other = resolved.rules, self._envs[0].other

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-
-from ssp_env.checks import describe
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.checks import check_positive_count, describe
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.types import Document
 
 Results = list[list[Document] | ServiceError]
@@ -84,10 +82,7 @@ def check_request(queries: Sequence[str], k: int) -> None:
         UsageError: ``queries`` is one string, which would be searched letter by letter; no
             sequence; or one of something else than strings.
     """
-    if not isinstance(k, int | np.integer) or isinstance(k, bool):
-        raise ConfigError("k", k, f"give a whole number, not {type(k).__name__}")
-    if k < 1:
-        raise ConfigError("k", k, "ask for at least one document")
+    check_positive_count("k", k)
     if isinstance(queries, str) or not hasattr(queries, "__len__"):
         what = "one string" if isinstance(queries, str) else type(queries).__name__
         raise UsageError(f"search takes a sequence of queries, not {what}")

@@ -65,8 +65,12 @@ class RerankedRetriever:
             what = f"the reranker gave {len(scores)} scores for {len(pairs)} documents"
             raise ServiceError("search", what)
 
-        each_score = iter(scores)
-        return [_sorted(ranking, list(islice(each_score, len(ranking))))[:k] for ranking in found]
+        # Sorting is stable, in reverse too: equal scores keep the retriever's order.
+        scored = (
+            Document(d.id, d.title, d.text, s) for (_, d), s in zip(pairs, scores, strict=True)
+        )
+        each = [list(islice(scored, len(ranking))) for ranking in found]
+        return [sorted(part, key=lambda d: d.score or 0.0, reverse=True)[:k] for part in each]
 
 
 class CrossEncoderReranker:
@@ -107,11 +111,6 @@ class CrossEncoderReranker:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments
-
-
-def _sorted(ranking: Sequence[Document], scores: Sequence[float]) -> list[Document]:
-    order = sorted(range(len(ranking)), key=lambda place: -scores[place])
-    return [Document(ranking[i].id, ranking[i].title, ranking[i].text, scores[i]) for i in order]
 
 
 def _load(directory: Path, device: str | None) -> Any:

@@ -152,16 +152,14 @@ class _Asking:
                 begins = self._caller.excerpt(reply.body)
                 what = f"{url} sent no answer: {error}; it begins {begins}"
                 raise TransientServiceError("search", what) from None
+
         if reply.status in _OVERLOADED:
-            retry_after = getattr(complaint, "retry_after", None)
-            raise NoAnswer("search", complaint.what, retry_after)
+            raise NoAnswer("search", complaint.what, getattr(complaint, "retry_after", None))
         if reply.status in _ABOUT_THE_QUERIES:
             raise complaint from _Refused()
         if reply.status == 401:
-            name = self._config.token_env
-            sent = "no token was sent" if name is None else f"the token in {name} was sent"
-            fix = "token_env or --token-env names the environment variable that holds it"
-            raise ServiceError("search", f"{complaint.what} ({sent}; {fix})")
+            fix = "token_env or --token-env names the variable that holds the server's token"
+            raise ServiceError("search", f"{complaint.what} ({fix})")
         raise complaint
 
     def _left(self) -> float:

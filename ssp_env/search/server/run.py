@@ -14,8 +14,7 @@ from ssp_env.search.base import Retriever
 from ssp_env.search.server.app import build_app
 from ssp_env.search.server.config import ServerConfig
 
-BACKLOG = 4096
-"""Connections that the kernel holds until the server takes them."""
+_BACKLOG = 4096  # connections that the kernel holds until the server takes them
 MAX_HEAD_BYTES = 64 * 2**10
 """Bytes after which a request whose head is not complete is refused."""
 
@@ -51,8 +50,8 @@ def run_server(
         # then make an orderly stop look like a kill; SIGINT becomes KeyboardInterrupt, rightly.
         before = signal.signal(signal.SIGTERM, stop)
         try:
-            listener.listen(BACKLOG)
-            on_ready(address(config.host, listener.getsockname()[1]))
+            listener.listen(_BACKLOG)
+            on_ready(_address(config.host, listener.getsockname()[1]))
             server.run([listener])
         finally:
             signal.signal(signal.SIGTERM, before)
@@ -79,16 +78,15 @@ def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
 
 def _bind(config: ServerConfig) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((config.host, config.port))
     except OSError as error:
         listener.close()
-        where = address(config.host, config.port)
+        where = _address(config.host, config.port)
         raise ConfigError("host and port", where, f"cannot be bound: {error}") from None
     return listener
 
 
-def address(host: str, port: int) -> str:
-    """Where a server is reached."""
+def _address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -38,12 +38,7 @@ def ids(ranking: Sequence[Document]) -> str:
     return "".join(document.id for document in ranking)
 
 
-def test_equal_scores_go_by_the_first_retriever_that_lists_a_document() -> None:
-    hybrid = HybridRetriever([Fixed({"q": "ab"}), Fixed({"q": "cd"}), Fixed({"q": "ba"})])
-    assert ids(hybrid.search(["q"], 10)[0]) == "abcd"
-
-
-def test_each_part_is_asked_once_for_the_whole_batch_and_deep_enough() -> None:
+def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_scores() -> None:
     parts = [Fixed({"q": "ab", "p": "", "r": "c"}), Fixed({"q": "ba", "p": "", "r": ""})]
     answers = HybridRetriever(parts).search(["q", "p", "q", "r"], 1)
     assert [ids(ranking) for ranking in answers] == ["a", "", "a", "c"]
