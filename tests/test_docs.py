@@ -110,6 +110,24 @@ def test_functions_that_a_document_names_exist(document: Path) -> None:
     assert not missing
 
 
+def test_every_point_of_the_paper_names_its_code_and_its_test() -> None:
+    """In each row of the tables: links to files, whose text is a function or class in them."""
+    document = ROOT / "docs" / "fidelity.md"
+    rows = [line for line in document.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    points = [row for row in rows if "](../" in row]
+    assert len(points) == len(rows) - len([row for row in rows if row.endswith("| test |")]) > 50
+
+    for row in points:
+        links = re.findall(r"\[`([\w.-]+)`\]\(([\w/.-]+)\)", row)
+        tests = [link for link in links if link[1].startswith("../tests/")]
+        assert tests, f"no test: {row}"
+        assert len(tests) < len(links), f"no code: {row}"
+
+        for name, target in links:
+            path = (document.parent / target).resolve()
+            assert path.name == name or name in defined(path), f"{name} in {target}"
+
+
 def defined(path: Path) -> set[str]:
     """The functions, classes and methods of a file: ``name`` and ``Class.name``."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
