@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,7 +48,7 @@ class BM25Retriever:
             corpus: what to search in.
             index: its index, opened from disk; ``None`` builds one in memory.
             cache_size: how many results (of about 64 bytes) the rankings that are kept, by query
-                and ``k``, may have in all; the least recently used goes first. 0 keeps none.
+                and ``k``, may take in all; the least recently used goes first. 0 keeps none.
 
         Raises:
             ConfigError: a negative ``cache_size``.
@@ -58,8 +59,9 @@ class BM25Retriever:
         self.corpus = corpus
         self._index: WordIndex = BM25Index(corpus) if index is None else index
         self.kind = None if index is None else "bm25"
-        self._cache: LRUCache[tuple[str, int], Ranking] = LRUCache(
-            cache_size, getsizeof=lambda ranking: len(ranking[0]) + 1
+        # An entry takes as much as four results, whatever a policy searches for: its key is short.
+        self._cache: LRUCache[bytes, Ranking] = LRUCache(
+            cache_size, getsizeof=lambda ranking: len(ranking[0]) + 4
         )
         self._lock = Lock()
 
@@ -77,13 +79,14 @@ class BM25Retriever:
         return self._index.knows(tokenize(text))
 
     def _documents(self, query: str, k: int) -> list[Document]:
+        key = blake2b(f"{k} {query}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
         with self._lock:
-            ranking = self._cache.get((query, k))
+            ranking = self._cache.get(key)
         if ranking is None:
             ranking = self._index.best(list(dict.fromkeys(tokenize(query))), k)
             with self._lock:
-                if len(ranking[0]) < self._cache.maxsize:
-                    self._cache[query, k] = ranking
+                if len(ranking[0]) + 4 <= self._cache.maxsize:
+                    self._cache[key] = ranking
 
         documents = []
         for position, score in zip(*ranking, strict=True):

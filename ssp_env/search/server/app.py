@@ -8,10 +8,9 @@ import logging
 from importlib.metadata import version
 from time import perf_counter
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
-from fastapi.security import HTTPBearer
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,7 +20,7 @@ from ssp_env.search.base import Retriever
 from ssp_env.search.server.batcher import Batcher, QueueFull
 from ssp_env.search.server.config import ServerConfig
 from ssp_env.search.server.metrics import Metrics
-from ssp_env.search.server.wire import Problem, Query, Result, limited, write_result
+from ssp_env.search.server.wire import Query, limited, write_result
 
 _logger = logging.getLogger(__name__)
 
@@ -49,9 +48,6 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        # For the document alone: the gate asks for the token, before anything is read.
-        dependencies=[] if config.token is None else [Depends(HTTPBearer(auto_error=False))],
-        responses={} if config.token is None else {401: {"model": Problem}},
         strict_content_type=False,
     )
     app.add_middleware(_Gate, config=config, metrics=metrics)
@@ -72,12 +68,7 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         return Response(body, media_type="application/json", headers=headers)
 
     retrieve.__annotations__["query"] = limited(config)  # FastAPI reads the limits there
-    app.post(
-        "/retrieve",
-        response_model=Result,
-        responses={status: {"model": Problem} for status in (400, 413, 422, 500, 503, 504)},
-        max_body_size=config.max_body_bytes,
-    )(retrieve)
+    app.post("/retrieve", max_body_size=config.max_body_bytes)(retrieve)
 
     @app.get("/status")
     async def status() -> str:

@@ -1,4 +1,4 @@
-"""Search-R1's protocol: what a request may hold, and what an answer holds."""
+"""Search-R1's protocol: what a request may hold, and how an answer is written."""
 
 from __future__ import annotations
 
@@ -29,32 +29,6 @@ class Query(BaseModel):
         if not isinstance(value, list):
             return value
         return [well_formed(text) if isinstance(text, str) else text for text in value]
-
-
-class Passage(BaseModel):
-    """A document as Search-R1 writes it."""
-
-    id: str
-    contents: str
-
-
-class Hit(BaseModel):
-    """A document and its score."""
-
-    document: Passage
-    score: float
-
-
-class Result(BaseModel):
-    """One ranking per query, in order; of documents alone where no scores were asked for."""
-
-    result: list[list[Hit]] | list[list[Passage]]
-
-
-class Problem(BaseModel):
-    """Why there is no answer."""
-
-    detail: str
 
 
 def limited(config: ServerConfig) -> type[Query]:

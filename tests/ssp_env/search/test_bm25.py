@@ -205,8 +205,8 @@ def test_repeated_queries_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_least_recently_used_ranking_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A result counts one, and a ranking one more: "danube" 3, "vienna" and "river" 2.
-    retriever = BM25Retriever(CORPUS, cache_size=5)
+    # A result counts one, and a ranking four more: "danube" 6, "vienna" and "river" 5.
+    retriever = BM25Retriever(CORPUS, cache_size=11)
     seen = count_rankings(retriever, monkeypatch)
     for query in ("danube", "vienna", "danube", "river", "danube", "vienna"):
         retriever.search([query], 3)
