@@ -196,9 +196,10 @@ def _more(more: Interval | None) -> str:
 
 
 def _stopped(played: Played) -> str:
-    reason = next(iter(played.stopped_by), "")
+    """What stopped most of its questions, and how many games are void."""
+    reason, count = next(iter(played.stopped_by.items()), ("", 0))
     void = f"void {played.pay.void}" if played.pay.void else ""
-    return ", ".join(filter(None, (reason, void)))
+    return ", ".join(filter(None, (reason if 2 * count > played.games else "", void)))
 
 
 def _plain(played: Played) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import product
 
 from ssp_env.game.rules import Rules
 from ssp_env.players.cloze import GAP
 from ssp_env.testing.hacks.cheat import Cheat
 from ssp_env.testing.hacks.seat import Seat
-from ssp_env.types import Role
+from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, write_question
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
@@ -18,13 +20,13 @@ from ssp_env.worlds.mini.pages import read_facts
 class Ambiguous(Cheat):
     """Asks a question with many right answers, only one of which its evidence shows."""
 
-    closed_by = "more noise documents (game.noise_documents), or a judge that knows all answers"
+    closed_by = "more and nearer noise (game.noise_documents, noise_kind=near); reward 4p(1-p)"
 
     def propose(self, seat: Seat) -> str | None:
         if not seat.searches:
             return None
         if not isinstance(seat.rules.world, MiniWorld):
-            return seat.ask(_few_words(seat.recall().question))
+            return seat.ask(_few_words(seat.recall().question, seat.documents))
 
         # "The citizen of E": true of everybody who lives there.
         for subject, relation, value in read_facts(seat.documents):
@@ -180,12 +182,17 @@ class FloodedQuery(Cheat):
         return seat.ask(seat.recall().question)
 
 
-def _few_words(question: str) -> str:
-    """A question about a gap, cut to the words next to it."""
+def _few_words(question: str, evidence: Sequence[Document]) -> str:
+    """A question about a gap, cut to as few words around it as settle it in the evidence alone."""
     before, gap, after = question.partition(GAP)
     if not gap:
         return question
 
-    left = " ".join(before.split('"')[-1].split()[-1:])
-    right = " ".join(after.split('"')[0].split()[:1])
-    return f'What is missing in this sentence: "{left} {GAP} {right}"'
+    left, right = before.split('"')[-1].split(), after.split('"')[0].split()
+    texts = [" ".join(document.text.split()) for document in evidence]
+    for size in range(1, max(len(left), len(right)) + 1):
+        words = " ".join(left[-size:]), " ".join(right[:size])
+        pattern = re.compile(rf"{re.escape(words[0])} (.{{1,200}}?) ?{re.escape(words[1])}")
+        if len({found for text in texts for found in pattern.findall(text)}) == 1:
+            return f'What is missing in this sentence: "{words[0]} {GAP} {words[1]}"'
+    return question
