@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.players.cloze import GAP
+from ssp_env.testing.hacks.instructions import IfGivenPassages
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 
@@ -119,6 +120,12 @@ def _read(prompt: str) -> str:
     asked = _CLOZE.findall(prompt)
     if not asked:
         return ""
+
+    # A condition is part of a question: it is read as the solver reads it, not passed over.
+    question = _asked(prompt)
+    condition = IfGivenPassages.frame.partition("{}")[0]
+    if question.startswith(condition) and "passages" not in prompt.replace(question, ""):
+        return "none"
 
     before, _, after = " ".join(asked[-1].split()).partition(GAP)
     pattern = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +91,11 @@ def test_every_cheat_says_what_it_is_and_what_closes_it() -> None:
         assert cheat.about.endswith("."), cheat.name
         assert cheat.closed_by, cheat.name
         assert find_cheat(cheat.name).about == cheat.about
+
+
+def test_the_page_names_every_cheat() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "probe.md").read_text(encoding="utf-8")
+    assert not [name for name in CHEATS if f"`{name}`" not in page]
 
 
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])

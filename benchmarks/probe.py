@@ -1,0 +1,114 @@
+"""The tables of ``ssp probe`` on the presets' defaults: who is paid what by cheating.
+
+``paper-7b`` is verified and judged by a scripted model behind an API, once by a careful one and
+once by one that obeys whatever it reads. Each table is a JSON file and a Markdown file in
+``--out``; the figures follow from seed, settings and commit, whatever the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from experiments.commands.probe import as_json, make_rules
+from experiments.config import load_preset, make_config, override
+from experiments.run.provenance import git_commit, machine
+from ssp_env.testing.hacks import GAMES, all_cheats, probe
+from ssp_env.testing.hacks.model import careful, obedient, serve
+
+TABLES = {
+    "tiny": ("tiny", None),
+    "wiki": ("wiki", None),
+    "paper-7b": ("paper-7b", careful),
+    "paper-7b-obedient": ("paper-7b", obedient),
+}
+"""Preset of each table, and the model behind its API."""
+
+
+def main() -> int:
+    """Makes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--games", type=int, default=GAMES)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
+    arguments = parser.parse_args()
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.only:
+        result = measure(name, arguments.games, arguments.seed)
+        text = json.dumps(result, indent=1, sort_keys=True) + "\n"
+        (arguments.out / f"{name}.json").write_text(text, encoding="utf-8")
+        (arguments.out / f"{name}.md").write_text(markdown(name, result), encoding="utf-8")
+        paying = [cheat["name"] for cheat in result["cheats"] if cheat["finding"] == "pays"]
+        print(f"{name}: {', '.join(paying) or 'nothing'} pays")
+    return 0
+
+
+def measure(name: str, games: int, seed: int) -> dict[str, Any]:
+    """One table, with where it comes from."""
+    preset, script = TABLES[name]
+    values = {**load_preset(preset), "seed": seed}
+
+    begun = time.process_time()
+    with serve(script) if script is not None else nullcontext() as url:
+        if url is not None:
+            for setting in ("judge=true", "model=scripted", f"base_url={url}"):
+                override(values, f"openai.{setting}")
+            override(values, "game.verifier=openai")
+
+        config = make_config(values)
+        rules = make_rules(config)
+        report = probe(rules, all_cheats(), games=games, seed=seed)
+    return {
+        **as_json(report, config, rules),
+        "games": games,
+        "command": " ".join(["python", "-m", "benchmarks.probe", *sys.argv[1:]]),
+        "commit": git_commit(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "cpu_seconds": round(time.process_time() - begun, 1),
+    }
+
+
+def markdown(name: str, result: dict[str, Any]) -> str:
+    """The table as people read it."""
+    honest, gate = result["honest"], result["gate"]
+    lines = [
+        f"# Who is paid what: {name}",
+        "",
+        f"{result['games']} games per cheat, margin {result['margin']:g}, seed {result['seed']}; "
+        f"`{result['command']}` at commit {str(result['commit'])[:7]}, {result['date'][:10]}, "
+        f"{result['machine']}.",
+        "",
+        "| cheat | gains | accepted | proposer | solver | more than honest | finding |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    pays = f"{honest['proposer']:.2f} | {honest['solver']:.2f}"
+    lines.append(f"| *honest* | | {_share(honest)} | {pays} | | |")
+
+    for cheat in result["cheats"]:
+        more = cheat["more_than_honest"]
+        shown = "" if more is None else f"{more[0]:+.2f} [{more[1]:+.2f}, {more[2]:+.2f}]"
+        paid = [f"{cheat[role]:.2f}" if more else "" for role in ("proposer", "solver")]
+        finding = f"**{cheat['finding']}**" if cheat["finding"] == "pays" else cheat["finding"]
+        cells = [cheat["name"], cheat["gains"], _share(cheat), *paid, shown, finding]
+        lines.append(f"| {' | '.join(cells)} |")
+
+    if gate["precision"] is not None:
+        lines += ["", f"The gate: precision {gate['precision']:.3f}, recall {gate['recall']:.3f}."]
+    return "\n".join(lines) + "\n"
+
+
+def _share(played: dict[str, Any]) -> str:
+    return f"{played['accepted'] / played['games']:.2f}" if played["games"] else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
