@@ -21,6 +21,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, scripted_player
 from ssp_env.players.cloze import GAP
 from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.tokenizers import BPETokenizer
 from ssp_env.types import Role, World
 from ssp_env.worlds import open_world
 
@@ -100,7 +101,7 @@ def test_the_cloze_player_on_real_text(wiki: dict[str, Any], seed: int) -> None:
 
 
 def test_the_cloze_player_keeps_to_tight_budgets(wiki: dict[str, Any]) -> None:
-    limits = {"max_query_tokens": 40, "max_searches": 1, "asked_searches": (1, 1), "attempts": 2}
+    limits = {"max_query_tokens": 12, "max_searches": 1, "asked_searches": (1, 1), "attempts": 2}
     games = play(ClozePlayer(TAGS), 30, game=limits, **wiki)
     endings = Counter(
         (t.role, t.ending)
@@ -111,7 +112,7 @@ def test_the_cloze_player_keeps_to_tight_budgets(wiki: dict[str, Any]) -> None:
     assert {ending for _, ending in endings} == {Ending.ACTION}
     assert endings[Role.SOLVER, Ending.ACTION] > 20
     queries = [s.query for game in games for a in game.attempts for s in a.trajectory.searches]
-    assert max(len(query.encode()) for query in queries) in range(30, 41)
+    assert max(len(BPETokenizer().encode_data(query)) for query in queries) in range(9, 13)
 
 
 def test_the_cloze_player_answers_whatever_it_is_asked(wiki: dict[str, Any]) -> None:
