@@ -62,7 +62,11 @@ class LearningConfig:
     reset_every: int = 10
     """Steps after which ``periodic_reset`` forgets its questions."""
     microbatch_tokens: int = 16_384
-    """Padded tokens of one forward pass of the learner; memory, not results, depends on it."""
+    """Padded tokens of one forward pass of the learner, at most; memory, not results, depends on
+    it. Rows of similar length share a pass, so that padding stays below 15%."""
+    gradient_checkpointing: bool = False
+    """Compute the layers again in the backward pass instead of keeping what they made: a third more
+    arithmetic for a twentieth of the memory. Large policies need it."""
     precision: str = "auto"
     """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or
     ``auto``: bfloat16 where the machine multiplies in it."""

@@ -1,14 +1,14 @@
-"""From training rows to RLlib batches: padded columns, and balanced shards, none of them empty."""
+"""From training rows to RLlib batches, and balanced shards of them, none of them empty."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
-from agents.rows import ROLE_IDS, Row
+from agents.columns import columns_of
+from agents.rows import Row
 
 MODULE_ID = "llm"
 """The one module; roles are a column. A module missing on one learner would hang all of them."""
@@ -34,21 +34,5 @@ def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:
 
 
 def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
-    """Columns of equal first dimension; ids, mask and logprobs are padded on the right."""
-    longest = max(len(row.ids) for row in rows)
-    columns: dict[str, np.ndarray] = {
-        "ids": np.zeros((len(rows), longest), dtype=np.int64),
-        "loss_mask": np.zeros((len(rows), longest), dtype=np.float32),
-        "behaviour_logprobs": np.zeros((len(rows), longest), dtype=np.float32),
-        "lengths": np.array([len(row.ids) for row in rows], dtype=np.int64),
-        "role": np.array([ROLE_IDS[row.role] for row in rows], dtype=np.int64),
-        "advantages": np.array([row.advantage for row in rows], dtype=np.float32),
-        "weights": np.array([row.weight for row in rows], dtype=np.float32),
-    }
-
-    for i, row in enumerate(rows):
-        columns["ids"][i, : len(row.ids)] = row.ids
-        columns["loss_mask"][i, : len(row.mask)] = row.mask
-        columns["behaviour_logprobs"][i, : len(row.logprobs)] = row.logprobs
-
-    return MultiAgentBatch({MODULE_ID: SampleBatch(columns)}, env_steps=len(rows))
+    """The columns of rows as RLlib wants them."""
+    return MultiAgentBatch({MODULE_ID: SampleBatch(columns_of(rows))}, env_steps=len(rows))

@@ -8,9 +8,9 @@ import gymnasium as gym
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
-from torch import Tensor
 
 from agents.models import load_model
+from agents.scoring import token_logprobs
 
 
 class LLMModule(TorchRLModule):
@@ -45,31 +45,6 @@ class LLMModule(TorchRLModule):
     def vocab_size(self) -> int:
         """How many tokens the tokenizer has; the model may have some more logits."""
         return int(self.action_space.n)
-
-
-def token_logprobs(
-    lm: Any, ids: Tensor, mask: Tensor, temperature: float, vocab_size: int
-) -> Tensor:
-    """Log-probabilities of the masked tokens under a model, at their sampling temperature.
-
-    Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
-    computed only for the masked tokens, a fraction of all.
-
-    Args:
-        lm: a causal LM of `transformers`.
-        ids: int64 (rows, length), right-padded.
-        mask: (rows, length), above 0 on the tokens that count; never at position 0.
-        temperature: logits are divided by it.
-        vocab_size: logits from this id on are left out, as in sampling.
-
-    Returns:
-        float32 (tokens,), row by row.
-    """
-    hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
-    own = mask[:, 1:] > 0
-    logits = lm.get_output_embeddings()(hidden[own])[:, :vocab_size].float() / temperature
-
-    return torch.log_softmax(logits, dim=-1).gather(1, ids[:, 1:][own][:, None]).squeeze(1)
 
 
 def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:

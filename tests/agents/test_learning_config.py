@@ -42,10 +42,11 @@ def learnt(setup: Setup, changes: dict[str, Any]) -> Any:
 
 
 def passes(setup: Setup, changes: dict[str, Any]) -> Any:
-    """How many forward passes an update takes."""
+    """How many passes through a layer an update takes."""
     learner = learner_for(setup.model_dir, **changes)
     counted: list[int] = []
-    learner.module[MODULE_ID].lm.model.register_forward_pre_hook(lambda *_: counted.append(1))
+    inner = learner.module[MODULE_ID].lm.model.layers[0].feed_forward
+    inner.register_forward_pre_hook(lambda *_: counted.append(1))
     update(learner, some_rows(setup.model_dir, 6))
     return len(counted)
 
@@ -93,6 +94,7 @@ KNOBS: dict[str, tuple[Any, Probe]] = {
     "strategy": ("dummy", played_on),
     "reset_every": (1, played_on),
     "microbatch_tokens": (40, passes),
+    "gradient_checkpointing": (True, passes),
     "precision": ("bfloat16", learnt),
 }
 """For each setting another value, and where the difference shows."""

@@ -12,16 +12,16 @@ import pytest
 import torch
 from playful import new_round
 
+from agents.columns import columns_of
 from agents.config import LearningConfig
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.losses import grpo_loss, reinforce_loss
 from agents.models import load_model
 from agents.rllib.algorithm import _deal
-from agents.rllib.batch import MODULE_ID, to_batch
-from agents.rllib.module import token_logprobs
 from agents.rollout import play
 from agents.rows import Row, rows_of, with_loss_weights
+from agents.scoring import token_logprobs
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin
@@ -310,10 +310,7 @@ def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(
     assert any(np.diff(row.mask.astype(int)).tolist().count(1) > 1 for row in rows), (
         "no row of several turns"
     )
-    columns = {
-        name: torch.as_tensor(value)
-        for name, value in to_batch(rows).policy_batches[MODULE_ID].items()
-    }
+    columns = {name: torch.as_tensor(value) for name, value in columns_of(rows).items()}
     with torch.inference_mode():
         recomputed = token_logprobs(
             load_model(model_dir),

@@ -93,20 +93,6 @@ def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir
         assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
 
 
-def test_microbatches_hold_as_many_padded_tokens_as_allowed(
-    model_dir: Path, rows: list[Row]
-) -> None:
-    learner = learner_for(model_dir, microbatch_tokens=80)
-    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
-    parts = list(learner._microbatches(columns))
-    assert sum(len(part["ids"]) for part in parts) == len(rows)
-    assert all(part["ids"].numel() <= 80 or len(part["ids"]) == 1 for part in parts)
-    assert any(len(part["ids"]) > 1 for part in parts)
-    assert all(part["ids"].shape[1] == int(part["lengths"].max()) for part in parts), (
-        "no needless padding"
-    )
-
-
 def test_a_row_of_weight_zero_changes_nothing(model_dir: Path, rows: list[Row]) -> None:
     plain, filled = learner_for(model_dir, kl_coeff=0.1), learner_for(model_dir, kl_coeff=0.1)
     filler = replace(some_rows(model_dir, 2, seed=9)[1], weight=0.0)
@@ -176,7 +162,7 @@ def test_without_kl_rows_without_advantage_move_nothing(model_dir: Path, rows: l
     start = weights_of(learner)
     update(learner, [replace(row, advantage=0.0) for row in rows])
     assert distance(weights_of(learner), start) == 0.0
-    assert learner._reference is None
+    assert learner.update_step.reference is None
 
 
 def test_reinforce_rows_do_not_feel_the_kl(model_dir: Path, rows: list[Row]) -> None:
@@ -204,7 +190,7 @@ def test_reinforce_rows_do_not_feel_the_kl(model_dir: Path, rows: list[Row]) -> 
 def test_the_reference_is_loaded_where_something_uses_it(
     changes: dict[str, object], needed: bool, model_dir: Path
 ) -> None:
-    assert (learner_for(model_dir, **changes)._reference is not None) is needed
+    assert (learner_for(model_dir, **changes).update_step.reference is not None) is needed
 
 
 def test_the_reference_is_frozen_and_stays_out_of_the_state(

@@ -1,0 +1,61 @@
+"""Log-probabilities in chunks and with checkpointed layers: same numbers, same gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from learning import some_rows
+
+from agents.columns import columns_of
+from agents.models import load_model
+from agents.scoring import checkpoint_layers, token_logprobs
+
+
+def scored(
+    model: torch.nn.Module, model_dir: Path, **changes: int
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Log-probabilities, and the gradient of a weighted sum of them for every parameter."""
+    columns = {k: torch.as_tensor(v) for k, v in columns_of(some_rows(model_dir, 4)).items()}
+    vocab = model.config.vocab_size
+    logprobs = token_logprobs(model, columns["ids"], columns["loss_mask"], 0.8, vocab, **changes)
+    model.zero_grad()
+    (logprobs * torch.linspace(-1, 1, len(logprobs))).sum().backward()
+    return logprobs.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("tokens", [1, 7])
+def test_chunks_of_logits_change_nothing(model_dir: Path, tokens: int) -> None:
+    model = load_model(model_dir)
+    whole, gradients = scored(model, model_dir)
+    parts, same = scored(model, model_dir, logits_per_chunk=tokens * model.config.vocab_size)
+    torch.testing.assert_close(parts, whole, atol=1e-5, rtol=0)
+    for one, other in zip(gradients, same, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_no_more_logits_exist_than_allowed(model_dir: Path) -> None:
+    model = load_model(model_dir)
+    sizes: list[int] = []
+    model.get_output_embeddings().register_forward_hook(
+        lambda _, inputs, output: sizes.append(output.numel())
+    )
+    allowed = 5 * model.config.vocab_size
+    scored(model, model_dir, logits_per_chunk=allowed)
+    assert max(sizes) == allowed
+
+
+def test_checkpointed_layers_give_the_same_gradients_without_dropout(model_dir: Path) -> None:
+    model = load_model(model_dir)
+    whole, gradients = scored(model, model_dir)
+    checkpoint_layers(model)
+    passes: list[int] = []
+    model.model.layers[0].feed_forward.register_forward_pre_hook(lambda *_: passes.append(1))
+
+    again, same = scored(model, model_dir)
+    assert len(passes) == 2, "once forward, once more in the backward pass"
+    assert not model.model.layers[0].feed_forward.training
+    torch.testing.assert_close(again, whole, atol=0, rtol=0)
+    for one, other in zip(gradients, same, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
