@@ -25,8 +25,8 @@ class SSPLearner(TorchLearner):
     def build(self) -> None:
         """Also loads the reference, and prepares the update."""
         super().build()
-        learning: LearningConfig = self.config.learning()
-        module = self.module[MODULE_ID]
+        self.learning: LearningConfig = self.config.learning()
+        learning, module = self.learning, self.module[MODULE_ID]
 
         self._reference: Any = None
         algorithms = {learning.algorithm(role) for role in learning.learning_roles}
@@ -60,9 +60,7 @@ class SSPLearner(TorchLearner):
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Keeps the number of the training step for the update's warm-up."""
-        self._training_step = int(
-            timesteps.get("training_step", self.update_step.learning.warmup_steps)
-        )
+        self._training_step = int(timesteps.get("training_step", self.learning.warmup_steps))
 
     def _uncompiled_update(
         self, batch: dict[str, Columns], **kwargs: Any
@@ -81,13 +79,13 @@ class SSPLearner(TorchLearner):
 
     def _score(self, part: Columns) -> Tensor:
         """The policy's log-probabilities, through the module, which may be the user's own."""
-        temperature = self.update_step.learning.temperature
+        temperature = self.learning.temperature
         out = self.module[MODULE_ID].forward_train({**part, "temperature": temperature})
         logprobs: Tensor = out["action_logp"]
         return logprobs
 
     def _score_reference(self, part: Columns) -> Tensor:
-        temperature = self.update_step.learning.temperature
+        temperature = self.learning.temperature
         vocab_size = int(self.module[MODULE_ID].action_space.n)
         return token_logprobs(
             self._reference, part["ids"], part["loss_mask"], temperature, vocab_size
