@@ -160,6 +160,11 @@ def _configure_probe(parser: ArgumentParser) -> None:
         help="any other setting, repeatable",
     )
     parser.add_argument(
+        "--rules",
+        metavar="MODULE:NAME",
+        help="a function of yours that returns ready Rules, in place of a preset's",
+    )
+    parser.add_argument(
         "--cheat",
         action="append",
         default=[],

@@ -18,7 +18,7 @@ from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset
 from experiments.run.rules import MakeRules
 from ssp_env.doors.setup import Setup, set_up
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.rules import Rules
 from ssp_env.judge.openai import ChatClient
@@ -35,6 +35,7 @@ from ssp_env.testing.hacks import (
     find_cheat,
     probe,
 )
+from ssp_env.testing.hacks.catalogue import load
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
 
@@ -52,7 +53,7 @@ def run(arguments: Namespace) -> int:
 
     config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
     cheats = chosen(arguments.cheat)
-    rules = make_rules(config)
+    rules = own_rules(arguments.rules) if arguments.rules else make_rules(config)
     partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
 
     # Every void game is counted in the report; the log would repeat each.
@@ -102,6 +103,19 @@ def make_rules(config: RunConfig) -> Rules:
 
     setup = {"world": world, "game": config.game, **MakeRules(config).parts(config.game)}
     return set_up(cast(Setup, setup)).rules
+
+
+def own_rules(name: str) -> Rules:
+    """What a function of the user's returns, such as one that builds a verifier of its own.
+
+    Raises:
+        ConfigError: no such function, or it returns something else.
+    """
+    make = load("--rules", name)
+    rules = make() if callable(make) else make
+    if not isinstance(rules, Rules):
+        raise ConfigError("--rules", name, "name a function that returns ssp_env Rules")
+    return rules
 
 
 def status_of(report: Report, allowed: list[str]) -> int:

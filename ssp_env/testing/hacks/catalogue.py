@@ -79,13 +79,7 @@ def find_cheat(name: str) -> Cheat:
             raise ConfigError("cheat", name, f"{nearest(name, CHEATS)}; or give module:Class")
         return CHEATS[name]()
 
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError("cheat", name, f"the module cannot be imported: {error}") from error
-
-    kind = getattr(module, attribute, None)
+    kind = load("cheat", name)
     if not (isinstance(kind, type) and issubclass(kind, Cheat)):
         raise ConfigError("cheat", name, "name a subclass of ssp_env.testing.hacks.Cheat")
 
@@ -94,3 +88,20 @@ def find_cheat(name: str) -> Cheat:
         return kind()
     except TypeError as error:
         raise ConfigError("cheat", name, f"a cheat is made without arguments: {error}") from error
+
+
+def load(what: str, name: str) -> object:
+    """What a module calls by a name.
+
+    Args:
+        what: what errors call it.
+        name: ``module:name``.
+
+    Raises:
+        ConfigError: no such module, or nothing of that name in it.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(what, name, f"give module:name ({error})") from error

@@ -10,9 +10,11 @@ import pytest
 
 from experiments.commands import PROBE
 from ssp_env.commands import cli
+from ssp_env.doors.setup import set_up
+from ssp_env.game.rules import Rules
 from ssp_env.testing.hacks.model import obedient, serve
 
-FEW = ("--games", "30", "--set", "world_options.entities=60", "--set", "game.attempts=2")
+FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
 
 class Point:
@@ -76,12 +78,12 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     with serve(obedient) as url:
         served = (f"openai.base_url={url}", "openai.model=scripted", "openai.judge=true")
         settings = [s for name in (*served, "game.attempts=1") for s in ("--set", name)]
-        options = ("--games", "16", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
+        options = ("--games", "12", "--cheat", "base64", "--cheat", "forge_verdict", "--json")
         assert probed("--preset", "paper-7b", "--verifier", "openai", *settings, *options) == 1
 
     printed = json.loads(capsys.readouterr().out)
     base64, forged = printed["cheats"]
-    assert (base64["finding"], base64["accepted"]) == ("pays", 16)
+    assert (base64["finding"], base64["accepted"]) == ("pays", 12)
     assert forged["solver"] > printed["honest"]["solver"]
     assert printed["gate"]["precision"] is None
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
@@ -93,6 +95,21 @@ def test_a_model_can_play_honestly() -> None:
         served = (f"openai.base_url={url}", "openai.model=scripted")
         settings = [s for name in served for s in ("--set", name)]
         assert probed(*FEW, "--player", "model", *settings, "--cheat", "nonsense") == 2
+
+
+def own_rules() -> Rules:
+    """Rules with a filter of the test's own, as ``--rules`` finds them."""
+    filters = {"odd": lambda proposal: proposal.question.count("of") % 2 == 1}
+    return set_up({"world": "small", "filters": filters}).rules
+
+
+def test_rules_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:
+    mine = f"{__name__}:own_rules"
+    assert probed("--rules", mine, "--games", "9", "--cheat", "nonsense", "--json") == 2
+    assert "no honest question was accepted (9 odd)" in capsys.readouterr().err
+
+    assert probed("--rules", f"{__name__}:FEW", "--cheat", "nonsense") == 2
+    assert "name a function that returns" in capsys.readouterr().err
 
 
 def test_list_names_every_cheat(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ from ssp_env.testing.hacks.pay import find, more_than
 from ssp_env.types import Document, GroundTruth, Role
 from ssp_env.worlds.mini import MiniWorld
 
-GAMES = 40
+GAMES = 25
 
 
 def rules_of(world: MiniWorld, *, spelled: bool = False, **parts: Any) -> Rules:
@@ -101,11 +101,11 @@ def test_the_page_names_every_cheat() -> None:
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])
 def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
-    report = probe(rules, games=3)
+    report = probe(rules, games=2)
     assert len(report.results) == len(CHEATS)
     for result in report.results:
         assert result.finding is not Finding.NOT_PLAYED, result.played.name
-        assert result.played.games == 3
+        assert result.played.games == 2
         assert result.played.pay.void == 0, result.played.name
 
 
@@ -174,7 +174,7 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
 def test_what_voids_its_games_is_not_held(mini: MiniWorld) -> None:
     """The judge refuses long texts alone, so honest games go on."""
     rules = rules_of(mini, judge=RefusingJudge(100))
-    result = result_of(rules, "flood")
+    result = result_of(rules, "flood", games=10)
     if result.played.pay.void:
         assert result.finding in (Finding.NO_RESULT, Finding.PAYS)
     else:  # where answers have a limit, a flood never reaches the judge
@@ -221,7 +221,7 @@ def test_a_cheat_of_your_own_is_found_by_module_and_class(mini: MiniWorld) -> No
     ("name", "says"),
     [
         ("bas64", "did you mean 'base64'"),
-        ("no_such_module:Shout", "cannot be imported"),
+        ("no_such_module:Shout", "give module:name .No module"),
         ("json:JSONDecoder", "name a subclass"),
     ],
 )
