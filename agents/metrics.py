@@ -28,6 +28,9 @@ def step_metrics(
     figures: dict[str, float] = {
         "games": float(len(games)),
         "void_games": float(sum(game.outcome == "void" for game in games)),
+        "void_attempts": float(
+            sum(t.outage is not None for game in games for t in game.trajectories)
+        ),
         "reused_games": float(sum(game.origin == "reused" for game in games)),
         "filled_slots": len(solved) / slots,
         "learner_updates": float(len(updates)),

@@ -62,7 +62,8 @@ def with_loss_weights(
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
 
     REINFORCE: 1/B, a sum over tokens (equation 5). GRPO: 1/(B n) and 1/length (equation 4), or one
-    token mean over all rows of the role (``aggregation="token"``). Empty slots count in B.
+    token mean over all rows of the role (``aggregation="token"``). Empty slots count in B, void
+    attempts in n: what did not happen has no gradient, and changes nobody else's weight.
 
     Args:
         rows: all rows of one optimizer update.
@@ -112,7 +113,7 @@ def _solver_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         (game, attempt)
         for game in games
         if game.outcome is Outcome.VALID
-        for attempt in game.attempts
+        for attempt in game.counted
     ]
     rewards = np.array([attempt.reward or 0.0 for _, attempt in tried])
     advantages, kept = _credit(

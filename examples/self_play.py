@@ -70,7 +70,7 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
 
 def solver_rewards(game: Game) -> list[float]:
     """1 for each attempt that the judge calls right, else 0 (line 8)."""
-    return [1.0 if attempt.right else 0.0 for attempt in game.attempts]
+    return [1.0 if attempt.right else 0.0 for attempt in game.counted]
 
 
 def proposer_reward(game: Game) -> float:
@@ -139,7 +139,7 @@ def loss_terms(model: Any, reference: Any, games: Sequence[Game]) -> Iterator[Te
         # Attempts that all fail, or all succeed, have nothing to compare.
         rewards = solver_rewards(game)
         if game.outcome == "valid" and len(set(rewards)) > 1:
-            for attempt, advantage in zip(game.attempts, group_advantages(rewards), strict=True):
+            for attempt, advantage in zip(game.counted, group_advantages(rewards), strict=True):
                 yield grpo_loss(model, reference, attempt.trajectory, advantage) / (B * N)
 
         # No reward, no gradient.

@@ -5,7 +5,9 @@ budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.out
 
 An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
 back-off where it is called (:mod:`ssp_env.net.retry`). If it still fails, :class:`ServiceError`
-voids the games that were hit; it never becomes a reward or an observation.
+voids the attempt that was hit (or the game, where too few attempts remain); it never becomes a
+reward or an observation. A service that works and refuses a player's text is no outage: that
+counts against the text (``fault``).
 
 Everything else is raised to the caller, as early as it can be known:
 
@@ -97,36 +99,44 @@ class UsageError(SSPError, RuntimeError):
 
 
 class ServiceError(SSPError):
-    """A search, judge, verifier or engine call that failed for good; it voids the games it hit.
+    """A search, judge, verifier or engine call that failed for good; it voids what it hit.
 
     Args:
         service: ``"search"``, ``"judge"``, ``"verifier"`` or ``"engine"``.
         what: what went wrong, for the log; a policy never sees it.
         calls: how many calls were made before giving up, where someone counted them.
+        fault: what is to blame: ``"service"``, an outage; ``"text"``, if the service works and
+            refuses this very text, which then counts against the player who wrote it; or
+            ``"unclear"``, if it replied with nothing of use, which counts against the text where
+            others of the batch fared better.
     """
 
-    def __init__(self, service: str, what: str, calls: int | None = None) -> None:
-        self.service, self.what, self.calls = service, what, calls
+    def __init__(
+        self, service: str, what: str, calls: int | None = None, fault: str = "service"
+    ) -> None:
+        self.service, self.what, self.calls, self.fault = service, what, calls, fault
         super().__init__(f"{service}: {what}")
 
-    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str, int | None]]:
-        return type(self), (self.service, self.what, self.calls)
+    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, str, int | None, str]]:
+        return type(self), (self.service, self.what, self.calls, self.fault)
 
 
 class TransientServiceError(ServiceError):
     """A failure worth another try (time-out, connection refused, HTTP 429 or 5xx).
 
     Args:
-        service, what: as for :class:`ServiceError`.
+        service, what, fault: as for :class:`ServiceError`.
         retry_after: how many seconds the service asks to be left alone, if it says so.
     """
 
-    def __init__(self, service: str, what: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, service: str, what: str, retry_after: float | None = None, fault: str = "service"
+    ) -> None:
         self.retry_after = retry_after
-        super().__init__(service, what)
+        super().__init__(service, what, None, fault)
 
-    def __reduce__(self) -> tuple[type[TransientServiceError], tuple[str, str, float | None]]:  # type: ignore[override]
-        return type(self), (self.service, self.what, self.retry_after)
+    def __reduce__(self) -> tuple[type[TransientServiceError], tuple[str, str, float | None, str]]:  # type: ignore[override]
+        return type(self), (self.service, self.what, self.retry_after, self.fault)
 
 
 class MissingExtra(SSPError, ImportError):

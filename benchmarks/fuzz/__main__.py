@@ -41,6 +41,7 @@ def main() -> int:
     logging.getLogger("ssp_env").setLevel(logging.ERROR)  # void games are meant here
     outcomes: Counter[str] = Counter()
     endings: Counter[str] = Counter()
+    void: Counter[str] = Counter()
     memory: dict[str, float] = {}
     objects: dict[str, int] = {}
     started = perf_counter()
@@ -74,6 +75,12 @@ def main() -> int:
                 for game in games
             )
             endings.update(f"{t.role}: {t.ending}" for game in games for t in game.trajectories())
+            void.update(
+                f"{game.outcome}: {attempt.outage.service}"
+                for game in games
+                for attempt in game.attempts
+                if attempt.outage is not None
+            )
 
             if done in marks:
                 gc.collect()
@@ -83,12 +90,20 @@ def main() -> int:
     seconds = perf_counter() - started
     if settings.out is not None:
         _write(
-            settings.out, settings.seed, len(numbers), seconds, memory, objects, outcomes, endings
+            settings.out,
+            settings.seed,
+            len(numbers),
+            seconds,
+            memory,
+            objects,
+            outcomes,
+            endings,
+            void,
         )
 
     print(
         f"{len(numbers)} runs held ({seconds:.0f} s); resident MiB {memory}; {outcomes.total()} "
-        f"games: {dict(outcomes)}"
+        f"games: {dict(outcomes)}; void attempts: {dict(void)}"
     )
 
     return 0
@@ -112,6 +127,7 @@ def _write(
     objects: dict[str, int],
     outcomes: Counter[str],
     endings: Counter[str],
+    void: Counter[str],
 ) -> None:
     from experiments.run.provenance import git_commit, machine
 
@@ -129,6 +145,7 @@ def _write(
         "live_objects": objects,
         "outcomes": dict(sorted(outcomes.items())),
         "endings": dict(sorted(endings.items())),
+        "void_attempts": dict(sorted(void.items())),
     }
     out.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -113,7 +113,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
 
     searches = any_of(1, 2, 3)
     config = GameConfig(
-        attempts=any_of(1, 2, 3),
+        attempts=any_of(1, 2, 3, 5),
         proposals=any_of(1, 1, 2),
         max_searches=searches,
         top_k=any_of(1, 2, 4),
@@ -121,6 +121,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         max_response_tokens=any_of(1, 20, 150, 300, 600),
         max_document_tokens=any_of(1, 12, 60),
         max_query_tokens=any_of(1, 8, 40),
+        max_answer_tokens=any_of(2, 20, 256),
         min_question_chars=any_of(0, 5),
         max_question_chars=any_of(10, 120),
         asked_searches=(1, searches),

@@ -109,8 +109,10 @@ ANSWERS = (
         "{answer}",
     ),
 )
-OUTAGE = 0.01
+OUTAGE = 0.02
 """Share of the calls of each service that fail for good."""
+FAULTS = ("service", "text", "unclear")
+"""What the failing calls blame, each as often as the others."""
 
 
 def text(rng: np.random.Generator, most: int = 8) -> str:
@@ -169,7 +171,7 @@ class HostileServices:
         """Up to ``k`` documents per query, or none; one failing query fails the whole batch."""
         for query in queries:
             if self._draw("outage", query) < OUTAGE:
-                raise ServiceError("search", "down")
+                raise ServiceError("search", "down", fault=self._fault(query))
 
         found = []
         for query in queries:
@@ -192,10 +194,13 @@ class HostileServices:
     def _say(self, service: str, asked: str) -> Verdict | ServiceError:
         drawn = self._draw(service, asked)
         return (
-            ServiceError(service, "down")
+            ServiceError(service, "down", fault=self._fault(asked))
             if drawn < OUTAGE
             else Verdict(drawn < 0.75, text(np.random.default_rng(1)))
         )
+
+    def _fault(self, asked: str) -> str:
+        return FAULTS[self._hash("fault", asked) % len(FAULTS)]
 
     def _draw(self, service: str, asked: str) -> float:
         return self._hash(service, asked) / 2**32

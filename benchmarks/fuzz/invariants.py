@@ -139,10 +139,16 @@ class Watch:
                 assert rest == [(action, trajectory.result)], "the result is not what was written"
             case Ending.FORGED:
                 assert rest == [FORGED]
-            case Ending.BUDGET_SEARCHES | Ending.BUDGET_QUERY:
+            case Ending.BUDGET_SEARCHES | Ending.BUDGET_QUERY | Ending.REFUSED:
                 assert len(rest) == 1
                 assert rest[0] is not None
                 assert rest[0][0] == "search"
+            case Ending.BUDGET_ANSWER:
+                assert len(rest) == 1
+                assert rest[0] is not None
+                assert rest[0][0] == "answer"
+                limit, tokenizer = self._rules.config.max_answer_tokens, self._rules.tokenizer
+                assert len(tokenizer.encode_data(rest[0][1])) > limit
             case Ending.FORMAT:
                 assert rest in ([None], []), "a complete call counts as none"
             case Ending.BUDGET_TOKENS:
@@ -254,11 +260,16 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
         case Outcome.VALID:
             assert game.reason is None
             assert len(game.attempts) == config.attempts
+            counted = [a for a in game.attempts if a.outage is None]
+            assert len(counted) >= min(config.attempts, 2), "too few attempts count"
+            assert 2 * len(counted) >= config.attempts, "too few attempts count"
             assert all(
-                a.verdict is not None and a.reward == float(a.verdict.correct)
-                for a in game.attempts
+                a.verdict is not None and a.reward == float(a.verdict.correct) for a in counted
             )
-            p = sum(a.reward or 0.0 for a in game.attempts) / config.attempts
+            void = [a for a in game.attempts if a.outage is not None]
+            assert all(a.verdict is None and a.reward is None for a in void), "a void attempt pays"
+            assert all(a.outage.service in SERVICES for a in void if a.outage)
+            p = sum(a.reward or 0.0 for a in counted) / len(counted)
             expected = 1 - p if config.proposer_reward == "1-p" else 4 * p * (1 - p)
             assert game.proposer_reward == (expected if proposed else None), (
                 "the proposer's reward is not its due"
@@ -282,6 +293,11 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
                 "a void game pays"
             )
             assert game.solve_rate is None
+            hit = sum(a.outage is not None for a in game.attempts)
+            counted_out = 2 * (len(game.attempts) - hit) < config.attempts or (
+                len(game.attempts) - hit < min(config.attempts, 2)
+            )
+            assert not game.attempts or counted_out, "enough attempts remain"
         case _:
             raise AssertionError("the game is over, but has no outcome")
 

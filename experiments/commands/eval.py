@@ -112,12 +112,14 @@ def _show(config: RunConfig, questions: list[Question], records: list[GameRecord
         "95% interval",
         "questions",
         "void",
+        "void as wrong / as right",
     ):
         table.add_column(name, justify="right" if table.columns else "left")
     for group, a in accuracies(questions, records).items():
         low, high = a.interval()
         cells = (f"{a.value:.3f}", f"{low:.3f} to {high:.3f}") if a.asked else ("-", "-")
-        table.add_row(group, *cells, str(a.asked), str(a.void))
+        bounds = " / ".join(f"{bound:.3f}" for bound in a.bounds)
+        table.add_row(group, *cells, str(a.asked), str(a.void), bounds if a.void else "")
     console.print(table)
     console.print(f"model: {config.model_dir}", highlight=False, soft_wrap=True)
 

@@ -24,6 +24,17 @@ class Accuracy:
         """The share; not a number if nothing was asked."""
         return self.right / self.asked if self.asked else math.nan
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The share if all void questions were wrong, and if all were right.
+
+        They enclose what a policy could have scored; without void questions, both are the share.
+        """
+        questions = self.asked + self.void
+        if not questions:
+            return 0.0, 1.0
+        return self.right / questions, (self.right + self.void) / questions
+
     def interval(self, z: float = 1.96) -> tuple[float, float]:
         """Wilson's interval, of 95% by default; everything is possible if nothing was asked."""
         if not self.asked:

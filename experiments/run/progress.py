@@ -83,12 +83,14 @@ class Progress:
         self._console.print(line)
 
     def accuracy(self, label: str, result: dict[str, Accuracy]) -> None:
-        """Accuracies by group, and how many questions an outage hit."""
-        parts = [
-            f"{group}: {a.value:.3f}" if a.asked else f"{group}: -" for group, a in result.items()
-        ]
-        void = sum(a.void for a in result.values())
-        self.note(f"accuracy {label}:  " + "  ".join(parts) + (f"  ({void} void)" if void else ""))
+        """Accuracies by group; how many questions an outage hit, and what they could have been."""
+        parts = []
+        for group, a in result.items():
+            low, high = a.bounds
+            void = f" ({a.void} void: {low:.3f} to {high:.3f})" if a.void else ""
+            parts.append(f"{group}: {a.value:.3f}{void}" if a.asked else f"{group}: -{void}")
+
+        self.note(f"accuracy {label}:  " + "  ".join(parts))
 
     def step(self, step: int, figures: dict[str, float], seconds: dict[str, float]) -> None:
         """One step is done."""

@@ -116,6 +116,7 @@ class Recorder:
         if accuracy:
             line["accuracy"] = {group: a.value for group, a in known.items()}
             line["interval"] = {group: list(a.interval()) for group, a in known.items()}
+            line["bounds"] = {group: list(a.bounds) for group, a in accuracy.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
 
@@ -182,6 +183,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "learning_roles": list(config.learning.learning_roles),
         "accuracy": {"base": base["accuracy"], "final": final["accuracy"]},
         "interval": {"base": base["interval"], "final": final["interval"]},
+        "bounds": {"base": base["bounds"], "final": final["bounds"]},
         "questions_per_hop": config.evaluation.per_group,
         "questions": {"base": base["questions"], "final": final["questions"]},
         "void_games": sum(line.get("void_games", 0.0) for line in lines),

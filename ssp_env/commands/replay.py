@@ -330,7 +330,7 @@ class _Tally:
         then, now = one.before.record, one.after.record
         self.games += 1
         self.changed_games += one.changed
-        self.verdicts += len(then.attempts)
+        self.verdicts += sum(attempt.outage is None for attempt in then.attempts)
         pairs = zip(then.attempts, now.attempts, strict=True)
         self.changed += sum(_right(before) != _right(after) for before, after in pairs)
         self.before += then.solver_reward or 0.0
@@ -359,6 +359,8 @@ def _right(attempt: TrajectoryRecord) -> bool:
 
 
 def _word(attempt: TrajectoryRecord) -> str:
+    if attempt.outage is not None:
+        return "void"
     return "right" if _right(attempt) else "wrong"
 
 

@@ -56,7 +56,8 @@ def write(console: Console, text: str, style: str = "", indent: int = 0) -> None
 def summary_line(record: GameRecord) -> Text:
     """A game in one line: outcome, reason, right attempts, rewards, question and answer."""
     right = sum(a.verdict is not None and a.verdict.correct for a in record.attempts)
-    solved = f"{right}/{len(record.attempts)}" if record.attempts else ""
+    counted = sum(attempt.outage is None for attempt in record.attempts)
+    solved = f"{right}/{counted}" if record.attempts else ""
     paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"
 
     line = Text(f"{record.outcome:<8}", _OUTCOMES.get(record.outcome, ""))
@@ -74,6 +75,8 @@ def _show_play(
     console: Console, name: str, trajectory: TrajectoryRecord, known: SegmentRecord | None
 ) -> None:
     verdict = _word(trajectory.verdict)
+    if (outage := trajectory.outage) is not None:
+        verdict = f": void ({outage.service}: {outage.what})"
     paid = "" if trajectory.reward is None else f", paid {trajectory.reward:g}"
     ending = "" if trajectory.ending in (None, "action") else f" (ended by {trajectory.ending})"
     write(console, f"{name}{verdict}{paid}{ending}", "bold yellow")

@@ -126,11 +126,14 @@ class GameBatch:
         return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:
-        """Voids the games of these turns, whose player failed for good.
+        """Voids these turns, whose player failed for good.
+
+        A turn of an attempt to solve makes that attempt void, and the game only if too few others
+        remain; any other turn makes its game void.
 
         Args:
             turns: of :attr:`turns`.
-            error: what happened; its ``service`` becomes the reason of the games.
+            error: what happened; its ``service`` becomes the reason of games that are void.
 
         Raises:
             UsageError: another kind of error (nothing is voided then), or before the first reset.

@@ -75,12 +75,26 @@ class CheckedParts:
         return self._search(queries, self._top_k)
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, or the error that failed it; no tasks, no call.
+        """One verdict per task, or the outage that hit it; no tasks, no call.
+
+        What the judge will not deal with is wrong: no player can void a game.
 
         Raises:
             UsageError: the judge returned something else.
         """
-        return _results("judge", self._judge.judge, tasks)
+        results = _results("judge", self._judge.judge, tasks)
+
+        # Without a verdict among them, a broken judge looks like one that a text has confused; the
+        # ground truth itself, judged as an answer, tells the two apart.
+        unclear = [isinstance(r, ServiceError) and r.fault == "unclear" for r in results]
+        decided = any(isinstance(result, Verdict) for result in results)
+        if any(unclear) and not decided:
+            task = tasks[unclear.index(True)]
+            control = JudgeTask(task.question, task.truth.answer, task.truth)
+            (result,) = _results("judge", self._judge.judge, [control])
+            decided = isinstance(result, Verdict)
+
+        return refusals_as_verdicts(results, decided)
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, or the error that failed it; no tasks, no call.
@@ -89,7 +103,7 @@ class CheckedParts:
             UsageError: the verifier returned something else.
         """
         assert self._verifier is not None, "the policy itself verifies"
-        return _results("verifier", self._verifier.verify, tasks)
+        return refusals_as_verdicts(_results("verifier", self._verifier.verify, tasks))
 
     def failed_filter(self, proposal: Proposal) -> str | None:
         """The reason code of the first filter that the proposal fails; ``None`` if it passes all.
@@ -312,6 +326,28 @@ def _results(
             raise UsageError(f"the {who} gave {describe(result)} for a task: {wanted}")
 
     return results
+
+
+def refusals_as_verdicts(
+    results: Sequence[Verdict | ServiceError], decided: bool | None = None
+) -> list[Verdict | ServiceError]:
+    """What a judge or verifier returned, with its refusals of a text as verdicts against it.
+
+    Args:
+        results: one per task.
+        decided: whether the service reaches verdicts at all; when not given, whether it has reached
+            one of these.
+    """
+    if decided is None:
+        decided = any(isinstance(result, Verdict) for result in results)
+
+    return [
+        Verdict(False, f"refused: {result.what}")
+        if isinstance(result, ServiceError)
+        and (result.fault == "text" or (result.fault == "unclear" and decided))
+        else result
+        for result in results
+    ]
 
 
 def _finite(role: str, reward: object) -> float:

@@ -50,6 +50,8 @@ class GameConfig:
     been shown. What does not fit is left out, noise first; it never makes a question invalid."""
     max_query_tokens: int = 128
     """A search call with a longer query ends its trajectory."""
+    max_answer_tokens: int = 256
+    """A longer answer is wrong, whatever it says: no judge is asked."""
     min_question_chars: int = 10
     """A shorter question is invalid."""
     max_question_chars: int = 1000
@@ -115,6 +117,7 @@ class GameConfig:
             self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens"
         )
         at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
+        at_least(self, "game", 1, "max_answer_tokens")
         at_least(self, "game", 0, "min_question_chars", "min_question_words", "noise_documents")
         if self.max_verification_tokens is not None:
             at_least(self, "game", 1, "max_verification_tokens")
@@ -141,6 +144,13 @@ class GameConfig:
         one_of("game.noise_kind", self.noise_kind, NOISE_KINDS)
         one_of("game.verification_prompt", self.verification_prompt, VERIFICATION_PROMPTS)
         one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARD_NAMES)
+
+    @property
+    def fewest_attempts(self) -> int:
+        """How many attempts have to count; a game of which an outage leaves fewer is void."""
+        # Half of them keep the mean solve rate close to what all would have given, and GRPO
+        # compares attempts with each other, for which one is too few.
+        return max(-(-self.attempts // 2), min(2, self.attempts))
 
     @property
     def verification_tokens(self) -> int:

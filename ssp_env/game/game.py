@@ -37,6 +37,8 @@ class Attempt:
     trajectory: Trajectory
     verdict: Verdict | None = None
     reward: float | None = None
+    outage: Outage | None = None
+    """Why the attempt is void and does not count; ``None`` for all others."""
 
     @property
     def right(self) -> bool:
@@ -126,16 +128,21 @@ class Game:
         return self.share_right if self.outcome is Outcome.VALID else None
 
     @property
+    def counted(self) -> list[Attempt]:
+        """The attempts that no outage has hit: rewards and advantages are over these."""
+        return [attempt for attempt in self.attempts if attempt.outage is None]
+
+    @property
     def share_right(self) -> float:
-        """Share of right answers among the attempts, 0 if there are none."""
-        return sum(attempt.right for attempt in self.attempts) / max(1, len(self.attempts))
+        """Share of right answers among the attempts that count, 0 if there are none."""
+        return sum(attempt.right for attempt in self.counted) / max(1, len(self.counted))
 
     @property
     def solver_reward(self) -> float | None:
-        """Mean reward of the attempts of a valid game."""
+        """Mean reward of the attempts that count, in a valid game."""
         if self.outcome is not Outcome.VALID:
             return None
-        return sum(attempt.reward or 0.0 for attempt in self.attempts) / len(self.attempts)
+        return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""
@@ -143,8 +150,31 @@ class Game:
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]
 
+    def hit(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
+        """Takes an outage that hit one of its trajectories.
+
+        An attempt is void then, and the game goes on, as long as ``fewest`` attempts can still
+        count; anything else voids the game.
+        """
+        if self.outcome is Outcome.VOID:
+            return
+
+        attempt = next((a for a in self.attempts if a.trajectory is trajectory), None)
+        if attempt is None:
+            self.void(error)
+            return
+
+        attempt.outage = Outage(error.service, error.what, error.calls)
+        if not trajectory.done:
+            trajectory.end(Ending.OUTAGE)
+
+        if len(self.counted) < fewest:
+            self.void(error)
+        else:
+            _log.warning("an attempt of game %d is void: %s", self.slot, error)
+
     def void(self, error: ServiceError) -> None:
-        """Takes an outage: nobody is rewarded, and live trajectories end."""
+        """Takes an outage of the whole game: nobody is rewarded, and live trajectories end."""
         _log.warning("game %d is void: %s", self.slot, error)
 
         self.outcome, self.reason = Outcome.VOID, error.service

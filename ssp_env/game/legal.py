@@ -117,9 +117,9 @@ class LegalMoves:
 
         # Where the next token is the last one, only the closing tag is legal.
         closing = self._closing[action]
-        if trajectory.tokens_left <= 1 or (
-            action is Action.SEARCH and len(inside) >= trajectory.limits.max_query_tokens
-        ):
+        limits = trajectory.limits
+        longest = {Action.SEARCH: limits.max_query_tokens, Action.ANSWER: limits.max_answer_tokens}
+        if trajectory.tokens_left <= 1 or len(inside) >= longest.get(action, len(inside) + 1):
             return self._of([closing])
 
         if self._grammar is None:

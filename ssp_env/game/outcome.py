@@ -16,7 +16,8 @@ class Outcome(StrEnum):
     INVALID = "invalid"
     """The proposer failed, for a reason; it earns ``invalid_reward``, the solver is not asked."""
     VOID = "void"
-    """Search, judge, verifier or engine failed after retries; no reward, nothing is trained on."""
+    """Search, judge, verifier or engine failed after retries, and too few attempts remain: no
+    reward, nothing is trained on."""
 
 
 class Ending(StrEnum):
@@ -34,13 +35,20 @@ class Ending(StrEnum):
     """One search call too many."""
     BUDGET_QUERY = "budget_query"
     """A query of too many tokens."""
+    BUDGET_ANSWER = "budget_answer"
+    """An answer of too many tokens."""
+    REFUSED = "refused"
+    """A query that the search server will not answer, however often it is asked."""
     OUTAGE = "outage"
-    """A service failed; the game is void."""
+    """A service failed; the attempt is void, or the game."""
 
 
 @dataclass(frozen=True)
 class Outage:
-    """Why a game is void. The text is a service's own: it may differ between two identical runs."""
+    """Why a game or an attempt is void.
+
+    The text is a service's own: it may differ between two identical runs.
+    """
 
     service: str
     """``search``, ``judge``, ``verifier``, ``engine``, or the name that your own part gave."""

@@ -53,6 +53,8 @@ class TrajectoryRecord:
     verdict: Verdict | None = None
     """The judge's word on an attempt to solve."""
     reward: float | None = None
+    outage: Outage | None = None
+    """Why an attempt to solve is void; ``None`` for all others."""
 
     @property
     def policy_tokens(self) -> int:
@@ -108,10 +110,10 @@ class GameResult:
     """Why a void game is void."""
     question: str | None
     solve_rate: float | None
-    """Share of right answers in a valid game."""
+    """Share of right answers in a valid game, among the attempts that no outage has hit."""
     proposer_reward: float | None
     solver_reward: float | None
-    """Mean reward of the attempts of a valid game."""
+    """Mean reward of the attempts of a valid game that no outage has hit."""
     verification: Verdict | None
     closed_book: Verdict | None
     """The verdict on the solver's answer from memory, where that gate is on."""
@@ -214,7 +216,8 @@ def record_game(
     plays = [_trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t]
     for attempt in game.attempts:
         played = _trajectory(attempt.trajectory)
-        plays.append(replace(played, verdict=attempt.verdict, reward=attempt.reward))
+        verdict, reward, outage = attempt.verdict, attempt.reward, attempt.outage
+        plays.append(replace(played, verdict=verdict, reward=reward, outage=outage))
 
     return GameRecord(
         start=Start.of(game),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.filters import Proposal
-from ssp_env.game.game import Game, Origin
+from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.noise import NoiseRequest
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.reading import Reading, lay_out
@@ -161,27 +161,38 @@ class Referee:
     # -- after them ----------------------------------------------------------------------------
 
     def judge_attempts(self, games: Sequence[Game]) -> None:
-        """Judges all attempts in one call, and pays the games that no outage hit.
+        """Judges all attempts in one call, and pays the games that no outage has voided.
 
         Raises:
             UsageError: the judge did not return one verdict or error per task, or a reward is not
                 a finite number.
         """
-        asked = [(game, attempt) for game in games if game.accepted for attempt in game.attempts]
-        verdicts = self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
-
-        for (game, attempt), verdict in zip(asked, verdicts, strict=True):
-            if isinstance(verdict, ServiceError):
-                game.void(verdict)
-            elif game.accepted:  # an earlier attempt may have voided it
-                attempt.verdict = verdict
+        asked = [(game, attempt) for game in games if game.accepted for attempt in game.counted]
+        self.take_verdicts(asked)
 
         for game in games:
             if game.accepted:
                 self.finish(game)
 
+    def take_verdicts(self, asked: Sequence[tuple[Game, Attempt]]) -> None:
+        """Judges these attempts in one call; an outage voids those that it hits.
+
+        Raises:
+            UsageError: the judge did not return one verdict or error per task.
+        """
+        verdicts = self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
+        fewest = self.rules.config.fewest_attempts
+
+        for (game, attempt), verdict in zip(asked, verdicts, strict=True):
+            if isinstance(verdict, ServiceError):
+                game.hit(attempt.trajectory, verdict, fewest)
+            elif game.outcome is not Outcome.VOID:  # another attempt may have voided it
+                attempt.verdict = verdict
+
     def finish(self, game: Game) -> None:
-        """Pays both roles of a game all of whose attempts are judged, and makes it valid.
+        """Pays both roles of a game whose attempts are judged, and makes it valid.
+
+        Void attempts are not paid.
 
         Raises:
             UsageError: a reward is not a finite number.
@@ -189,7 +200,7 @@ class Referee:
         # The rewards are functions of a valid game.
         game.outcome = Outcome.VALID
 
-        for attempt in game.attempts:
+        for attempt in game.counted:
             attempt.reward = self.rules.checked.solver_reward(game, attempt)
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = self.rules.checked.proposer_reward(game)

@@ -73,7 +73,7 @@ class LiveView:
 
         if game.outcome is not Outcome.PENDING:
             for name, trajectory in record.named().items():
-                if trajectory.verdict is not None:
+                if trajectory.verdict is not None or trajectory.outage is not None:
                     console.print(_judged(Text(f"{name:<11}", style="bold yellow"), trajectory))
             console.print(_ending(record))
 
@@ -107,7 +107,9 @@ def _line(name: str, segments: tuple[SegmentRecord, ...]) -> Text:
 
 
 def _judged(line: Text, trajectory: TrajectoryRecord) -> Text:
-    if trajectory.verdict is not None:
+    if trajectory.outage is not None:
+        line.append("  void", style="bold yellow")
+    elif trajectory.verdict is not None:
         right = trajectory.verdict.correct
         line.append("  right" if right else "  wrong", style="bold green" if right else "bold red")
     return line

@@ -17,7 +17,7 @@ from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
 from ssp_env.game.game import Attempt, Game, Origin, Start
-from ssp_env.game.outcome import BUDGET_PROMPT, Outcome
+from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion, check_strategy
@@ -122,11 +122,15 @@ class Round:
         advance_all([self])
 
     def void(self, trajectories: Sequence[Trajectory], error: ServiceError) -> None:
-        """Voids the games of these trajectories, whose engine failed."""
+        """Voids these trajectories, whose engine failed: attempts alone, others with their games.
+
+        A game of which too few attempts remain is void as well.
+        """
         keys = {trajectory.key for trajectory in trajectories}
         for game in self.games:
-            if any(trajectory.key in keys for trajectory in game.trajectories()):
-                game.void(error)
+            for trajectory in game.trajectories():
+                if trajectory.key in keys:
+                    game.hit(trajectory, error, self.rules.config.fewest_attempts)
 
     @property
     def done(self) -> bool:
@@ -299,9 +303,13 @@ def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
 
     limit = rules.config.max_document_tokens
     for (game, trajectory), found in zip(due, results, strict=True):
-        if isinstance(found, ServiceError):
-            game.void(found)
-        elif not trajectory.done:  # another search of the game may have voided it
+        if trajectory.done:
+            continue  # another search of the game has voided it
+        if isinstance(found, ServiceError) and found.fault == "text":
+            trajectory.end(Ending.REFUSED)
+        elif isinstance(found, ServiceError):
+            game.hit(trajectory, found, rules.config.fewest_attempts)
+        else:
             trajectory.observe(found, rules.prompts.information(found, limit))
 
 

@@ -46,6 +46,7 @@ class Limits(Immutable):
     max_response_tokens: int
     max_searches: int
     max_query_tokens: int
+    max_answer_tokens: int
 
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
@@ -53,7 +54,13 @@ class Limits(Immutable):
         searches = config.max_searches if Action.SEARCH in ALLOWED[role] else 0
         scanner = ScannerTags(config.tags, role)
         return cls(
-            role, tokenizer, scanner, config.max_response_tokens, searches, config.max_query_tokens
+            role,
+            tokenizer,
+            scanner,
+            config.max_response_tokens,
+            searches,
+            config.max_query_tokens,
+            config.max_answer_tokens,
         )
 
 
@@ -302,13 +309,20 @@ class Trajectory:
             # Without an end token, it was the budget that ended the turn.
             eos = self.ids[-1] == self.limits.tokenizer.eos_id
             self.end(Ending.FORMAT if eos else Ending.BUDGET_TOKENS)
+        elif found.action is Action.ANSWER and self._exceeds(
+            found.content, self.limits.max_answer_tokens
+        ):
+            self.end(Ending.BUDGET_ANSWER)
         elif found.action is not Action.SEARCH:
             self.result = found.content
             self.end(Ending.ACTION)
         elif len(self.searches) >= self.limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
-        elif len(self.limits.tokenizer.encode_data(found.content)) > self.limits.max_query_tokens:
+        elif self._exceeds(found.content, self.limits.max_query_tokens):
             self.end(Ending.BUDGET_QUERY)
         else:
             self.query = found.content
             self.waiting = Waiting.SEARCH
+
+    def _exceeds(self, content: str, limit: int) -> bool:
+        return len(self.limits.tokenizer.encode_data(content)) > limit

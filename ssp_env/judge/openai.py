@@ -184,7 +184,8 @@ def parse_verdict(reply: str) -> Verdict:
     if found == ["correct"] or found == ["incorrect"]:
         return Verdict(found == ["correct"], _tail(reply))
 
-    raise TransientServiceError("judge", f"a reply without one clear verdict: {_tail(reply)!r}")
+    what = f"a reply without one clear verdict: {_tail(reply)!r}"
+    raise TransientServiceError("judge", what, fault="unclear")
 
 
 def parse_answer(reply: str) -> str:
@@ -195,7 +196,8 @@ def parse_answer(reply: str) -> str:
     """
     found = _ANSWER.findall(_after_thinking(reply))
     if not found:
-        raise TransientServiceError("verifier", f"a reply without answer tags: {_tail(reply)!r}")
+        what = f"a reply without answer tags: {_tail(reply)!r}"
+        raise TransientServiceError("verifier", what, fault="unclear")
 
     return unescape(found[-1].strip())
 

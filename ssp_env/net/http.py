@@ -21,6 +21,8 @@ from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, Usa
 from ssp_env.net.loop import shared
 
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
+_ABOUT_THE_TEXT = frozenset({400, 413, 422})
+"""Malformed, too large, not to be processed: the server works, but refuses what was sent."""
 _EXCERPT = 200
 
 
@@ -151,11 +153,13 @@ class Caller:
         what += f": {self.excerpt(reply.body)}"
 
         if status in _WORTH_ANOTHER_TRY or status >= 500:
-            return TransientServiceError(
-                service, what, retry_after(reply.headers.get("Retry-After"))
-            )
+            # An overloaded server, or one that is away, says so with other codes than 500.
+            fault = "unclear" if status == 500 else "service"
+            patience = retry_after(reply.headers.get("Retry-After"))
+            return TransientServiceError(service, what, patience, fault)
 
-        return ServiceError(service, what)
+        fault = "text" if status in _ABOUT_THE_TEXT else "service"
+        return ServiceError(service, what, fault=fault)
 
     def excerpt(self, raw: bytes) -> str:
         """The beginning of a body, for the log; some servers quote the key there."""

@@ -110,4 +110,4 @@ class RetryPolicy:
 def _final(error: TransientServiceError, number: int, why: str = "") -> ServiceError:
     calls = "1 call" if number == 1 else f"{number} calls"
     what = f"{error.what} (after {calls}{'; ' if why else ''}{why})"
-    return ServiceError(error.service, what, number)
+    return ServiceError(error.service, what, number, error.fault)

@@ -72,7 +72,7 @@ def _trajectory(name: str, then: TrajectoryRecord, now: TrajectoryRecord) -> Ite
             place = own[difference.token]
             yield Difference(name, "logprobs", difference.saved, difference.replayed, place)
 
-    for field in ("role", "searches", "ending", "result", "verdict", "reward"):
+    for field in ("role", "searches", "ending", "result", "verdict", "reward", "outage"):
         yield from _walk(name, field, getattr(then, field), getattr(now, field))
 
 

@@ -15,7 +15,7 @@ from ssp_env.replay.codec import Reader
 from ssp_env.replay.tokenizer import SavedTokenizer
 from ssp_env.version import __version__
 
-FORMAT = 2
+FORMAT = 3
 """Version of the format. It goes up whenever a field comes, goes or changes its meaning."""
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ssp_env.errors import UsageError
 from ssp_env.game.noise import NoiseDocument
-from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.outcome import Ending, Outage, Outcome
 from ssp_env.game.record import (
     ENVIRONMENT,
     POLICY,
@@ -105,6 +105,7 @@ class TrajectoryLine:
     result: str | None
     verdict: Verdict | None
     reward: float | None
+    outage: Outage | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +165,7 @@ class _Writer:
             result=trajectory.result,
             verdict=trajectory.verdict,
             reward=trajectory.reward,
+            outage=trajectory.outage,
         )
 
     def noise(self, item: NoiseDocument) -> NoiseLine:
@@ -268,6 +270,7 @@ class _Tables:
                 result=t.result,
                 verdict=t.verdict,
                 reward=t.reward,
+                outage=t.outage,
             )
 
     def _segments(self, trajectory: TrajectoryLine, field: str) -> Iterator[SegmentRecord]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +116,7 @@ def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
         if not ready:
             for last, trajectory in waiting.items():
                 feeds[last].write(trajectory)
-            round_.void(list(waiting.values()), recorded.outage("engine"))
+            _void(round_, waiting, then, recorded)
         else:
             trajectory = waiting[ready[0]]
             feeds[ready[0]].write(trajectory)
@@ -126,3 +126,22 @@ def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
         round_.advance()
 
     return game
+
+
+def _void(
+    round_: Round,
+    cut_off: Mapping[str, Trajectory],
+    then: Mapping[str, TrajectoryRecord],
+    recorded: Recorded,
+) -> None:
+    """The outages that cut these trajectories off."""
+    hit = {name: then[name] for name in cut_off if name in then and then[name].outage is not None}
+    if not hit:
+        round_.void(list(cut_off.values()), recorded.outage("engine"))
+        return
+
+    # The last one to be hit made the game void, if it is.
+    last = recorded.outage("engine")
+    outages = {name: recorded.outage("engine", attempt) for name, attempt in hit.items()}
+    for name in sorted(hit, key=lambda name: outages[name].args == last.args):
+        round_.void([cut_off[name]], outages[name])

@@ -12,9 +12,9 @@ from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NoiseDocument
-from ssp_env.game.outcome import Outcome
+from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.record import names
+from ssp_env.game.record import TrajectoryRecord, names
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
@@ -95,7 +95,9 @@ class Recorded:
             case _:
                 verdicts = dict(enumerate(attempt.verdict for attempt in saved.attempts))
                 answered = [
-                    i for i, a in enumerate(self._game.attempts) if a.trajectory.result is not None
+                    i
+                    for i, attempt in enumerate(self._game.attempts)
+                    if attempt.outage is None and attempt.trajectory.result is not None
                 ]
                 known = [(f"solver {i + 1}", verdicts.get(i)) for i in answered]
 
@@ -133,6 +135,8 @@ class Recorded:
         if position < len(searches) and self._as_then(query, searches[position].query):
             return list(searches[position].documents)
 
+        if saved is not None and saved.ending is Ending.REFUSED and position == len(searches):
+            raise ServiceError("search", "it refused this query", fault="text")
         raise self._outage("search", f"search {position + 1} of {name} for {query!r}")
 
     def _verdict(
@@ -145,14 +149,23 @@ class Recorded:
         )
         if verdict is not None and same:
             return verdict
+        if saved is not None and saved.outage is not None:
+            return self.outage("judge", saved)
+
+        # Of a game that other attempts made void, no verdicts are kept.
+        if any(attempt.outage is not None for attempt in self._saved.attempts) and same:
+            return Verdict(False)
         return self._outage("judge", f"a verdict on {task.prediction!r} ({name})")
 
     def _as_then(self, asked: str, then: str | None) -> bool:
         return not self._strict or asked == then
 
-    def outage(self, service: str) -> ServiceError:
-        """What made the game void then; an outage of this service if that is not known."""
-        then = self._saved.outage
+    def outage(self, service: str, attempt: TrajectoryRecord | None = None) -> ServiceError:
+        """What made the game void then, or an attempt alone.
+
+        An outage of this service, if that is not known.
+        """
+        then = self._saved.outage if attempt is None else attempt.outage
         if then is not None:
             return ServiceError(then.service, then.what, then.calls)
         return ServiceError(self._saved.reason or service, "it failed when the game was played")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.checked import refusals_as_verdicts
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
@@ -82,7 +83,7 @@ def rescore(
 
     tables = [_restored(saved, tokenizer, own) for saved in valid]
     if judge is not None:
-        _judge([game for game, _ in tables], judge)
+        _judge(tables, judge)
     for game, rules in tables:
         if game.outcome is Outcome.VALID:
             Referee(rules).finish(game)
@@ -149,7 +150,7 @@ def _restored(
         noise=record.noise,
         verification=record.verification,
         closed_book_verdict=record.closed_book,
-        attempts=[Attempt(restore(a), a.verdict, a.reward) for a in record.attempts],
+        attempts=[Attempt(restore(a), a.verdict, a.reward, a.outage) for a in record.attempts],
         proposer_reward=record.proposer_reward,
         asked_searches=start.asked_searches,
     )
@@ -183,24 +184,25 @@ def _trajectory(
     return trajectory
 
 
-def _judge(games: Sequence[Game], judge: Judge) -> None:
-    """New verdicts for all answers; attempts that gave none stay wrong."""
+def _judge(tables: Sequence[tuple[Game, Rules]], judge: Judge) -> None:
+    """New verdicts for all answers; attempts that gave none stay wrong, and void ones void."""
     asked = [
-        (game, attempt)
-        for game in games
-        for attempt in game.attempts
+        (game, attempt, rules.config.fewest_attempts)
+        for game, rules in tables
+        for attempt in game.counted
         if attempt.trajectory.result is not None
     ]
     tasks = [
         JudgeTask(game.question or "", attempt.trajectory.result or "", game.truth)
-        for game, attempt in asked
+        for game, attempt, _ in asked
     ]
     results = judge.judge(tasks) if tasks else []
     if len(results) != len(tasks):
         raise UsageError(f"the judge gave {len(results)} results for {len(tasks)} tasks")
-    for (game, attempt), result in zip(asked, results, strict=True):
+    for (game, attempt, fewest), result in zip(asked, refusals_as_verdicts(results), strict=True):
         if isinstance(result, ServiceError):
-            game.void(result)
+            game.hit(attempt.trajectory, result, fewest)
+            attempt.verdict = attempt.reward = None
         elif game.outcome is Outcome.VALID:
             attempt.verdict = result
 
@@ -208,7 +210,7 @@ def _judge(games: Sequence[Game], judge: Judge) -> None:
 def _after(saved: SavedGame, game: Game, judge: Judge | None, own: OwnCode) -> SavedGame:
     scored = iter(game.attempts)
     plays = tuple(
-        replace(t, verdict=attempt.verdict, reward=attempt.reward)
+        replace(t, verdict=attempt.verdict, reward=attempt.reward, outage=attempt.outage)
         if t.role is Role.SOLVER and (attempt := next(scored))
         else t
         for t in saved.record.trajectories

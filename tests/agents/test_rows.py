@@ -25,7 +25,7 @@ from agents.scoring import token_logprobs
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.outcome import Outcome
+from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
@@ -106,6 +106,22 @@ def test_valid_games_give_rows_and_void_ones_do_not() -> None:
         *((6, 0.0),) * 3,
         *((8, third), (8, -0.666667), (8, third)),
     ], "rows with no advantage are kept: they feel the KL"
+
+
+def test_void_attempts_give_no_rows_and_advantages_are_over_the_others() -> None:
+    games = step()
+    (valid,) = [g for g in games if g.outcome is Outcome.VALID][:1]
+    whole = [row for row in rows_of(games, config()) if row.role == "solver"]
+    void = valid.attempts[0]
+    void.outage, void.reward, void.verdict = Outage("judge", "down"), None, None
+
+    rows = [row for row in rows_of(games, config()) if row.role == "solver"]
+    assert len(rows) == len(whole) - 1
+    rewards = [attempt.reward or 0.0 for attempt in valid.attempts[1:]]
+    mean = sum(rewards) / len(rewards)
+    assert [row.advantage for row in rows if row.game == valid.slot] == pytest.approx(
+        [reward - mean for reward in rewards]
+    )
 
 
 def test_a_row_holds_its_trajectory() -> None:

@@ -101,7 +101,10 @@ def test_void_questions_are_told() -> None:
     with Progress(1, console=console) as progress:
         progress.accuracy("final", {"1": Accuracy(1, 2, 3), "2": Accuracy(0, 0, 5)})
     assert isinstance(console.file, io.StringIO)
-    assert "accuracy final:  1: 0.500  2: -  (8 void)" in console.file.getvalue()
+    assert (
+        "accuracy final:  1: 0.500 (3 void: 0.200 to 0.800)  2: - (5 void: 0.000 to 1.000)"
+        in console.file.getvalue()
+    )
 
 
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,18 +67,28 @@ def test_void_games_behind_every_door(
         assert (told.record.outcome, told.record.proposer_reward) == ("void", None)
 
 
-def test_a_game_of_several_attempts_is_void_if_one_of_them_is_hit(mini: MiniWorld) -> None:
-    """The first attempt was already right."""
+@pytest.mark.parametrize("attempts", [2, 3])
+def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attempts: int) -> None:
+    """Of two, one alone would remain; of three, the others are paid."""
     played = []
 
     def solver(trajectory: Any) -> Any:
         if not trajectory.searches:
             played.append(trajectory.key)
-        return solve(trajectory) if trajectory.key == played[0] else LOST(trajectory)
+        return (
+            LOST(trajectory) if played.index(trajectory.key) == attempts - 1 else solve(trajectory)
+        )
 
-    setup = {"world": mini, "game": replace(GAME, attempts=2), "retriever": NoMentors(mini.corpus)}
-    told = doors.aec(5, by_role(propose(1), solver), **setup)
-    assert (told.flags, told.rewards) == ((False, True), {"proposer": 0.0, "solver": 0.0})
+    game = replace(GAME, attempts=attempts)
+    setup = {"world": mini, "game": game, "retriever": NoMentors(mini.corpus)}
+    for door in (doors.aec, doors.rllib, doors.text):
+        played.clear()
+        told = door(5, by_role(propose(1), solver), **setup)
+        if attempts == 2:
+            assert (told.flags, told.rewards) == ((False, True), {"proposer": 0.0, "solver": 0.0})
+        else:
+            assert (told.flags, told.rewards) == ((True, False), {"proposer": 0.0, "solver": 1.0})
+            assert [a.outage is not None for a in told.record.attempts] == [False, False, True]
 
 
 def test_invalid_games_are_terminated_and_pay(mini: MiniWorld) -> None:

@@ -51,6 +51,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_document_tokens": (5, GOOD),
     "max_verification_tokens": (60, READS),
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
+    "max_answer_tokens": (1, by_role(propose(), say("<answer> what is it </answer>"))),
     "min_question_chars": (90, GOOD),
     "max_question_chars": (11, GOOD),
     "min_question_words": (40, GOOD),

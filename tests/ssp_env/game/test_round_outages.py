@@ -65,7 +65,7 @@ def test_a_query_that_fails_voids_exactly_its_game(mini: MiniWorld, words: WordT
 
 
 @pytest.mark.parametrize("index", [0, 2])
-def test_a_failing_query_of_one_attempt_voids_the_whole_game(
+def test_a_failing_query_of_one_attempt_voids_that_attempt_alone(
     mini: MiniWorld, words: WordTokenizer, index: int
 ) -> None:
     retriever = Failing(mini, "mentor")
@@ -76,9 +76,61 @@ def test_a_failing_query_of_one_attempt_voids_the_whole_game(
         return "<search> mentor </search>" if unlucky else solve(trajectory)
 
     play(played, by_role(propose(), solver))
-    assert [game.outcome for game in played.games] == [Outcome.VALID, Outcome.VOID, Outcome.VALID]
-    check_void(played.games[1], "search")
-    assert played.games[1].verification is not None, "what was found out before is kept"
+    assert [game.outcome for game in played.games] == [Outcome.VALID] * 3
+    game = played.games[1]
+    check_void_attempts(game, "search", [index])
+    assert (game.solve_rate, game.solver_reward, game.proposer_reward) == (1.0, 1.0, 0.0)
+
+
+def check_void_attempts(game: Game, service: str, void: Sequence[int]) -> None:
+    """Those attempts are void, the others are judged and paid, and rewards are over them alone."""
+    for i, attempt in enumerate(game.attempts):
+        assert attempt.trajectory.done
+        if i in void:
+            assert attempt.outage is not None
+            assert (attempt.outage.service, attempt.verdict, attempt.reward) == (
+                service,
+                None,
+                None,
+            )
+        else:
+            assert attempt.outage is None
+            assert attempt.verdict is not None
+            assert attempt.reward == float(attempt.right)
+    counted = [attempt.reward for attempt in game.attempts if attempt.reward is not None]
+    assert game.solver_reward == sum(counted) / len(counted)
+    assert game.proposer_reward == 1 - game.share_right
+
+
+@pytest.mark.parametrize(
+    ("attempts", "hit", "outcome"),
+    [
+        (1, 1, "void"),
+        (2, 1, "void"),
+        (3, 1, "valid"),
+        (3, 2, "void"),
+        (5, 2, "valid"),
+        (5, 3, "void"),
+        (6, 3, "valid"),
+    ],
+)
+def test_a_game_is_void_if_too_few_attempts_remain(
+    mini: MiniWorld, words: WordTokenizer, attempts: int, hit: int, outcome: str
+) -> None:
+    played = begin(rules_of(mini, words, attempts=attempts), slots=1)
+    while played.phase is not Phase.SOLVE:
+        for trajectory in played.pending():
+            trajectory.feed(words.encode(str(propose()(trajectory))))
+        played.advance()
+
+    (game,) = played.games
+    played.void(played.pending()[:hit], ServiceError("engine", "out of memory"))
+    play(played, solve)
+    assert game.outcome == outcome
+    if outcome == "void":
+        check_void(game, "engine")
+    else:
+        check_void_attempts(game, "engine", range(hit))
 
 
 def test_a_dead_retriever_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -142,7 +194,7 @@ def test_a_verdict_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordT
     assert [records(played)[i] for i in (0, 1, 3)] == [records(healthy)[i] for i in (0, 1, 3)]
 
 
-def test_one_verdict_that_fails_takes_the_others_along(
+def test_one_verdict_that_fails_voids_its_attempt_alone(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
     class Once(ExactMatchJudge):
@@ -152,8 +204,86 @@ def test_one_verdict_that_fails_takes_the_others_along(
     played = play(
         begin(rules_of(mini, words, attempts=3, judge=Once()), slots=2), by_role(propose())
     )
-    assert played.games[0].solve_rate == 1.0
-    check_void(played.games[1], "judge")
+    assert played.games[0].solve_rate == played.games[1].solve_rate == 1.0
+    check_void_attempts(played.games[1], "judge", [2])
+
+
+class Refuses(ExactMatchJudge):
+    """Will not deal with some answers, for a reason."""
+
+    def __init__(self, answer: str, fault: str) -> None:
+        self.answer, self.fault, self.asked = answer, fault, 0
+
+    def judge(self, tasks: Any) -> Any:
+        self.asked += len(tasks)
+        error = ServiceError("judge", "HTTP 400", fault=self.fault)
+        verdicts = super().judge(tasks)
+        return [
+            error if task.prediction == self.answer else verdict
+            for task, verdict in zip(tasks, verdicts, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("fault", ["text", "unclear"])
+@pytest.mark.parametrize("others", [0, 2])
+def test_an_answer_that_the_judge_will_not_deal_with_is_wrong(
+    mini: MiniWorld, words: WordTokenizer, fault: str, others: int
+) -> None:
+    """Whether or not other answers tell that the judge works: the ground truth does."""
+    judge = Refuses("what is", fault)
+    played = begin(rules_of(mini, words, attempts=1 + others, judge=judge), slots=1)
+
+    def solver(trajectory: Any) -> Any:
+        floods = trajectory is played.games[0].attempts[0].trajectory
+        return "<answer> what is </answer>" if floods else solve(trajectory)
+
+    (game,) = play(played, by_role(propose(), solver)).games
+    assert game.outcome is Outcome.VALID
+    assert game.solve_rate == others / (1 + others)
+    assert game.attempts[0].verdict == Verdict(False, "refused: HTTP 400")
+    assert judge.asked == 1 + others + (fault == "unclear" and not others)
+
+
+def test_a_judge_that_makes_nothing_of_any_answer_is_out(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    class Babbles:
+        def judge(self, tasks: Sequence[JudgeTask]) -> list[ServiceError]:
+            return [ServiceError("judge", "no verdict", fault="unclear") for _ in tasks]
+
+    for game in play(begin(rules_of(mini, words, judge=Babbles())), by_role(propose())).games:
+        check_void(game, "judge")
+
+
+def test_an_answer_beyond_its_limit_is_wrong_without_a_judge(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    rules = rules_of(mini, words, attempts=1, max_answer_tokens=3, judge=FailingJudge(None, True))
+    flood = say("<answer> what is it ? </answer>")
+    for game in play(begin(rules), by_role(propose(), flood)).games:
+        assert (game.outcome, game.solve_rate, game.proposer_reward) == (Outcome.VALID, 0.0, 1.0)
+        attempt = game.attempts[0]
+        assert (attempt.trajectory.ending, attempt.trajectory.result) == ("budget_answer", None)
+
+
+@pytest.mark.parametrize("role", ["proposer", "solver"])
+def test_a_query_that_the_server_refuses_is_its_writers_fault(
+    mini: MiniWorld, words: WordTokenizer, role: str
+) -> None:
+    class Picky(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            if "what" in queries:
+                raise ServiceError("search", "HTTP 413", fault="text")
+            return super().search(queries, k)
+
+    asks = say("<search> what </search>")
+    script = by_role(asks) if role == "proposer" else by_role(propose(), asks)
+    (game,) = play(begin(rules_of(mini, words, retriever=Picky(mini.corpus)), 1), script).games
+    if role == "proposer":
+        assert (game.outcome, game.reason) == (Outcome.INVALID, "refused")
+    else:
+        assert (game.outcome, game.solve_rate) == (Outcome.VALID, 0.0)
+        assert game.attempts[0].trajectory.ending is Ending.REFUSED
 
 
 def test_a_dead_judge_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -230,19 +360,6 @@ def test_an_engine_that_fails_voids_what_it_was_asked_for(
     check_void(played.games[1], "engine")
 
 
-def test_an_engine_that_fails_for_one_attempt(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words, attempts=3), slots=2)
-    while played.phase is not Phase.SOLVE:
-        for trajectory in played.pending():
-            trajectory.feed(words.encode(str(propose()(trajectory))))
-        played.advance()
-    played.void([played.games[0].attempts[1].trajectory], ServiceError("engine", "out of memory"))
-    assert all(attempt.trajectory.ending is Ending.OUTAGE for attempt in played.games[0].attempts)
-    play(played, solve)
-    check_void(played.games[0], "engine")
-    assert played.games[1].solve_rate == 1.0
-
-
 def test_a_round_whose_games_are_all_void_ends(mini: MiniWorld, words: WordTokenizer) -> None:
     played = begin(rules_of(mini, words))
     played.void(played.pending(), ServiceError("engine", "gone"))
@@ -316,11 +433,11 @@ def test_too_few_results_are_an_error(mini: MiniWorld, words: WordTokenizer) -> 
 def test_a_void_game_keeps_no_verdict_of_another_attempt(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    class FailsFirst:
+    class FailsLast:
         def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-            return [ServiceError("judge", "down"), *(Verdict(True) for _ in tasks[1:])]
+            return [Verdict(True), *(ServiceError("judge", "down") for _ in tasks[1:])]
 
-    rules = rules_of(mini, words, attempts=3, judge=FailsFirst())
+    rules = rules_of(mini, words, attempts=3, judge=FailsLast())
     game = play(begin(rules, 1), by_role(propose())).games[0]
     assert game.outcome is Outcome.VOID
     assert [(attempt.verdict, attempt.reward) for attempt in game.attempts] == [(None, None)] * 3

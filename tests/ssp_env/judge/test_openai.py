@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge
@@ -152,6 +153,8 @@ SCRIPTS: dict[str, Callable[[Handler, int], None]] = {
     "late": lambda handler, call: (
         handler.answer(408, b"") if call < 2 else handler.say("verdict: correct")
     ),
+    "broken": lambda handler, call: handler.answer(500, b"oops"),
+    "too_long": lambda handler, call: handler.answer(400, b"maximum context length"),
     "forbidden": lambda handler, call: handler.answer(401, b"bad key sesame-42"),
     "moved": lambda handler, call: handler.answer(302, b""),
     "truncated": lambda handler, call: handler.answer(200, completion("verdict: correct")[:-9]),
@@ -261,6 +264,33 @@ def test_a_lasting_trouble_is_an_error_after_all_attempts(
     assert failure(result).endswith("(after 3 calls)")
     assert server.calls[script] == 3
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("too_long", "text"),
+        ("garbage", "unclear"),
+        ("broken", "unclear"),
+        ("down", "service"),
+        ("forbidden", "service"),
+        ("hangs_up", "service"),
+    ],
+)
+def test_an_error_says_whether_the_text_is_to_blame(
+    client: ChatClient, script: str, fault: str
+) -> None:
+    (result,) = OpenAIJudge(client).judge([task(script)])
+    assert isinstance(result, ServiceError)
+    assert result.fault == pickle.loads(pickle.dumps(result)).fault == fault
+
+
+def test_a_flood_of_text_is_a_wrong_answer_in_the_game(client: ChatClient) -> None:
+    """It refuses one answer, and judges the other."""
+    rules = ssp_env.raw_env(world="small", judge=OpenAIJudge(client)).rules
+    results = rules.checked.judge([task("too_long"), task("garbage"), task("correct")])
+    assert [isinstance(r, Verdict) and r.correct for r in results] == [False, False, True]
+    assert all(isinstance(result, Verdict) for result in results)
 
 
 @pytest.mark.parametrize(("script", "status"), [("forbidden", 401), ("moved", 302)])

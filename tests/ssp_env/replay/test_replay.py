@@ -282,8 +282,44 @@ def test_a_search_that_failed_in_the_middle_of_an_attempt(
         )
 
     (game,) = play(played, by_role(propose(), solver)).games
-    assert (game.outcome, game.reason) == (Outcome.VOID, "search")
-    again(game, rules)
+    void = [i for i, attempt in enumerate(game.attempts) if attempt.outage is not None]
+    assert (game.outcome, void) == (Outcome.VALID, [unlucky])
+    saved = again(game, rules)
+    assert [a.outage is not None for a in saved.record.attempts] == [i == unlucky for i in range(3)]
+
+
+@pytest.mark.parametrize("attempts", [2, 5])
+def test_a_game_that_several_outages_made_void(
+    mini: MiniWorld, words: WordTokenizer, attempts: int
+) -> None:
+    """Of two services, one after the other; those that had not begun end with the game."""
+    rules = rules_of(mini, words, attempts=attempts, retriever=FailingSearch(mini.corpus))
+    played = begin(rules, slots=1)
+    while played.phase is not Phase.SOLVE:
+        for trajectory in played.pending():
+            trajectory.feed(words.encode(str(propose()(trajectory))))
+        played.advance()
+
+    first, *_, last = played.pending()
+    last.feed(words.encode("<search> mentor </search>"))
+    played.advance()
+    if attempts == 5:
+        first.feed(words.encode("<search> rival"))
+        played.void(played.pending()[:2], ServiceError("engine", "gone"))
+
+    (game,) = played.games
+    assert game.outcome is Outcome.VOID
+    assert again(game, rules).record.reason == ("engine" if attempts == 5 else "search")
+
+
+def test_a_query_that_was_refused(mini: MiniWorld, words: WordTokenizer) -> None:
+    class Picky(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            raise ServiceError("search", "HTTP 413", fault="text")
+
+    rules = rules_of(mini, words, retriever=Picky(mini.corpus))
+    (game,) = play(begin(rules, slots=1), by_role(say("<search> mentor </search>"))).games
+    assert again(game, rules).record.reason == "refused"
 
 
 def test_a_search_of_the_proposer_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -322,7 +358,11 @@ def test_a_judge_that_failed(
 ) -> None:
     rules = rules_of(mini, words, attempts=3, verifier=verifier, max_prompt_tokens=1000, **parts)
     (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
-    assert again(game, rules).record.reason == "panel"
+    record = again(game, rules).record
+    if parts["judge"].every:
+        assert record.reason == "panel"
+    else:
+        assert [a.outage and a.outage.service for a in record.attempts] == [None, "panel", None]
 
 
 def test_a_verifier_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -347,7 +387,12 @@ def test_an_engine_that_failed(
         played.pending()[index:][:1] or played.pending(), ServiceError("engine", "out of memory")
     )
     played.advance()
-    assert again(played.games[0], rules).record.reason == "engine"
+    play(played, solve)
+    record = again(played.games[0], rules).record
+    if turns < 2:  # a proposer's turn
+        assert record.reason == "engine"
+    else:
+        assert [a.outage and a.outage.service for a in record.attempts].count("engine") == 1
 
 
 def test_an_engine_that_failed_when_others_had_written_on(
@@ -364,7 +409,9 @@ def test_an_engine_that_failed_when_others_had_written_on(
     first.feed(words.encode("<search> mentor </search>"))
     second.feed(words.encode("<search> mentor"))
     played.void([third], ServiceError("engine", "gone"))
+    second.feed(words.encode("</search>"))
     played.advance()
+    play(played, solve)
     again(played.games[0], rules)
 
 
@@ -576,7 +623,7 @@ def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
     assert str(differences[0]).startswith(
         "game: asked for: saved 'nothing', replayed \"search 1 of solver 1 for "
     )
-    assert ("game", "outcome", None) in told(forged)
+    assert {("solver 1", "ending", None), ("solver 1", "outage", None)} <= set(told(forged))
 
 
 def moved(saved: SavedGame, index: int) -> SavedGame:

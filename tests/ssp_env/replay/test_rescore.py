@@ -149,7 +149,8 @@ def test_games_that_own_code_paid(mini: MiniWorld, words: WordTokenizer) -> None
 def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
     class Failing(ExactMatchJudge):
         def judge(self, tasks: Any) -> Any:
-            return [ServiceError("judge", "down"), *super().judge(tasks)[1:]]
+            down = ServiceError("judge", "down")
+            return [down, down, *super().judge(tasks)[2:]]
 
     class Short(ExactMatchJudge):
         def judge(self, tasks: Any) -> Any:

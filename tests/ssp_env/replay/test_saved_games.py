@@ -251,7 +251,7 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
 
 HEADER, GAME = 0, 1
 REFUSED = [
-    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads format 2"),
+    (HEADER, put(4, "format"), "field 'format' is 4, but this version of ssp-env reads format 3"),
     (HEADER, put(1, "format"), "field 'format' is 1, which an older version of ssp-env wrote"),
     (HEADER, put("2", "format"), "field 'format' is '2', not a version number"),
     (HEADER, put(0, "format"), "field 'format' is 0, not a version number"),
