@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from playful import GAME, LEARNING, WORLD, make_rules, new_round, save_playful
+from quick_connectors import quicken_connectors
 
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
@@ -24,6 +25,7 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 torch.set_num_threads(1)
+quicken_connectors()
 
 
 @pytest.fixture(scope="session")

@@ -105,11 +105,11 @@ def test_rllib_makes_the_same_update_of_the_same_games(page: ModuleType, games: 
 
 
 def test_the_page_trains_the_tiny_policy() -> None:
-    command = [sys.executable, str(PAGE), "--steps", "3", "--questions", "5"]
+    command = [sys.executable, str(PAGE), "--steps", "2", "--questions", "5"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines[1:4]] == [["step", str(i)] for i in (1, 2, 3)]
+    assert [line.split()[:2] for line in lines[1:3]] == [["step", "1"], ["step", "2"]]
     assert lines[0].startswith("accuracy before:")
     assert lines[-1].startswith("accuracy after:")

@@ -18,15 +18,10 @@ from runs import SSP, arguments, environment
 
 @pytest.fixture(scope="session")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny policy that has learnt to write tags in the right order, and little else."""
-    from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
-    from ssp_env.game.config import MINI_GAME
+    """A small policy of random weights, of whose games about half are valid."""
+    from playful import save_playful
 
-    torch.set_num_threads(1)
-    config = BootstrapConfig(seed=1, steps=50, tokens_per_step=1000, simple_share=1.0)
-    folder = tmp_path_factory.mktemp("models") / "policy"
-    save_policy(bootstrap(config, MINI_GAME), folder)
-    return folder
+    return save_playful(tmp_path_factory.mktemp("models") / "policy")
 
 
 @pytest.fixture(scope="session")
@@ -99,8 +94,11 @@ def _read(terminal: int) -> bytes:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[None]:
     """One local Ray for all runs within this process."""
+    from quick_connectors import quicken_connectors
+
     from experiments.config import RunConfig
     from experiments.run.cluster import local_ray
 
+    quicken_connectors()
     with local_ray(RunConfig()):
         yield

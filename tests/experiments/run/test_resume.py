@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import SSP, arguments, environment, games, metrics, ssp, timeless
+from runs import SSP, arguments, environment, games, metrics, timeless
+
+from ssp_env.commands.cli import main
 
 Run = tuple[Path, str]
 
@@ -67,8 +69,9 @@ def test_first_ctrl_c_ends_the_run_after_its_step(stopped: tuple[Path, int, str]
     assert done < 6, "the machine was so slow to send the signal that nothing is left to compare"
 
 
+@pytest.mark.usefixtures("cluster")
 def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
-    policy: Path, whole_run: Run, tmp_path: Path
+    policy: Path, whole_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     command = arguments(policy, run, "--steps", "500")
@@ -78,13 +81,12 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
     # Not always the last line: Python itself tells of an interruption that came while it tidied up.
     assert any(line.startswith(f"ssp: interrupted; {fate}") for line in errors.splitlines()), errors
     assert metrics(run)[0]["step"] == 0, "what it had done is left alone"
-    result = ssp(*command)
-    assert result.returncode == 2
-    assert "start it over with --resume" in result.stderr
+    assert main(command) == 2
+    assert "start it over with --resume" in capsys.readouterr().err
 
-    result = ssp("train", "--resume", "--out", str(run), "--steps", "1")
-    assert result.returncode == 0, result.stderr
-    assert "the run ended before its first checkpoint: it starts over" in result.stderr
+    assert main(["train", "--resume", "--out", str(run), "--steps", "1"]) == 0
+    said = capsys.readouterr().err
+    assert "the run ended before its first checkpoint: it starts over" in said
     # The last step is evaluated besides.
     same, other = timeless(run), timeless(whole_run[0])[:2]
     assert same[0] == other[0]
@@ -96,14 +98,15 @@ def test_libraries_stay_silent(stopped: tuple[Path, int, str]) -> None:
     assert [line for line in stopped[2].splitlines() if not re.match(known, line)] == []
 
 
+@pytest.mark.usefixtures("cluster")
 def test_resumed_run_ends_as_if_it_had_never_stopped(
-    stopped: tuple[Path, int, str], whole_run: Run
+    stopped: tuple[Path, int, str], whole_run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It goes on in another process than the one that it was stopped in: this one."""
     run, whole = stopped[0], whole_run[0]
     done = metrics(run)[-1]["step"]
-    result = ssp("train", "--resume", "--out", str(run), "--steps", "6")
-    assert result.returncode == 0, result.stderr
-    assert f"resumed after step {done}" in result.stderr
+    assert main(["train", "--resume", "--out", str(run), "--steps", "6"]) == 0
+    assert f"resumed after step {done}" in capsys.readouterr().err
     assert any(line["reused_games"] for line in metrics(run)[done + 1 :])
     assert timeless(run) == timeless(whole)
     assert games(run) == games(whole)
