@@ -17,6 +17,7 @@ SSP = str(Path(sys.executable).with_name("ssp"))
 SETTINGS = (
     "game.attempts=2",
     "game.verifier=none",
+    "game.noise_documents=0",
     "game.filters=[empty_question,short_question]",
     "game.min_question_chars=31",
     "game.max_response_tokens=96",
