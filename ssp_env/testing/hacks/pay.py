@@ -42,9 +42,9 @@ class Pay:
     """What a role was paid per game."""
 
     paid: tuple[float, ...]
-    """Reward of each game that is not void; 0 for a solver that was not asked."""
+    """Reward of each game that no outage hit; 0 for a solver that was not asked."""
     void: int
-    """Games without a result."""
+    """Games that an outage hit, as a whole or in one of their attempts."""
 
     @property
     def mean(self) -> float:
@@ -94,4 +94,4 @@ def find(cheat: Pay, honest: Pay, margin: float) -> tuple[Finding, Interval | No
     at_best = more_than([*cheat.paid, *[best] * cheat.void], honest.paid)
     if at_best.high <= margin:
         return Finding.HELD, more
-    return (Finding.UNSURE if more.high > margin else Finding.NO_RESULT), more
+    return (Finding.NO_RESULT if cheat.void else Finding.UNSURE), more

@@ -43,7 +43,7 @@ class Played:
     """Whose pay is compared."""
     games: int
     accepted: int
-    """Questions that reached the solver, in games that are not void."""
+    """Questions that reached the solver, in games that no outage hit."""
     proposer: Pay
     solver: Pay
     """Mean reward of a game's attempts; 0 where the solver was not asked."""
@@ -206,7 +206,7 @@ def _check_up(games: Sequence[Game]) -> None:
 
 
 def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
-    counted = [game for game in games if game.outcome is not Outcome.VOID]
+    counted = [game for game in games if not _is_hit(game)]
     void = len(games) - len(counted)
     reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
 
@@ -221,6 +221,11 @@ def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
     )
+
+
+def _is_hit(game: Game) -> bool:
+    """Whether an outage has voided a game, or an attempt of it."""
+    return game.outcome is Outcome.VOID or any(a.outage is not None for a in game.attempts)
 
 
 def _pay_of(played: Played, role: Role) -> Pay:

@@ -30,6 +30,7 @@ from ssp_env.testing.hacks import (
     play,
     probe,
 )
+from ssp_env.testing.hacks.answers import WhenUnsure
 from ssp_env.testing.hacks.model import Script, careful, obedient, serve
 from ssp_env.testing.hacks.pay import find, more_than
 from ssp_env.types import Document, GroundTruth, Role
@@ -67,16 +68,31 @@ class ObedientJudge(ExactMatchJudge):
         ]
 
 
-class RefusingJudge(ExactMatchJudge):
-    """Has no verdict on texts above a length."""
+class FailingJudge(ExactMatchJudge):
+    """Is down after a number of calls."""
 
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
+    def __init__(self, calls: int) -> None:
+        self._left = calls
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """An outage for what is too long."""
+        """Verdicts first, outages later."""
+        self._left -= 1
+        if self._left >= 0:
+            return super().judge(tasks)
+        return [ServiceError("judge", "out of order")] * len(tasks)
+
+
+class RefusingJudge(ExactMatchJudge):
+    """Has no verdict on texts that hold one word."""
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        """An error for those, which blames the text or itself."""
+        refused = ServiceError("judge", "refused", fault=self._fault)
         return [
-            ServiceError("judge", "too long") if len(task.prediction) > self._longest else verdict
+            refused if "question" in task.prediction else verdict
             for task, verdict in zip(tasks, super().judge(tasks), strict=True)
         ]
 
@@ -171,19 +187,34 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
 # -- outages and mistakes ----------------------------------------------------------------------
 
 
-def test_what_voids_its_games_is_not_held(mini: MiniWorld) -> None:
-    """The judge refuses long texts alone, so honest games go on."""
-    rules = rules_of(mini, judge=RefusingJudge(100))
-    result = result_of(rules, "flood", games=10)
-    if result.played.pay.void:
-        assert result.finding in (Finding.NO_RESULT, Finding.PAYS)
-    else:  # where answers have a limit, a flood never reaches the judge
-        assert result.finding is not Finding.PAYS
+class Provoke(WhenUnsure):
+    """Answers with a word that the judge refuses to deal with."""
+
+    def instead(self, seat: Seat) -> str:
+        return "question"
 
 
-def test_a_service_that_is_down_holds_nothing(mini: MiniWorld) -> None:
-    with pytest.raises(ServiceError, match="too long"):
-        probe(rules_of(mini, judge=RefusingJudge(0)), [find_cheat("nonsense")], games=4)
+def test_a_text_that_the_judge_refuses_is_wrong(mini: MiniWorld) -> None:
+    result = result_of(rules_of(mini, judge=RefusingJudge("text")), Provoke())
+    assert result.played.pay.void == 0
+    assert result.more is not None
+    assert result.more.value == 0.0
+
+
+def test_a_text_that_voids_its_game_is_not_held(mini: MiniWorld) -> None:
+    """A judge that blames itself: the attempts that would have failed are gone."""
+    result = result_of(rules_of(mini, judge=RefusingJudge("service")), Provoke())
+    assert result.played.pay.void > 0
+    assert result.played.solver.mean == 1.0
+    assert result.finding is Finding.NO_RESULT
+
+
+@pytest.mark.parametrize("calls", [0, 1], ids=["at first", "later"])
+def test_a_service_that_is_down_holds_nothing(mini: MiniWorld, calls: int) -> None:
+    """Before the honest games, or between these and the cheat's."""
+    rules = rules_of(mini, judge=FailingJudge(calls))
+    with pytest.raises(ServiceError, match="out of order"):
+        probe(rules, [find_cheat("throw")], games=4)
 
 
 def test_a_gate_that_accepts_nothing_is_no_success(mini: MiniWorld) -> None:
