@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ssp_env.wording.places import COUNTRY
-from ssp_env.wording.unicode import is_unspaced, is_word_character
+from ssp_env.wording.unicode import is_unspaced, is_word_character, plain
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import keys, words
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _BRACKET_IN_WORD = re.compile(r"(?<=\w)[()\[\]{}]|[()\[\]{}](?=\w)")
+_QUALIFIED = re.compile(r"(.*\w.*?)\s*\([^()]*\)")
 _SIGNS_IN_WORD = re.compile(r"(?<=[^\W\d_])[^\w\s]{1,3}(?=[^\W\d_])")
 
 SQUEEZED = 5
@@ -116,6 +117,17 @@ def is_reordered(target: Sequence[tuple[str, str]], run: Sequence[tuple[str, str
         if beside and alike and window[-1][1] not in _BEGINS_PLACES:
             return True
     return False
+
+
+def is_unqualified(wording: str, text: str) -> bool:
+    """Whether a text has an answer without what tells it apart: ``Roger`` for ``Roger (alien)``.
+
+    It has to be written in the same way, since many such answers are words as well.
+    """
+    found = _QUALIFIED.fullmatch(wording.strip())
+    if found is None:
+        return False
+    return re.search(rf"(?<!\w){re.escape(plain(found[1]))}(?!\w)", text) is not None
 
 
 def names_same_country(wording: str, text: str) -> bool:

@@ -12,6 +12,7 @@ from ssp_env.wording.disguise import (
     SQUEEZED,
     is_glued,
     is_reordered,
+    is_unqualified,
     names_same_country,
     squeezed,
     unmarked,
@@ -69,7 +70,8 @@ def mentions(text: str, wordings: Iterable[str]) -> str | None:
     wherever it stands. A wording that is one function word, such as ``"It"`` or ``"US"``, has to be
     spelled with the same capitals. Letters that look like others stand for them (see
     :mod:`ssp_env.wording.lookalikes`), and an answer may be glued to other letters, split by signs,
-    written in HTML or in another order, or be a country that the text names by its people (see
+    written in HTML or in another order, have an initial more or less, lack what stands in brackets
+    behind it, or be a country that the text names by its people (see
     :mod:`ssp_env.wording.disguise`). A blank wording never occurs."""
     wordings = list(wordings)
     texts = _texts(text, wordings)
@@ -100,10 +102,11 @@ class _Text:
         self.least = least
         """Letters that a wording needs for being sought in it."""
         self.fewer = _without_articles(self.words)
+        self.names = _without_initials(self.fewer)
 
 
 def _is_in(wording: str, read: _Text) -> bool:
-    target, target_fewer = _target(wording)
+    target, target_fewer, target_name = _target(wording)
     letters = "".join(word.folded for word in target)
     if len(letters) < read.least:
         return False
@@ -118,18 +121,30 @@ def _is_in(wording: str, read: _Text) -> bool:
     if _occurs(target, read.words) or _occurs(target_fewer, read.fewer):
         return True
 
+    # An initial more or less: on one side only, or two people would be one.
+    if len(target_name) > 1 and (
+        _occurs(target_fewer, read.names) or _occurs(target_name, read.fewer)
+    ):
+        return True
+
     # Looked for first in all letters, which is quick.
     glued = letters in read.folded and is_glued(letters, len(target) > 1, read.text)
-    return glued or is_reordered(
-        [(word.cased, word.folded) for word in target_fewer],
-        [(word.cased, word.folded, word.gap) for word in read.fewer],
+    return (
+        glued
+        or is_unqualified(wording, read.text)
+        or is_reordered(
+            [(word.cased, word.folded) for word in target_fewer],
+            [(word.cased, word.folded, word.gap) for word in read.fewer],
+        )
     )
 
 
 @lru_cache(maxsize=4096)
-def _target(wording: str) -> tuple[tuple[_Word, ...], tuple[_Word, ...]]:
+def _target(wording: str) -> tuple[tuple[_Word, ...], tuple[_Word, ...], tuple[_Word, ...]]:
+    """Its words; those without articles; of these, those that are no initials."""
     words = _words(wording)
-    return tuple(words), tuple(_without_articles(words))
+    fewer = _without_articles(words)
+    return tuple(words), tuple(fewer), tuple(_without_initials(fewer))
 
 
 def _words(text: str) -> list[_Word]:
@@ -178,6 +193,17 @@ def _without_articles(words: Sequence[_Word]) -> list[_Word]:
 
     for word in words[-1:]:
         kept.append(_Word(word.cased, word.folded, _DROPPED) if dropped else word)
+    return kept
+
+
+def _without_initials(words: Sequence[_Word]) -> list[_Word]:
+    """All words but a capital alone between two words that are written like names."""
+    kept: list[_Word] = []
+    for at, word in enumerate(words):
+        beside = [*words[max(0, at - 1) : at], *words[at + 1 : at + 2]]
+        initial = len(word.folded) == 1 and word.cased.isupper() and len(beside) == 2
+        if not (initial and all(other.cased[0].isupper() for other in beside)):
+            kept.append(word)
     return kept
 
 

@@ -120,9 +120,10 @@ def random_turns(seed: int, tokenizer: Tokenizer) -> Script:
     """Tokens at random, tags often among them; ends for sure. Follows from seed, role and turn
     alone."""
     tags = ["<search>", "</search>", "<question>", "</question>", "<answer>", "</answer>"]
+    thoughts = ["<think>", "</think>"]
     common = [
         tokenizer.encode(text)
-        for text in (*tags, *tags, "mentor ", "what ", "<", "</", "<information>")
+        for text in (*tags, *tags, *thoughts, "mentor ", "what ", "<", "</", "<information>")
     ]
     roles = list(Role)
     assert tokenizer.eos_id is not None

@@ -122,6 +122,10 @@ GIVEN_AWAY = [
     ("Who was Lutyens Edwin?", "Edwin Lutyens"),
     ("Who was Smith, George P.?", "George P. Smith"),
     ("What began on 12 May 1912?", "May 12, 1912"),
+    # a name more or less complete
+    ("Which store did George P. Smith buy?", "George Smith"),
+    ("Which store did George Smith buy?", "George P. Smith"),
+    ("Where does Roger live?", "Roger (alien)"),
     # by its people
     ("Which country did the French king rule?", "France"),
     ("Which language is spoken in France?", "French"),
@@ -173,6 +177,8 @@ KEPT_SECRET = [
     ("Кто был там, а кто тут?", "A"),
     ("Is x=y here?", "xy"),
     ("Who is McDonald?", "Donald"),
+    ("Whose son is George W. Bush?", "George H. W. Bush"),
+    ("At which heat does it melt?", "Heat (film)"),
     ("Where is Indiana?", "India"),
     ("Which comparison is right?", "Paris"),
     ("Who is the 12thman?", "12"),
