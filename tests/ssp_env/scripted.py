@@ -17,10 +17,11 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.players.mini import _backwards
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
-from ssp_env.worlds.mini.lexicon import Relation, vocabulary
+from ssp_env.worlds.mini.lexicon import vocabulary
 from ssp_env.worlds.mini.pages import read_facts
 
 Script = Callable[[Trajectory], str | list[int]]
@@ -174,18 +175,3 @@ def begin(
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
     """The bytes that ids stand for."""
     return b"".join(tokenizer.pieces[i] for i in ids)
-
-
-def _backwards(
-    documents: Sequence[Document], value: str, seen: set[str]
-) -> list[tuple[str, Relation]]:
-    facts = [
-        (subject, relation)
-        for subject, relation, object_ in read_facts(documents)
-        if object_ == value
-    ]
-    return [
-        (subject, relation)
-        for subject, relation in facts
-        if subject not in seen and relation.inverse is None
-    ]
