@@ -39,8 +39,8 @@ def step_metrics(
     _mean(figures, "solver_reward", [game.solver_reward for game in solved])
     _mean(figures, "solver_reward_fresh", [game.solver_reward for game in accepted])
     _mean(figures, "valid_rate", [float(game.outcome == "valid") for game in proposed])
-    verified = [game for game in proposed if game.verification is not None]
-    _mean(figures, "verified_rate", [float(game.outcome == "valid") for game in verified])
+    verdicts = [game.verification for game in proposed if game.verification is not None]
+    _mean(figures, "verified_rate", [float(verdict.correct) for verdict in verdicts])
     _mean(figures, "true_share", [float(bool(game.truly_correct)) for game in known])
     _mean(figures, "ambiguous_share", [float(len(game.right_answers or ()) > 1) for game in known])
     _mean(figures, "question_hops", [game.hops for game in accepted])

@@ -50,6 +50,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         rows.extend(_proposer_rows(games, config))
     if "solver" in config.learning_roles:
         rows.extend(_solver_rows(games, config))
+        rows.extend(_closed_book_rows(games, config))
 
     return rows
 
@@ -123,6 +124,27 @@ def _solver_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
     return [
         _row(t.trajectory, "solver", game, a)
         for (game, t), a, k in zip(tried, advantages, kept, strict=True)
+        if k
+    ]
+
+
+def _closed_book_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
+    """The answers from memory, paid like any answer of the solver, so that it does not play dumb.
+
+    Each question is asked once, so GRPO compares an answer with those to the step's other
+    questions.
+    """
+    asked = [
+        (game, game.closed_book, game.closed_book_reward)
+        for game in games
+        if game.closed_book is not None and game.closed_book_reward is not None
+    ]
+    rewards = np.array([reward for _, _, reward in asked])
+    advantages, kept = _credit(rewards, [0] * len(asked), config.solver_algorithm, config)
+
+    return [
+        _row(trajectory, "solver", game, a)
+        for (game, trajectory, _), a, k in zip(asked, advantages, kept, strict=True)
         if k
     ]
 

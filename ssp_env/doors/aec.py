@@ -55,9 +55,10 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     With ``verifier="policy"``, the solver first reads the documents of the verification. Both
     agents live to the end of the game and end together. Rewards are paid then: the proposer's
-    reward, and the solver's mean over its attempts; an invalid game pays ``invalid_reward`` and 0,
-    and terminates like a valid one. A void game pays nothing and is truncated. ``infos`` report
-    the outcome. Observations: :class:`~ssp_env.doors.observation.Observer`.
+    reward, and the solver's mean over its attempts; an invalid game pays ``invalid_reward`` and 0
+    (or what the solver's answer to the closed book earns), and terminates like a valid one. A void
+    game pays nothing and is truncated. ``infos`` report the outcome. Observations:
+    :class:`~ssp_env.doors.observation.Observer`.
     """
 
     metadata: ClassVar[dict[str, Any]] = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.noise import NoiseDocument
-from ssp_env.game.outcome import Ending, Outage, Outcome
+from ssp_env.game.outcome import CLOSED_BOOK, Ending, Outage, Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Document, GroundTruth
@@ -99,6 +99,8 @@ class Game:
     closed_book: Trajectory | None = None
     """The solver answering from memory, where that gate is on."""
     closed_book_verdict: Verdict | None = None
+    closed_book_reward: float | None = None
+    """What the answer from memory earns its solver: what an attempt with this answer would."""
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
     asked_searches: int = 0
@@ -139,7 +141,12 @@ class Game:
 
     @property
     def solver_reward(self) -> float | None:
-        """Mean reward of the attempts that count, in a valid game."""
+        """Mean reward of the attempts that count, in a valid game.
+
+        In a game that was rejected because the solver knew the answer, what that answer earns.
+        """
+        if self.outcome is Outcome.INVALID and self.reason == CLOSED_BOOK:
+            return self.closed_book_reward
         if self.outcome is not Outcome.VALID:
             return None
         return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
@@ -181,7 +188,7 @@ class Game:
         self.outage = Outage(error.service, error.what, error.calls)
 
         # Verdicts of its attempts are dropped too: a void game is not trained on.
-        self.proposer_reward = None
+        self.proposer_reward = self.closed_book_reward = None
         for attempt in self.attempts:
             attempt.verdict, attempt.reward = None, None
 

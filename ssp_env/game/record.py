@@ -113,7 +113,8 @@ class GameResult:
     """Share of right answers in a valid game, among the attempts that no outage has hit."""
     proposer_reward: float | None
     solver_reward: float | None
-    """Mean reward of the attempts of a valid game that no outage has hit."""
+    """Mean reward of the attempts of a valid game that no outage has hit; what the answer from
+    memory earned in a game that it ended."""
     verification: Verdict | None
     closed_book: Verdict | None
     """The verdict on the solver's answer from memory, where that gate is on."""
@@ -213,7 +214,9 @@ def record_game(
     """
     analysis = rules.world.analyse(game.question) if game.question else None
 
-    plays = [_trajectory(t) for t in (game.proposer, game.verifier, game.closed_book) if t]
+    plays = [_trajectory(t) for t in (game.proposer, game.verifier) if t]
+    if game.closed_book is not None:
+        plays.append(replace(_trajectory(game.closed_book), reward=game.closed_book_reward))
     for attempt in game.attempts:
         played = _trajectory(attempt.trajectory)
         verdict, reward, outage = attempt.verdict, attempt.reward, attempt.outage

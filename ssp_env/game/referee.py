@@ -141,20 +141,26 @@ class Referee:
     def judge_closed_book(self, games: Iterable[Game]) -> None:
         """Rejects questions that the solver answered from memory: they need no search.
 
+        A right answer pays the solver what it pays in an attempt. If it were worth nothing here,
+        the solver would do best to play dumb, let the question pass, and answer it afterwards.
+
         Raises:
-            UsageError: the judge did not return one verdict or error per task.
+            UsageError: the judge did not return one verdict or error per task, or a reward is not
+                a finite number.
         """
         asked = [
             (game, game.closed_book)
             for game in games
             if game.accepted and game.closed_book is not None and game.closed_book_verdict is None
         ]
-        for (game, _), result in zip(asked, self._verdicts(asked), strict=True):
+        for (game, trajectory), result in zip(asked, self._verdicts(asked), strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
                 continue
 
             game.closed_book_verdict = result
+            as_attempt = Attempt(trajectory, result)
+            game.closed_book_reward = self.rules.checked.solver_reward(game, as_attempt)
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 

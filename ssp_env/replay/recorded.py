@@ -196,6 +196,10 @@ class Recorded:
 
     def solver_reward(self, game: Game, attempt: Attempt) -> float:
         """What a reward function of the user's own paid."""
+        if attempt.trajectory.role is Role.CLOSED_BOOK:
+            gate = self._saved.play_of(Role.CLOSED_BOOK)
+            return self._paid("closed_book", None if gate is None else gate.reward)
+
         index = next(i for i, one in enumerate(game.attempts) if one is attempt)
         attempts = self._saved.attempts
         return self._paid(

@@ -157,6 +157,8 @@ def _restored(
     for role in (Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK):
         played = record.play_of(role)
         setattr(game, role.value, None if played is None else restore(played))
+        if role is Role.CLOSED_BOOK and played is not None:
+            game.closed_book_reward = played.reward
 
     return game, rules
 

@@ -17,6 +17,7 @@ from agents.config import LearningConfig
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.losses import grpo_loss, reinforce_loss
+from agents.metrics import step_metrics
 from agents.models import load_model
 from agents.rllib.algorithm import _deal
 from agents.rollout import play
@@ -26,6 +27,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Outage, Outcome
+from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
@@ -122,6 +124,21 @@ def test_void_attempts_give_no_rows_and_advantages_are_over_the_others() -> None
     assert [row.advantage for row in rows if row.game == valid.slot] == pytest.approx(
         [reward - mean for reward in rewards]
     )
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "reinforce"])
+def test_answers_from_memory_are_rows_of_the_solver(algorithm: str) -> None:
+    """Who answers at the gate is ahead of who plays dumb there."""
+    honest, dumb = game(0, Outcome.INVALID, paid=0.0), game(1, Outcome.VALID, rewards=[1, 1])
+    for played, reward in ((honest, 1.0), (dumb, 0.0)):
+        played.closed_book = trajectory(Role.CLOSED_BOOK, 3)
+        played.closed_book_reward = reward
+    rows = rows_of([honest, dumb], config(solver_algorithm=algorithm))
+    gate = [row for row in rows if row.role == "solver" and row.tokens == 3 and row.game == 0]
+    expected = 0.5 if algorithm == "grpo" else 1.0
+    assert [row.advantage for row in gate] == [expected]
+    others = {row.advantage for row in rows if row.role == "solver" and row.game == 1}
+    assert others == ({0.0, -0.5} if algorithm == "grpo" else {1.0})
 
 
 def test_a_row_holds_its_trajectory() -> None:
@@ -379,3 +396,12 @@ def test_an_engine_that_fails_voids_what_was_pending_and_no_more(
     before = {g.slot: g.outcome for g in played.games}
     assert all(g.outcome is before[g.slot] for g in fresh.games if g.outcome is not Outcome.VOID)
     assert not {row.game for row in rows_of(fresh.games, LearningConfig())} & {g.slot for g in void}
+
+
+def test_verified_is_what_passed_verification_whatever_came_afterwards(played: Round) -> None:
+    """The closed-book gate rejects verified questions too; they stay verified."""
+    records = [record_game(game, played.rules) for game in played.games]
+    valid = next(r for r in records if r.outcome is Outcome.VALID and r.verification)
+    known = replace(valid, outcome=Outcome.INVALID, reason="closed_book")
+    figures = step_metrics([valid, known], 2, [])
+    assert (figures["verified_rate"], figures["valid_rate"]) == (1.0, 0.5)

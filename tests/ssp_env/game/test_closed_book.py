@@ -286,3 +286,50 @@ def test_a_prompt_set_without_that_prompt_is_refused_early(tmp_path: Path) -> No
     ssp_env.raw_env(world="small", tokenizer="bytes", game=game, view={"legal_moves": False})
     with pytest.raises(ConfigError, match=r"closed_book\.txt is missing"):
         ssp_env.raw_env(world="small", tokenizer="bytes", game={**game, "closed_book": True})
+
+
+# -- what it pays ------------------------------------------------------------------------------
+
+
+def sandbagging(trajectory: Trajectory) -> str | list[int]:
+    """Knows the answer, and does not say so at the gate."""
+    return IGNORANT if trajectory.role is Role.CLOSED_BOOK else solve(trajectory)
+
+
+@pytest.mark.parametrize("door", ["aec", "rllib", "text", "batch"])
+def test_playing_dumb_at_the_gate_does_not_pay(mini: MiniWorld, door: str) -> None:
+    """Behind every door where the solver plays the gate: the honest one earns as much."""
+    import all_doors as doors
+
+    game = {"closed_book": True, "attempts": 1}
+    paid = {}
+    for honest in (True, False):
+        truth: list[str] = []
+
+        def script(trajectory: Trajectory, truth: list[str] = truth, honest: bool = honest) -> Any:
+            if trajectory.role is Role.PROPOSER:
+                truth[:] = [trajectory.about]
+                return propose()(trajectory)
+            if trajectory.role is Role.CLOSED_BOOK and honest:
+                return f"<answer> {truth[0]} </answer>"
+            return sandbagging(trajectory)
+
+        if door == "batch":
+            (told,) = doors.batch(range(5, 6), script, world=mini, game=game)
+        else:
+            told = getattr(doors, door)(5, script, world=mini, game=game)
+        assert told.record.reason == ("closed_book" if honest else None)
+        paid[honest] = told.rewards
+
+    assert paid[True] == {"proposer": 0.0, "solver": 1.0}
+    assert paid[False]["solver"] <= paid[True]["solver"]
+
+
+def test_the_record_holds_what_it_paid(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = begin(rules_of(mini, words, closed_book=True, attempts=2), slots=2)
+    play(played, with_memory(knows(played, [0])))
+    rejected, valid = records(played)
+    gates = [record.play_of(Role.CLOSED_BOOK) for record in (rejected, valid)]
+    assert [gate and gate.reward for gate in gates] == [1.0, 0.0]
+    assert (rejected.solver_reward, valid.solver_reward) == (1.0, 1.0)
+    assert (rejected.solve_rate, rejected.proposer_reward) == (None, 0.0)
