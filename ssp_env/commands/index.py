@@ -123,11 +123,11 @@ def _built(arguments: Namespace, kind: str, encoder: Any) -> Path:
 
 
 def _encoder(arguments: Namespace) -> Any:
-    from ssp_env.search.dense.encoder import Prefixes, SentenceTransformerEncoder
+    from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 
     Console(stderr=True).print("loading the encoder ...")
     given = (arguments.query_prefix, arguments.passage_prefix)
-    prefixes = None if given == (None, None) else Prefixes(given[0] or "", given[1] or "")
+    prefixes = None if given == (None, None) else (given[0] or "", given[1] or "")
     return SentenceTransformerEncoder(arguments.encoder, prefixes=prefixes)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,8 +14,9 @@ from rich.text import Text
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import UsageError
+from ssp_env.game.rules import own_retriever
 from ssp_env.net.retry import RetryPolicy
-from ssp_env.search.bm25.retriever import BM25Retriever, retriever_of
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.types import Document
@@ -69,10 +71,10 @@ def _run(arguments: Namespace) -> int:
         return 0
 
     if arguments.corpus is not None:
-        retriever = BM25Retriever(read_corpus(arguments.corpus))
+        own: Any = BM25Retriever(read_corpus(arguments.corpus))
     else:
-        retriever = retriever_of(open_world(arguments.world))
-    corpus, ranking = retriever.corpus, retriever.search([query], arguments.k)[0]
+        own = own_retriever(open_world(arguments.world))
+    corpus, ranking = own.corpus, own.search([query], arguments.k)[0]
     _show(Console(), query, ranking, f"of {len(corpus):,} passages in {corpus.name}")
     return 0
 

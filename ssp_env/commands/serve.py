@@ -5,12 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import MissingExtra
+from ssp_env.game.rules import own_retriever
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever, retriever_of
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.search.index.directory import one_kind
 from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
@@ -131,7 +133,7 @@ def _open_corpus(path: str) -> tuple[Retriever, int]:
 
 
 def _open_world(name: str) -> tuple[Retriever, int]:
-    retriever = retriever_of(open_world(name))
+    retriever: Any = own_retriever(open_world(name))
     return retriever, len(retriever.corpus)
 
 

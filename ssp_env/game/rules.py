@@ -163,7 +163,7 @@ class Rules(Immutable):
         own = _own_filters(filters, config)
 
         if retriever is None:
-            retriever = _own_retriever(world)
+            retriever = own_retriever(world)
             knows = getattr(retriever, "knows", None)
             # Dense search finds something for any words, and cannot say that it knows none.
             if knows is not None:
@@ -200,7 +200,7 @@ def _noise(config: GameConfig, world: World) -> NoiseSource | NearNoise:
     return NOISE[config.noise_kind]
 
 
-def _own_retriever(world: World) -> Retriever:
+def own_retriever(world: World) -> Retriever:
     """The retriever that a world has, such as a kept index; else BM25 over its corpus."""
     own: Retriever | None = getattr(world, "retriever", None)
     if own is not None:

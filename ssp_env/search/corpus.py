@@ -44,7 +44,8 @@ class Corpus(Passages):
         self._by_id = {document.id: document for document in self._documents}
         if len(self._by_id) != len(self._documents):
             [(twice, _)] = Counter(document.id for document in self._documents).most_common(1)
-            raise DataError(name, f"id {twice!r} occurs twice")
+            which = [n for n, each in enumerate(self._documents, start=1) if each.id == twice]
+            raise DataError(name, f"id {twice!r} occurs twice: passages {which[0]} and {which[1]}")
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -96,25 +97,14 @@ def read_corpus(path: str | Path) -> Corpus:
     ``title`` and ``text``.
 
     Raises:
-        DataError: no such file, a line that is not JSON, lacks a field or repeats an id (names file
-            and line).
+        DataError: no such file, a line that is not JSON or lacks a field (names file and line), an
+            id that occurs twice.
     """
-    return Corpus(_unique(path), name=str(path))
+    return Corpus(read_passages(path), name=str(path))
 
 
-def _unique(path: str | Path) -> Iterator[Document]:
-    lines: dict[str, int] = {}
-    for line, document in read_passages(path):
-        first = lines.setdefault(document.id, line)
-        if first != line:
-            raise DataError(path, f"id {document.id!r} occurs twice, first in line {first}", line)
-        yield document
-
-
-def read_passages(
-    path: str | Path, progress: Progress = no_progress
-) -> Iterator[tuple[int, Document]]:
-    """The ``(line number, passage)`` of a corpus file, of which one line is in memory at a time.
+def read_passages(path: str | Path, progress: Progress = no_progress) -> Iterator[Document]:
+    """The passages of a corpus file, of which one is in memory at a time.
 
     Raises:
         DataError: as for :func:`read_corpus`, except that ids may repeat.
@@ -123,10 +113,10 @@ def read_passages(
         document_id = str(require(path, line, row, "id", (str, int)))
         if "contents" in row:
             contents: str = require(path, line, row, "contents", str)
-            yield line, Document(document_id, *split_contents(contents))
+            yield Document(document_id, *split_contents(contents))
         else:
             title, text = (require(path, line, row, field, str) for field in ("title", "text"))
-            yield line, Document(document_id, title, text)
+            yield Document(document_id, title, text)
 
 
 def read_jsonl(
@@ -172,17 +162,14 @@ def _parsed(path: str | Path, text: str, number: int) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
-        if not text.lstrip().startswith("["):
-            what = f"not JSON ({error.msg} at column {error.colno})"
-            raise DataError(path, what, number) from None
-        row = []  # a list over several lines
+        what = f"not JSON ({error.msg} at column {error.colno})"
     except RecursionError:
-        raise DataError(path, "not a passage: nested too deeply", number) from None
-    if isinstance(row, dict):
-        return row
-
-    what = f"a JSON object was expected, not {type(row).__name__}"
-    raise DataError(path, f"{what}: JSON Lines is wanted, one object per line", number)
+        what = "nested too deeply"
+    else:
+        if isinstance(row, dict):
+            return row
+        what = f"a JSON object was expected, not {type(row).__name__}"
+    raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
 
 
 def require(

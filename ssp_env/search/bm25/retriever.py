@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from cachetools import LRUCache
+from cachetools import LRUCache, cached
 
 from ssp_env.errors import ConfigError
 from ssp_env.search.base import check_request
 from ssp_env.search.bm25.index import BM25Index, Ranking, tokenize
 from ssp_env.types import Document, Passages
-
-if TYPE_CHECKING:
-    from ssp_env.types import World
 
 
 class WordIndex(Protocol):
@@ -59,11 +56,10 @@ class BM25Retriever:
         self.corpus = corpus
         self._index: WordIndex = BM25Index(corpus) if index is None else index
         self.kind = None if index is None else "bm25"
+        self._cache_size = cache_size
         # An entry takes as much as four results, whatever a policy searches for: its key is short.
-        self._cache: LRUCache[bytes, Ranking] = LRUCache(
-            cache_size, getsizeof=lambda ranking: len(ranking[0]) + 4
-        )
-        self._lock = Lock()
+        kept: LRUCache[bytes, Ranking] = LRUCache(cache_size, lambda found: len(found[0]) + 4)
+        self._ranked = cached(kept, _key, Lock())(self._rank)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """See :meth:`ssp_env.search.base.Retriever.search`.
@@ -78,28 +74,20 @@ class BM25Retriever:
         """Whether any word of a text occurs in the corpus, so that a search finds something."""
         return self._index.knows(tokenize(text))
 
-    def _documents(self, query: str, k: int) -> list[Document]:
-        key = blake2b(f"{k} {query}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        with self._lock:
-            ranking = self._cache.get(key)
-        if ranking is None:
-            ranking = self._index.best(list(dict.fromkeys(tokenize(query))), k)
-            with self._lock:
-                if len(ranking[0]) + 4 <= self._cache.maxsize:
-                    self._cache[key] = ranking
+    def _rank(self, query: str, k: int) -> Ranking:
+        return self._index.best(list(dict.fromkeys(tokenize(query))), k)
 
+    def _documents(self, query: str, k: int) -> list[Document]:
         documents = []
-        for position, score in zip(*ranking, strict=True):
+        for position, score in zip(*self._ranked(query, k), strict=True):
             found = self.corpus[position]
             documents.append(Document(found.id, found.title, found.text, score))
         return documents
 
     def __reduce__(self) -> tuple[object, ...]:
-        again = partial(type(self), cache_size=int(self._cache.maxsize))
+        again = partial(type(self), cache_size=self._cache_size)
         return again, (self.corpus, self._index)
 
 
-def retriever_of(world: World) -> BM25Retriever:
-    """The retriever that a world has of its own, such as one with a kept index; else a new one."""
-    own: BM25Retriever | None = getattr(world, "retriever", None)
-    return own if own is not None else BM25Retriever(world.corpus)
+def _key(query: str, k: int) -> bytes:
+    return blake2b(f"{k} {query}".encode("utf-8", "surrogatepass"), digest_size=16).digest()

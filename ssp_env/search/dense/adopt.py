@@ -17,8 +17,9 @@ from ssp_env.errors import DataError
 from ssp_env.search.corpus import Progress, no_progress, passage_text
 from ssp_env.search.dense.build import likely_queries
 from ssp_env.search.dense.neighbours import FLAT, INDEX, IVF, kind_of, read_faiss, tune
-from ssp_env.search.index.directory import Encoder, passages_of
+from ssp_env.search.index.directory import PASSAGES, Encoder
 from ssp_env.search.index.manifest import Manifest, write_manifest
+from ssp_env.search.index.store import build_store
 from ssp_env.search.index.workplace import Workplace
 from ssp_env.types import Passages
 
@@ -66,7 +67,7 @@ def adopt_index(
         what = f"has vectors of {index.d} numbers, {encoder.info.name} of {encoder.info.dimension}"
         raise DataError(path, f"{what}; give the encoder that it was made with")
 
-    store = passages_of(source, directory, progress)
+    store = build_store(source, Path(directory) / PASSAGES, progress)
     if index.ntotal != len(store):
         what = f"holds {index.ntotal:,} vectors, {source} {len(store):,} passages"
         raise DataError(path, f"{what}; give the corpus that it was made of")
@@ -74,8 +75,7 @@ def adopt_index(
 
     parameters: dict[str, Any] = {"adopted": path.name, "lowest_cosine_checked": round(lowest, 4)}
     if kind != FLAT:
-        queries = likely_queries(store, encoder, progress)
-        parameters |= tune(kind, index, None, queries, progress)
+        parameters |= tune(kind, index, None, likely_queries(store, encoder))
     place = Workplace(Path(directory) / kind)
     with place.open():
         place.clear()

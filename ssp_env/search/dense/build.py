@@ -34,8 +34,8 @@ BLOCK = 256
 """Passages that are encoded between two entries of a build's journal."""
 VECTORS = "vectors.faiss"
 """Scratch of an approximate index: the exact one that it is built from."""
-_ASKED, _QUERY_BLOCK = 512, 64
-"""Queries that an approximate index is measured with, and how many are encoded at once."""
+_ASKED = 512
+"""Queries that an approximate index is measured with."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -56,9 +56,8 @@ def build(
     if vectors is None:
         vectors = _encode(place, VECTORS, store, encoder, progress)
     exact = read_faiss(vectors)
-    queries = likely_queries(store, encoder, progress)
     index = approximate(kind, exact, progress)
-    parameters = tune(kind, index, exact, queries, progress)
+    parameters = tune(kind, index, exact, likely_queries(store, encoder))
 
     write_faiss(index, place.path / INDEX)
     (place.path / VECTORS).unlink(missing_ok=True)
@@ -70,7 +69,7 @@ def load(folder: Path, store: PassageStore, encoder: Encoder, manifest: Manifest
     return DenseRetriever(folder, store, encoder, manifest)
 
 
-def likely_queries(passages: Passages, encoder: Encoder, progress: Progress) -> Vectors:
+def likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
     """Vectors of queries such as may be asked, of shape ``(up to 512, dimension)``.
 
     They are sentences of some passages (the inverse cloze task of Lee et al. 2019)."""
@@ -79,13 +78,7 @@ def likely_queries(passages: Passages, encoder: Encoder, progress: Progress) -> 
     for position in np.sort(rng.permutation(len(passages))[:_ASKED]).tolist():
         sentences = _SENTENCE_END.split(passages[position].text.strip())
         queries.append(sentences[rng.integers(len(sentences))] or passages[position].title)
-
-    blocks = []
-    for first in range(0, len(queries), _QUERY_BLOCK):
-        progress("encoding queries to measure with", first, len(queries))
-        blocks.append(encoder.encode_queries(queries[first : first + _QUERY_BLOCK]))
-    progress("encoding queries to measure with", len(queries), len(queries))
-    return np.concatenate(blocks)
+    return encoder.encode_queries(queries)
 
 
 def _encode(

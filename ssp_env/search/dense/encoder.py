@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -31,20 +30,6 @@ _DECIDING = {".safetensors", ".json", ".txt", ".model"}
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class Prefixes:
-    """What a model wants in front of its texts."""
-
-    query: str = ""
-    passage: str = ""
-
-
-NO_PREFIXES = Prefixes()
-"""MiniLM and most others."""
-E5_PREFIXES = Prefixes("query: ", "passage: ")
-"""The E5 family, except its ``-instruct`` models."""
-
-
 class SentenceTransformerEncoder:
     """An :class:`Encoder`: a model directory that sentence-transformers can read.
 
@@ -57,16 +42,16 @@ class SentenceTransformerEncoder:
         self,
         directory: str | Path,
         *,
-        prefixes: Prefixes | None = None,
+        prefixes: tuple[str, str] | None = None,
         device: str | None = None,
         dtype: str = "float32",
     ) -> None:
         """
         Args:
             directory: of the model.
-            prefixes: put before the texts. ``None`` takes those that the model's own configuration
-                names (prompts ``query`` and ``document`` or ``passage``), else :data:`E5_PREFIXES`
-                for an E5 by its name, else none.
+            prefixes: put before queries and before passages. ``None`` takes those that the model's
+                own configuration names (prompts ``query`` and ``document`` or ``passage``), else
+                ``"query: "`` and ``"passage: "`` for an E5 by its name, else none.
             device: PyTorch's name of it; ``None`` takes a GPU if there is one.
             dtype: in which the weights compute. Not part of the encoder's identity: an index made
                 in half precision on a GPU may be searched in float32 on a CPU.
@@ -85,21 +70,19 @@ class SentenceTransformerEncoder:
         self._model = load_model("SentenceTransformer", self._directory, device, dtype)
         if prefixes is None:
             prefixes = choose_prefixes(self._directory.absolute(), self._model.prompts)
-        self.prefixes = prefixes
 
         # Named as given: that is where `ssp search` and `ssp serve` load it again.
         dimension = int(self._model.get_embedding_dimension())
-        self.info = EncoderInfo(
-            str(directory), self._digest(), dimension, prefixes.query, prefixes.passage
-        )
+        digest = self._digest(*prefixes)
+        self.info = EncoderInfo(str(directory), digest, dimension, *prefixes)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See :meth:`Encoder.encode_queries`; :class:`ModelError` for vectors not finite."""
-        return self._encode(texts, self.prefixes.query)
+        return self._encode(texts, self.info.query_prefix)
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See :meth:`Encoder.encode_passages`; :class:`ModelError` for vectors not finite."""
-        return self._encode(texts, self.prefixes.passage)
+        return self._encode(texts, self.info.passage_prefix)
 
     def _encode(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
         if not len(texts):
@@ -126,8 +109,8 @@ class SentenceTransformerEncoder:
         unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
         return unit
 
-    def _digest(self) -> str:
-        settings = (self.prefixes.query, self.prefixes.passage, self._model.max_seq_length)
+    def _digest(self, *prefixes: str) -> str:
+        settings = (*prefixes, self._model.max_seq_length)
         sha = hashlib.sha256(repr((*settings, "unit length")).encode())
         for path in sorted(self._directory.rglob("*")):
             if path.suffix in _DECIDING and path.is_file():
@@ -139,7 +122,7 @@ class SentenceTransformerEncoder:
         return partial(type(self), **self._settings), (self._directory,)
 
 
-def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> Prefixes:
+def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, str]:
     """The prefixes of a model, by the prompts of its configuration, else by its directory's name.
 
     Raises:
@@ -149,16 +132,16 @@ def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> Prefixes:
     query = prompts.get("query", "")
     passage = prompts.get("document", "") or prompts.get("passage", "")
     if query or passage:
-        return Prefixes(query, passage)
+        return query, passage
 
     # The hub's cache keeps a model in models--WHO--NAME/snapshots/COMMIT.
     name = directory.parent.parent.name if directory.parent.name == "snapshots" else directory.name
     if not _E5.search(name.lower()):
-        return NO_PREFIXES
+        return "", ""
     if "instruct" in name.lower() or "mistral" in name.lower():
-        fix = f"{name} wants an instruction before queries; give it as Prefixes(query=)"
+        fix = f"{name} wants an instruction before queries; name it (--query-prefix, or prefixes=)"
         raise ConfigError("prefixes", None, fix)
-    return E5_PREFIXES
+    return "query: ", "passage: "
 
 
 def clean(text: str) -> str:

@@ -17,11 +17,8 @@ it is built, with queries that resemble those to come, and its manifest says how
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from math import ceil, log2, sqrt
 from pathlib import Path
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,7 +40,7 @@ SHARE = 0.98
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
 _LEAST, _MOST_IN_VIEW = 16, 2048
-_EFFORT = {HNSW: "nodes_in_view", IVF: "lists_probed"}
+EFFORT = {HNSW: "nodes_in_view", IVF: "lists_probed"}
 """What a manifest calls the effort: nodes that a search keeps in view, lists that it looks into."""
 
 Vectors: TypeAlias = NDArray[np.float32]
@@ -84,43 +81,34 @@ def write_faiss(index: Any, path: Path) -> None:
         faiss().write_index(index, faiss().PyCallbackIOWriter(file.write))
 
 
-class Neighbours:
-    """Vectors, by position, that can be searched by inner product. Threads may share one."""
+def nearest(index: Any, queries: Vectors, k: int) -> list[Ranking]:
+    """The ``k`` nearest of each query, shape ``(n, dimension)``; all where there are fewer."""
+    k = min(k, index.ntotal)
+    scores, positions = index.search(queries, k)
 
-    def __init__(self, index: Any, *, gpu: bool = True) -> None:
-        """``gpu`` moves the index to a GPU, if FAISS sees one and searches such indexes there.
+    # The lists that were probed, or the nodes in view, may hold fewer.
+    short = np.flatnonzero((positions < 0).any(axis=1))
+    if len(short):
+        found = index.search(queries[short], k, params=_furthest(index))
+        scores[short], positions[short] = found
+    return [_sorted(*row) for row in zip(scores, positions, strict=True)]
 
-        Raises:
-            DataError: it cannot be moved there.
-        """
-        self._index = index
-        self._turn: AbstractContextManager[Any] = nullcontext()
-        module = faiss()
-        if not gpu or isinstance(index, module.IndexHNSW) or not module.get_num_gpus():
-            return
 
-        try:
-            self._resources = module.StandardGpuResources()
-            self._index = module.index_cpu_to_gpu(self._resources, 0, index)
-        except RuntimeError as error:
-            fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
-            raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
-        # An index on a GPU may not be searched by two threads at once.
-        self._turn = Lock()
+def on_gpu(index: Any) -> tuple[Any, Any]:
+    """The index, on a GPU if FAISS sees one and searches such indexes there; and what holds it.
 
-    def search(self, queries: Vectors, k: int) -> list[Ranking]:
-        """The ``k`` nearest of each query, shape ``(n, dimension)``; all where there are fewer."""
-        k = min(k, self._index.ntotal)
-        with self._turn:
-            scores, positions = self._index.search(queries, k)
-
-            # The lists that were probed, or the nodes in view, may hold fewer.
-            short = np.flatnonzero((positions < 0).any(axis=1))
-            if len(short):
-                furthest = _furthest(self._index)
-                found = self._index.search(queries[short], k, params=furthest)
-                scores[short], positions[short] = found
-        return [_sorted(*row) for row in zip(scores, positions, strict=True)]
+    Raises:
+        DataError: it cannot be moved there.
+    """
+    module = faiss()
+    if isinstance(index, module.IndexHNSW) or not module.get_num_gpus():
+        return index, None
+    try:
+        resources = module.StandardGpuResources()
+        return module.index_cpu_to_gpu(resources, 0, index), resources
+    except RuntimeError as error:
+        fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
+        raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
 
 
 def approximate(kind: str, exact: Any, progress: Progress) -> Any:
@@ -149,9 +137,7 @@ def list_count(vectors: int) -> int:
     return min(1 << round(log2(2 * sqrt(vectors))), max(1, vectors // _SAMPLE))
 
 
-def tune(
-    kind: str, index: Any, exact: Any | None, queries: Vectors, progress: Progress
-) -> dict[str, Any]:
+def tune(kind: str, index: Any, exact: Any | None, queries: Vectors) -> dict[str, Any]:
     """Sets the least effort that is enough: :data:`SHARE` of the recall at the greatest effort.
 
     Args:
@@ -159,7 +145,6 @@ def tune(
         index: the approximate index.
         exact: an exact one over the same vectors; ``None`` counts what the greatest effort finds.
         queries: such as users will ask, shape ``(n, dimension)``.
-        progress: told how many efforts of those possible were tried.
 
     Returns:
         For the manifest: what was chosen, and its recall.
@@ -167,47 +152,24 @@ def tune(
     most = index.nlist if kind == IVF else min(_MOST_IN_VIEW, index.ntotal)
     steps = ceil(2 * max(0.0, log2(most / _LEAST)))
     ladder = [*(round(_LEAST * 2 ** (step / 2)) for step in range(steps)), most]
-    neighbours = Neighbours(index, gpu=False)
 
     set_effort(index, most)
-    furthest = neighbours.search(queries, TOP)
-    truth = furthest if exact is None else Neighbours(exact, gpu=False).search(queries, TOP)
+    furthest = nearest(index, queries, TOP)
+    truth = furthest if exact is None else nearest(exact, queries, TOP)
     enough = SHARE * _recall(truth, furthest)
-    for step, effort in enumerate(ladder):
+    for effort in ladder:
         set_effort(index, effort)
-        recall = _recall(truth, neighbours.search(queries, TOP))
-        progress("choosing how far to look", step + 1, len(ladder))
+        recall = _recall(truth, nearest(index, queries, TOP))
         if recall >= enough:
             break
 
-    progress("choosing how far to look", len(ladder), len(ladder))
     return {
-        _EFFORT[kind]: effort,
+        EFFORT[kind]: effort,
         **({"lists": most} if kind == IVF else {}),
         "recall_at_3": round(recall, 4),
         "recall_queries": len(queries),
         "recall_against": "its own greatest effort" if exact is None else "exact search",
     }
-
-
-def open_neighbours(
-    kind: str, path: Path, count: int, dimension: int, parameters: Mapping[str, Any]
-) -> Neighbours:
-    """Opens an index, memory-mapped; the manifest's parameters say how far it has to look.
-
-    Raises:
-        DataError: it is not of this kind, number of vectors and dimension; or it cannot be moved to
-            the GPU that FAISS sees.
-    """
-    index = read_faiss(path)
-    effort = 1 if kind == FLAT else parameters.get(_EFFORT[kind], 0)
-    if (kind_of(index), index.d, index.ntotal) != (kind, dimension, count) or effort < 1:
-        what = f"does not hold a {kind} index of {count} vectors of {dimension} numbers"
-        raise DataError(path, f"{what}, or its manifest names no effort; {again(path.parent)}")
-
-    if kind != FLAT:
-        set_effort(index, effort)
-    return Neighbours(index)
 
 
 def kind_of(index: Any) -> str | None:

@@ -5,14 +5,27 @@ Needs the extra ``dense``."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from ssp_env.errors import DataError
 from ssp_env.search.base import check_request
-from ssp_env.search.dense.neighbours import INDEX, open_neighbours
+from ssp_env.search.dense.neighbours import (
+    EFFORT,
+    FLAT,
+    INDEX,
+    kind_of,
+    nearest,
+    on_gpu,
+    read_faiss,
+    set_effort,
+)
 from ssp_env.search.index.directory import Encoder
 from ssp_env.search.index.manifest import Manifest
 from ssp_env.search.index.store import PassageStore
+from ssp_env.search.index.workplace import again
 from ssp_env.types import Document
 
 
@@ -28,12 +41,26 @@ class DenseRetriever:
         self, folder: Path, passages: PassageStore, encoder: Encoder, manifest: Manifest
     ) -> None:
         """Maps the files of an index; :func:`ssp_env.search.index.directory.open_index` checks that
-        its parts belong together."""
+        its parts belong together.
+
+        Raises:
+            DataError: the file is not what the manifest says, or does not fit the GPU.
+        """
         self.corpus, self.encoder, self.kind = passages, encoder, manifest.kind
         self._origin = (folder, passages, encoder, manifest)
-        size = (len(passages), encoder.info.dimension)
-        path = folder / INDEX
-        self._neighbours = open_neighbours(self.kind, path, *size, manifest.parameters)
+
+        path, count, dimension = folder / INDEX, len(passages), encoder.info.dimension
+        index = read_faiss(path)
+        effort = 1 if self.kind == FLAT else manifest.parameters.get(EFFORT[self.kind], 0)
+        if (kind_of(index), index.d, index.ntotal) != (self.kind, dimension, count) or effort < 1:
+            what = f"does not hold a {self.kind} index of {count} vectors of {dimension} numbers"
+            raise DataError(path, f"{what}, or its manifest names no effort; {again(folder)}")
+        if self.kind != FLAT:
+            set_effort(index, effort)
+
+        # An index on a GPU may not be searched by two threads at once.
+        self._index, self._gpu = on_gpu(index)
+        self._turn: AbstractContextManager[Any] = nullcontext() if self._gpu is None else Lock()
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """See :meth:`ssp_env.search.base.Retriever.search`; an empty query has a vector too."""
@@ -42,7 +69,9 @@ class DenseRetriever:
         if not distinct:
             return []
 
-        found = self._neighbours.search(self.encoder.encode_queries(distinct), k)
+        vectors = self.encoder.encode_queries(distinct)
+        with self._turn:
+            found = nearest(self._index, vectors, k)
         rankings = {
             query: [self._document(*each) for each in zip(*ranking, strict=True)]
             for query, ranking in zip(distinct, found, strict=True)

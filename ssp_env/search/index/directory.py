@@ -98,7 +98,7 @@ def build_index(
     """
     loaded = _loaded(kind, encoder)
     info = None if loaded is None else loaded.info
-    store = passages_of(source, directory, progress)
+    store = build_store(source, Path(directory) / PASSAGES, progress)
     place = Workplace(Path(directory) / kind)
     if place.target.exists():
         read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
@@ -110,18 +110,6 @@ def build_index(
         write_manifest(place.path, Manifest(kind, store.digest(), len(store), info, parameters))
         place.publish()
     return place.target
-
-
-def passages_of(source: str | Path, directory: str | Path, progress: Progress) -> PassageStore:
-    """The passages of an index directory, built from a corpus file if they are not there.
-
-    Raises:
-        DataError: as for :func:`build_index`.
-    """
-    directory = Path(directory)
-    if directory.exists() and not directory.is_dir():
-        raise DataError(directory, "is a file; an index is a directory: give another --out")
-    return build_store(source, directory / PASSAGES, progress)
 
 
 def open_index(
@@ -243,9 +231,9 @@ def _loaded(
     if not isinstance(encoder, str | Path):
         return encoder
 
-    module = import_module("ssp_env.search.dense.encoder")
     prefixes = None
-    if recorded is not None:  # the model's directory may not name the prefixes
-        prefixes = module.Prefixes(recorded.query_prefix, recorded.passage_prefix)
-    loaded: Encoder = module.SentenceTransformerEncoder(encoder, prefixes=prefixes, device=device)
+    if recorded is not None:  # the model's directory may not name them
+        prefixes = recorded.query_prefix, recorded.passage_prefix
+    load = import_module("ssp_env.search.dense.encoder").SentenceTransformerEncoder
+    loaded: Encoder = load(encoder, prefixes=prefixes, device=device)
     return loaded

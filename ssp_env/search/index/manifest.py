@@ -40,6 +40,10 @@ class EncoderInfo:
     passage_prefix: str = ""
     """What it puts before a passage."""
 
+    def same_as(self, other: EncoderInfo) -> bool:
+        """Whether both give the same vectors, whatever they are called."""
+        return (self.digest, self.dimension) == (other.digest, other.dimension)
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -114,7 +118,7 @@ def read_manifest(
         digests = f"digest {manifest.corpus[:12]}, the passages have {corpus[:12]}"
         what = f"belongs to another corpus ({digests})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
-    if encoder is not None and made_with is not None and _key(encoder) != _key(made_with):
+    if encoder is not None and made_with is not None and not encoder.same_as(made_with):
         there, here = (
             f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
             for info in (made_with, encoder)
@@ -169,10 +173,6 @@ def _parse(
     if not isinstance(manifest.passages, int) or not isinstance(manifest.parameters, dict):
         raise TypeError("passages and parameters are a number and an object")
     return manifest
-
-
-def _key(info: EncoderInfo) -> tuple[str, int]:
-    return info.digest, info.dimension
 
 
 def _damage(path: Path, info: FileInfo, check: bool) -> str | None:

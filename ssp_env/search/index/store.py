@@ -129,7 +129,7 @@ def build_store(
             the disk is full or cannot be written.
     """
     place = Workplace(Path(folder))
-    documents = (document for _, document in read_passages(source, progress))
+    documents = read_passages(source, progress)
     if place.target.exists():
         store = PassageStore(place.target)
         if digest_of(documents) != store.digest():
@@ -189,5 +189,5 @@ def _refuse_twins(database: sqlite3.Connection, source: str | Path) -> None:
     twins = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
     for id_, first, last in database.execute(f"{twins} LIMIT 1"):
         name = id_.decode("utf-8", "surrogatepass")
-        what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1} have it"
+        what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1}"
         raise DataError(source, what)

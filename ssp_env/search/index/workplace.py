@@ -68,12 +68,10 @@ class Workplace:
         """
         journal = self.path / JOURNAL
         try:
-            state = json.loads(journal.read_text(encoding="utf-8")) if journal.exists() else {}
-        except ValueError:
-            state = None
-        if not isinstance(state, dict):
-            raise DataError(journal, f"is damaged; delete {self.path} and build again")
-        return state
+            return dict(json.loads(journal.read_text())) if journal.exists() else {}
+        except (ValueError, TypeError) as error:
+            what = f"is damaged; delete {self.path} and build again"
+            raise DataError(journal, what) from error
 
     def checkpoint(self, state: dict[str, Any]) -> None:
         """Records how far the build is. The files that it speaks of must be on disk already."""

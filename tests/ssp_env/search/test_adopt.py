@@ -148,10 +148,10 @@ def test_by_the_command_line_with_prefixes(
     pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
     from small_models import bert_encoder
 
-    from ssp_env.search.dense.encoder import E5_PREFIXES, SentenceTransformerEncoder
+    from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 
     model = str(bert_encoder(tmp_path / "model"))
-    encoder = SentenceTransformerEncoder(model, prefixes=E5_PREFIXES)
+    encoder = SentenceTransformerEncoder(model, prefixes=("query: ", "passage: "))
     texts = [f"Title {i}\n{text}" for i, text in enumerate(TEXTS)]
     file = str(faiss_file(tmp_path / "e5_Flat.index", encoder.encode_passages(texts)))
     command = ["index", str(wiki), "--adopt", file, "--encoder", model, "--out"]

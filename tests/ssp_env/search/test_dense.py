@@ -22,15 +22,15 @@ from benchmarks.clustered import ClusteredEncoder
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import no_progress, passage_text
 from ssp_env.search.dense.build import BLOCK
-from ssp_env.search.dense.encoder import E5_PREFIXES, SentenceTransformerEncoder
+from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import (
     FLAT,
     HNSW,
     IVF,
     KINDS,
-    Neighbours,
     approximate,
     list_count,
+    nearest,
     set_effort,
     tune,
     write_faiss,
@@ -78,7 +78,7 @@ def ids(ranking: Sequence[Document]) -> list[str]:
 def test_flat_is_brute_force(queries: int, k: int) -> None:
     rng = np.random.default_rng(0)
     vectors, asked = unit(rng, 700, 48), unit(rng, queries, 48)
-    found = Neighbours(flat(vectors)).search(asked, k)
+    found = nearest(flat(vectors), asked, k)
     for query, (scores, positions) in zip(asked, found, strict=True):
         exact = (vectors.astype(np.float64) * query).sum(axis=1)
         assert positions.tolist() == np.argsort(-exact)[:k].tolist()
@@ -88,7 +88,7 @@ def test_flat_is_brute_force(queries: int, k: int) -> None:
 def tuned(kind: str, vectors: NDArray[np.float32], queries: NDArray[np.float32]) -> Any:
     exact = flat(vectors)
     index = approximate(kind, exact, no_progress)
-    return index, tune(kind, index, exact, queries, no_progress)
+    return index, tune(kind, index, exact, queries)
 
 
 def share_found(kind: str, encoder: ClusteredEncoder, count: int) -> tuple[float, dict[str, Any]]:
@@ -99,8 +99,8 @@ def share_found(kind: str, encoder: ClusteredEncoder, count: int) -> tuple[float
         encoder.encode_queries([str(i) for i in range(first, count, step)]) for first in (0, 1)
     )
     index, chosen = tuned(kind, vectors, others)
-    exact = Neighbours(flat(vectors)).search(asked, 3)
-    found = Neighbours(index).search(asked, 3)
+    exact = nearest(flat(vectors), asked, 3)
+    found = nearest(index, asked, 3)
     for query, (scores, positions) in zip(asked, found, strict=True):
         assert scores.tolist() == sorted(scores, reverse=True)
         assert len(positions) == 3
@@ -131,7 +131,7 @@ def test_a_graph_finds_the_exact_top_three() -> None:
 def test_small_sets_and_a_k_beyond_them(kind: str, count: int) -> None:
     vectors = unit(np.random.default_rng(3), count, 16)
     index = flat(vectors) if kind == FLAT else tuned(kind, vectors, vectors)[0]
-    for scores, positions in Neighbours(index).search(vectors[:2], 100):
+    for scores, positions in nearest(index, vectors[:2], 100):
         assert sorted(positions.tolist()) == list(range(count))
         assert scores[0] == pytest.approx(1, abs=0.02)
 
@@ -141,7 +141,7 @@ def test_a_k_that_a_short_look_cannot_fill_is_filled_by_a_longer_one(kind: str) 
     vectors = SMALL.encode_passages([str(i) for i in range(3000)])
     index, _ = tuned(kind, vectors, vectors[:9])
     set_effort(index, 1)
-    [(_, positions)] = Neighbours(index).search(vectors[:1], 2000)
+    [(_, positions)] = nearest(index, vectors[:1], 2000)
     assert len(set(positions.tolist())) == 2000
 
 
@@ -253,7 +253,7 @@ def test_a_killed_build_goes_on_with_encoding_where_it_stopped(
         file.write(b"half a vector")
 
     def kill(stage: str, done: int, total: int) -> None:
-        if stage.startswith("encoding queries"):
+        if stage in ("linking vectors", "filling lists"):
             raise Killed
 
     second, stages = Counting(), []
@@ -286,7 +286,7 @@ def test_a_damaged_journal_is_named(source: Path, tmp_path: Path) -> None:
         build_index(source, tmp_path / "i", FLAT, encoder=Counting(BLOCK))
     place = tmp_path / "i" / f"{FLAT}.building"
     state = json.loads((place / "journal.json").read_text())
-    for text in ("{", "[]", json.dumps(state | {"vectors": 10**6})):
+    for text in ("{", "[1]", json.dumps(state | {"vectors": 10**6})):
         (place / "journal.json").write_text(text)
         with pytest.raises(DataError, match="delete"):
             build_index(source, tmp_path / "i", FLAT, encoder=SMALL)
@@ -382,6 +382,6 @@ def test_minilm_finds_what_shares_no_word_with_the_question(
     build_index(source, tmp_path / "index", FLAT, encoder=minilm)
     rankings = open_index(tmp_path / "index").search(list(pairs), 1)
     assert [ranking[0].id for ranking in rankings] == list("0123")
-    e5 = SentenceTransformerEncoder(minilm.info.name, prefixes=E5_PREFIXES)
+    e5 = SentenceTransformerEncoder(minilm.info.name, prefixes=("query: ", "passage: "))
     with pytest.raises(DataError, match="was made with"):
         open_index(tmp_path / "index", encoder=e5)

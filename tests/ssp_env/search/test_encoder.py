@@ -17,13 +17,11 @@ from small_models import bert_encoder
 
 from ssp_env.errors import ConfigError, ModelError
 from ssp_env.search.dense.encoder import (
-    E5_PREFIXES,
-    NO_PREFIXES,
-    Prefixes,
     SentenceTransformerEncoder,
     choose_prefixes,
 )
 
+E5_PREFIXES, NO_PREFIXES = ("query: ", "passage: "), ("", "")
 TEXTS = ["where is vienna", "vienna is in austria", "a", "the danube flows through ten countries"]
 
 
@@ -37,12 +35,16 @@ def plain(folder: Path) -> SentenceTransformerEncoder:
     return SentenceTransformerEncoder(folder, device="cpu")
 
 
+def prefixes(encoder: SentenceTransformerEncoder) -> tuple[str, str]:
+    return encoder.info.query_prefix, encoder.info.passage_prefix
+
+
 def test_an_e5_gets_its_prefixes_and_others_get_none(
     folder: Path, plain: SentenceTransformerEncoder
 ) -> None:
     e5 = copytree(folder, folder.parent / "e5-small-v2")
     encoder = SentenceTransformerEncoder(e5, device="cpu")
-    assert (encoder.prefixes, plain.prefixes) == (E5_PREFIXES, NO_PREFIXES)
+    assert (prefixes(encoder), prefixes(plain)) == (E5_PREFIXES, NO_PREFIXES)
     by_hand = plain.encode_passages([f"query: {text}" for text in TEXTS])
     np.testing.assert_allclose(encoder.encode_queries(TEXTS), by_hand, atol=1e-6)
     by_hand = plain.encode_passages([f"passage: {text}" for text in TEXTS])
@@ -52,22 +54,22 @@ def test_an_e5_gets_its_prefixes_and_others_get_none(
 
 
 @pytest.mark.parametrize(
-    ("name", "prompts", "prefixes"),
+    ("name", "prompts", "expected"),
     [
         ("intfloat/e5-base-v2", {"query": "", "document": ""}, E5_PREFIXES),
         ("multilingual-e5-large", {}, E5_PREFIXES),
         ("E5", {}, E5_PREFIXES),
         ("all-MiniLM-L6-v2", {"query": "", "document": ""}, NO_PREFIXES),
         ("me5y", {}, NO_PREFIXES),
-        ("e5-mine", {"query": "Q: ", "passage": "P: "}, Prefixes("Q: ", "P: ")),
-        ("bge", {"query": "Search: "}, Prefixes("Search: ", "")),
+        ("e5-mine", {"query": "Q: ", "passage": "P: "}, ("Q: ", "P: ")),
+        ("bge", {"query": "Search: "}, ("Search: ", "")),
         ("models--intfloat--e5-base-v2/snapshots/0123abc", {}, E5_PREFIXES),
     ],
 )
 def test_prefixes_follow_the_models_prompts_then_its_name(
-    name: str, prompts: dict[str, str], prefixes: Prefixes
+    name: str, prompts: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    assert choose_prefixes(Path(name), prompts) == prefixes
+    assert choose_prefixes(Path(name), prompts) == expected
 
 
 @pytest.mark.parametrize("name", ["multilingual-e5-large-instruct", "intfloat/e5-mistral-7b"])
