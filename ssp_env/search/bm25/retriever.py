@@ -10,7 +10,6 @@ from typing import Protocol
 
 from cachetools import LRUCache, cached
 
-from ssp_env.errors import ConfigError
 from ssp_env.search.base import check_request
 from ssp_env.search.bm25.index import BM25Index, Ranking, tokenize
 from ssp_env.types import Document, Passages
@@ -46,13 +45,7 @@ class BM25Retriever:
             index: its index, opened from disk; ``None`` builds one in memory.
             cache_size: how many results (of about 64 bytes) the rankings that are kept, by query
                 and ``k``, may take in all; the least recently used goes first. 0 keeps none.
-
-        Raises:
-            ConfigError: a negative ``cache_size``.
         """
-        if cache_size < 0:
-            fix = "give the number of results to keep, or 0 for none"
-            raise ConfigError("cache_size", cache_size, fix)
         self.corpus = corpus
         self._index: WordIndex = BM25Index(corpus) if index is None else index
         self.kind = None if index is None else "bm25"

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssp_env.errors import DataError
 from ssp_env.search.corpus import Progress, no_progress, passage_text
@@ -56,8 +55,6 @@ def adopt_index(
             dimensions; vectors in another order or by another encoder; an index that is there.
     """
     path = Path(index_file)
-    if not path.is_file():
-        raise DataError(path, "no such file; give the FAISS file that goes with the corpus")
     index = read_faiss(path)
     kind = kind_of(index)
     if kind is None:
@@ -99,7 +96,14 @@ def _spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> fl
     checked = np.unique(np.linspace(0, count - 1, CHECKED).round().astype(np.int64))
     # The neighbours too: a file that is off by one passage is nearly right.
     others = np.unique(np.clip(np.concatenate([checked - 1, checked, checked + 1]), 0, count - 1))
-    stored = _stored(path, index, others)
+    try:
+        if kind_of(index) == IVF:
+            index.make_direct_map()
+        stored = np.stack([index.reconstruct(position) for position in others.tolist()])
+    except RuntimeError as error:
+        what = f"does not give its vectors by position ({error})"
+        raise DataError(path, f"{what}; vectors numbered from 0 on are wanted") from error
+
     lengths = np.linalg.norm(stored, axis=1)
     if np.abs(lengths - 1).max() > 0.05:
         what = f"holds vectors of length {lengths.max():.3g}"
@@ -119,13 +123,3 @@ def _spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> fl
         fix = "give the corpus in the file's order, and its encoder with its prefixes"
         raise DataError(path, f"{what}; {fix}")
     return float(own.min())
-
-
-def _stored(path: Path, index: Any, positions: NDArray[np.int64]) -> Any:
-    try:
-        if kind_of(index) == IVF:
-            index.make_direct_map()
-        return np.stack([index.reconstruct(int(position)) for position in positions])
-    except RuntimeError as error:
-        what = f"does not give its vectors by position ({error})"
-        raise DataError(path, f"{what}; vectors numbered from 0 on are wanted") from error

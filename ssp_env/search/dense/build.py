@@ -25,7 +25,7 @@ from ssp_env.search.dense.neighbours import (
 )
 from ssp_env.search.dense.retriever import DenseRetriever
 from ssp_env.search.index.directory import Encoder
-from ssp_env.search.index.manifest import Manifest, read_manifest
+from ssp_env.search.index.manifest import read_manifest
 from ssp_env.search.index.store import PassageStore
 from ssp_env.search.index.workplace import Workplace
 from ssp_env.types import Passages
@@ -34,6 +34,8 @@ BLOCK = 256
 """Passages that are encoded between two entries of a build's journal."""
 VECTORS = "vectors.faiss"
 """Scratch of an approximate index: the exact one that it is built from."""
+load = DenseRetriever
+"""Opens an index that was found to fit its passages and encoder."""
 _ASKED = 512
 """Queries that an approximate index is measured with."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
@@ -62,11 +64,6 @@ def build(
     write_faiss(index, place.path / INDEX)
     (place.path / VECTORS).unlink(missing_ok=True)
     return parameters
-
-
-def load(folder: Path, store: PassageStore, encoder: Encoder, manifest: Manifest) -> DenseRetriever:
-    """The retriever over an index whose manifest was found to fit ``store`` and ``encoder``."""
-    return DenseRetriever(folder, store, encoder, manifest)
 
 
 def likely_queries(passages: Passages, encoder: Encoder) -> Vectors:

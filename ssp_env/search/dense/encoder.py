@@ -22,7 +22,6 @@ from ssp_env.search.index.manifest import EncoderInfo, sha256
 INSTALL = "pip install '.[dense]' in the checkout"
 BATCH_SIZE = 64
 """Texts that a model sees at once."""
-DTYPES = ("float32", "bfloat16", "float16")
 _CHARACTERS_A_TOKEN = 64
 """No tokenizer makes tokens longer than this out of text worth reading."""
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
@@ -44,7 +43,6 @@ class SentenceTransformerEncoder:
         *,
         prefixes: tuple[str, str] | None = None,
         device: str | None = None,
-        dtype: str = "float32",
     ) -> None:
         """
         Args:
@@ -53,21 +51,15 @@ class SentenceTransformerEncoder:
                 own configuration names (prompts ``query`` and ``document`` or ``passage``), else
                 ``"query: "`` and ``"passage: "`` for an E5 by its name, else none.
             device: PyTorch's name of it; ``None`` takes a GPU if there is one.
-            dtype: in which the weights compute. Not part of the encoder's identity: an index made
-                in half precision on a GPU may be searched in float32 on a CPU.
 
         Raises:
-            ConfigError: an unknown ``dtype``, or prefixes that must be named: an E5 of the
-                ``-instruct`` kind.
+            ConfigError: prefixes that must be named: an E5 of the ``-instruct`` kind.
             ModelError: the directory holds no model that can be loaded.
             MissingExtra: sentence-transformers is not installed.
         """
-        if dtype not in DTYPES:
-            raise ConfigError("dtype", dtype, f"give one of {', '.join(DTYPES)}")
-
         self._directory, self._lock = Path(directory), Lock()
-        self._settings: dict[str, Any] = {"prefixes": prefixes, "device": device, "dtype": dtype}
-        self._model = load_model("SentenceTransformer", self._directory, device, dtype)
+        self._settings: dict[str, Any] = {"prefixes": prefixes, "device": device}
+        self._model = load_model("SentenceTransformer", self._directory, device)
         if prefixes is None:
             prefixes = choose_prefixes(self._directory.absolute(), self._model.prompts)
 
@@ -103,8 +95,7 @@ class SentenceTransformerEncoder:
             )
         vectors = np.asarray(vectors, np.float32)
         if not np.isfinite(vectors).all():
-            what = f"{self.info.name} gives vectors that are not finite"
-            raise ModelError(f"{what}; try dtype='float32'")
+            raise ModelError(f"{self.info.name} gives vectors that are not finite")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
         return unit
@@ -149,9 +140,7 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def load_model(
-    name: str, directory: Path, device: str | None, dtype: str = "float32", **options: Any
-) -> Any:
+def load_model(name: str, directory: Path, device: str | None, **options: Any) -> Any:
     """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name.
 
     Raises:
@@ -170,7 +159,7 @@ def load_model(
         raise ModelError(f"{directory}: no such directory; {fix}")
 
     loader = getattr(sentence_transformers, name)
-    options["model_kwargs"] = {"use_safetensors": True, "dtype": getattr(torch, dtype)}
+    options["model_kwargs"] = {"use_safetensors": True, "dtype": torch.float32}
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -124,11 +124,10 @@ def approximate(kind: str, exact: Any, progress: Progress) -> Any:
         sample = np.sort(rng.permutation(count)[: _SAMPLE * index.nlist])
         index.train(exact.reconstruct_batch(sample))
 
-    stage = "linking vectors" if kind == HNSW else "filling lists"
     step = 65_536 if kind == IVF else 4096  # vectors in memory at a time
     for first in range(0, count, step):
         index.add(exact.reconstruct_n(first, min(step, count - first)))
-        progress(stage, index.ntotal, count)
+        progress("adding vectors", index.ntotal, count)
     return index
 
 

@@ -13,10 +13,9 @@ manifest names other passages is refused. A folder appears when it is whole; unt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,24 +30,8 @@ from ssp_env.search.index.workplace import Workplace, is_half_built
 PASSAGES = "passages"
 
 
-@dataclass(frozen=True)
-class Kind:
-    """How one kind of index is built and opened."""
-
-    module: str
-    """It has the functions ``build`` and ``load``, as :mod:`ssp_env.search.bm25.disk` does. Named
-    and not imported, because what stores an index is below what ranks with it."""
-    needs_encoder: bool
-    """Whether it is built and opened with an :class:`Encoder`."""
-
-
-KINDS = {
-    "bm25": Kind("ssp_env.search.bm25.disk", needs_encoder=False),
-    "dense-flat": Kind("ssp_env.search.dense.build", needs_encoder=True),
-    "dense-hnsw": Kind("ssp_env.search.dense.build", needs_encoder=True),
-    "dense-ivf-sq8": Kind("ssp_env.search.dense.build", needs_encoder=True),
-}
-"""Kinds of index by name, which is also the name of their folder."""
+KINDS = ("bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8")
+"""Kinds of index, by the name that their folder has too."""
 
 
 class Encoder(Protocol):
@@ -104,9 +87,8 @@ def build_index(
         read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
         return place.target
 
-    builder = import_module(KINDS[kind].module)
     with place.open():
-        parameters = builder.build(place, store, loaded, progress)
+        parameters = _module(kind).build(place, store, loaded, progress)
         write_manifest(place.path, Manifest(kind, store.digest(), len(store), info, parameters))
         place.publish()
     return place.target
@@ -118,7 +100,6 @@ def open_index(
     *,
     encoder: Encoder | str | Path | None = None,
     device: str | None = None,
-    check: bool = False,
 ) -> Retriever:
     """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
 
@@ -129,7 +110,6 @@ def open_index(
             ``None`` loads the directory that the manifest names.
         device: PyTorch's name of where a directory's encoder computes; ``None`` takes a GPU if
             there is one.
-        check: compares every byte with the manifests (about a second per gigabyte), not only sizes.
 
     Raises:
         ConfigError: the kind is not in the directory, or several are and none is named; the model
@@ -139,28 +119,27 @@ def open_index(
         ModelError: the directory of the encoder holds no model that can be loaded.
     """
     directory = Path(directory)
-    store = open_passages(directory, check=check)
+    store = open_passages(directory)
     kind = one_kind(directory, kind)
     folder = directory / kind
-    manifest = read_manifest(folder, kind, corpus=store.digest(), check=check)
+    manifest = read_manifest(folder, kind, corpus=store.digest())
 
     if encoder is None:
         encoder = recorded_encoder(folder)
     loaded = _loaded(kind, encoder, manifest.encoder, device)
     if loaded is not None:
         read_manifest(folder, encoder=loaded.info)
-    retriever: Retriever = import_module(KINDS[kind].module).load(folder, store, loaded, manifest)
+    retriever: Retriever = _module(kind).load(folder, store, loaded, manifest)
     return retriever
 
 
-def open_passages(directory: str | Path, *, check: bool = False) -> PassageStore:
+def open_passages(directory: str | Path) -> PassageStore:
     """Opens only the passages of an index directory; no index need be there.
 
     Raises:
-        DataError: no such directory, or its passages are half built, cut, corrupt (with ``check``)
-            or of another format.
+        DataError: no such directory, or its passages are half built, cut or of another format.
     """
-    return PassageStore(Path(directory) / PASSAGES, check=check)
+    return PassageStore(Path(directory) / PASSAGES)
 
 
 def kinds_in(directory: str | Path) -> list[str]:
@@ -169,14 +148,24 @@ def kinds_in(directory: str | Path) -> list[str]:
     return [kind for kind, path in folders.items() if path.exists() or is_half_built(path)]
 
 
-def load_kind(kind: str) -> Kind:
-    """
+def needs_encoder(kind: str) -> bool:
+    """Whether a kind of index is built and opened with an :class:`Encoder`.
+
     Raises:
         ConfigError: an unknown kind.
     """
     if kind not in KINDS:
         raise ConfigError("kind", kind, nearest(kind, KINDS))
-    return KINDS[kind]
+    return kind != "bm25"
+
+
+def _module(kind: str) -> Any:
+    """The functions ``build`` and ``load`` of a kind.
+
+    Found by name, because what stores an index is below what ranks with it."""
+    return import_module(
+        "ssp_env.search." + ("dense.build" if needs_encoder(kind) else "bm25.disk")
+    )
 
 
 def one_kind(directory: str | Path, kind: str | None) -> str:
@@ -221,7 +210,7 @@ def _loaded(
     device: str | None = None,
 ) -> Encoder | None:
     """The encoder that a kind needs; ``recorded`` is the one that its index was made with."""
-    if not load_kind(kind).needs_encoder:
+    if not needs_encoder(kind):
         if encoder is not None:
             raise ConfigError("encoder", str(encoder), f"{kind!r} needs none; omit it")
         return None

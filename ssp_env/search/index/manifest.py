@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,6 @@ from ssp_env.search.index.workplace import JOURNAL, again, is_half_built
 FORMAT = 3
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
-_PACKAGES = ("ssp-env", "tantivy", "faiss-cpu", "faiss-gpu", "sentence-transformers", "torch")
-"""Distributions whose versions are recorded, where they are installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +36,6 @@ class EncoderInfo:
     passage_prefix: str = ""
     """What it puts before a passage."""
 
-    def same_as(self, other: EncoderInfo) -> bool:
-        """Whether both give the same vectors, whatever they are called."""
-        return (self.digest, self.dimension) == (other.digest, other.dimension)
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """A file of the folder."""
-
-    size: int
-    sha256: str
-
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -67,23 +51,18 @@ class Manifest:
     """``None`` for what needs none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """What it was built with, such as BM25's ``k1``, and what was measured of it."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the packages that took part."""
-    files: Mapping[str, FileInfo] = field(default_factory=dict)
-    """Every file of the folder but the manifest, by name."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of every file of the folder but the manifest, by name."""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    """Their digests."""
     format: int = FORMAT
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
-    """Adds the folder's files and the versions of packages to a manifest, and writes it."""
+    """Adds the folder's files to a manifest, and writes it."""
     paths = sorted(path for path in folder.iterdir() if path.name not in (MANIFEST, JOURNAL))
-    files = {path.name: FileInfo(path.stat().st_size, sha256(path)) for path in paths}
-    versions = {}
-    for package in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            versions[package] = version(package)
-
-    whole = replace(manifest, versions=versions, files=files)
+    sizes = {path.name: path.stat().st_size for path in paths}
+    whole = replace(manifest, sizes=sizes, sha256={path.name: sha256(path) for path in paths})
     with replacing(folder / MANIFEST) as file:
         file.write(json.dumps(asdict(whole), indent=1, sort_keys=True) + "\n")
     return whole
@@ -102,7 +81,7 @@ def read_manifest(
     Args:
         folder: where the manifest is.
         kind, corpus, encoder: what the folder must hold, the digest of the passages that it must
-            belong to, the encoder (by digest and dimension) that it must have been made with;
+            belong to, the encoder (by digest) that it must have been made with;
             ``None`` takes any.
         check: compares the bytes of every file (about a second per gigabyte), not only the sizes.
 
@@ -118,7 +97,7 @@ def read_manifest(
         digests = f"digest {manifest.corpus[:12]}, the passages have {corpus[:12]}"
         what = f"belongs to another corpus ({digests})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
-    if encoder is not None and made_with is not None and not encoder.same_as(made_with):
+    if encoder is not None and made_with is not None and encoder.digest != made_with.digest:
         there, here = (
             f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
             for info in (made_with, encoder)
@@ -126,10 +105,16 @@ def read_manifest(
         fix = f"open it with its own encoder, or {again(folder)}"
         raise DataError(folder, f"was made with {there}, not with {here}; {fix}")
 
-    for name, info in manifest.files.items():
-        damage = _damage(folder / name, info, check)
+    for name, size in manifest.sizes.items():
+        path, damage = folder / name, None
+        if not path.is_file():
+            damage = "is missing"
+        elif path.stat().st_size != size:
+            damage = f"has not the {size} bytes that its manifest names: it was cut or changed"
+        elif check and sha256(path) != manifest.sha256[name]:
+            damage = "is corrupt: its bytes are not those that were written"
         if damage is not None:
-            raise DataError(folder / name, f"{damage}; {again(folder)}")
+            raise DataError(path, f"{damage}; {again(folder)}")
     return manifest
 
 
@@ -162,25 +147,11 @@ def _load(folder: Path) -> Manifest:
     raise DataError(path, f"is of format {found}; this version reads format {FORMAT}: {fix}")
 
 
-def _parse(
-    files: dict[str, dict[str, Any]], encoder: dict[str, Any] | None, **fields: Any
-) -> Manifest:
-    if any(Path(name).name != name for name in files):
-        raise ValueError("a file outside the folder")
-    infos = {name: FileInfo(int(i["size"]), str(i["sha256"])) for name, i in files.items()}
+def _parse(encoder: dict[str, Any] | None, **fields: Any) -> Manifest:
     made_with = None if encoder is None else EncoderInfo(**encoder)
-    manifest = Manifest(**fields, encoder=made_with, files=infos)
-    if not isinstance(manifest.passages, int) or not isinstance(manifest.parameters, dict):
-        raise TypeError("passages and parameters are a number and an object")
+    manifest = Manifest(**fields, encoder=made_with)
+    if any(Path(name).name != name for name in manifest.sizes):
+        raise ValueError("a file outside the folder")
+    if not isinstance(manifest.passages, int) or manifest.sizes.keys() != manifest.sha256.keys():
+        raise TypeError("passages are a number, and every file has a size and a digest")
     return manifest
-
-
-def _damage(path: Path, info: FileInfo, check: bool) -> str | None:
-    if not path.is_file():
-        return "is missing"
-    size = path.stat().st_size
-    if size != info.size:
-        return f"has {size} bytes, its manifest says {info.size}: it was cut or changed"
-    if check and sha256(path) != info.sha256:
-        return "is corrupt: its bytes are not those that were written"
-    return None

@@ -21,6 +21,7 @@ KIND = "passages"
 FILE = "passages.sqlite"
 # Bytes, not text: lone surrogates, which JSON can spell, are not UTF-8.
 _TABLE = "CREATE TABLE passages (position INTEGER PRIMARY KEY, id BLOB, title BLOB, text BLOB)"
+_TWINS = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
 _PASSAGES = "SELECT id, title, text FROM passages WHERE "
 
 
@@ -30,18 +31,14 @@ class PassageStore(Passages):
     It serves wherever a :class:`~ssp_env.search.corpus.Corpus` does. Any number of threads and
     processes may read one store; a pickled one is opened again where it arrives."""
 
-    def __init__(self, folder: str | Path, *, check: bool = False) -> None:
-        """
-        Args:
-            folder: as :func:`build_store` left it.
-            check: compares every byte with the manifest (about a second per gigabyte), not only
-                sizes.
+    def __init__(self, folder: str | Path) -> None:
+        """Opens what :func:`build_store` left.
 
         Raises:
-            DataError: not a store, half built, cut, corrupt (with ``check``) or of another format.
+            DataError: not a store, half built, cut, or of another format.
         """
         self.folder = Path(folder)
-        self.manifest = read_manifest(self.folder, KIND, check=check)
+        self.manifest = read_manifest(self.folder, KIND)
         self.name: str = self.manifest.parameters.get("name", str(folder))
 
         # Immutable: no locks, and nothing beside the file is looked for or written.
@@ -88,10 +85,9 @@ class PassageStore(Passages):
         with self._readable():
             sought = (document_id.encode("utf-8", "surrogatepass"),)
             row = self._database.execute(_PASSAGES + "id = ?", sought).fetchone()
-            found = None if row is None else _document(row)
-        if found is None:
-            raise KeyError(document_id)
-        return found
+            if row is not None:
+                return _document(row)
+        raise KeyError(document_id)
 
     def digest(self) -> str:
         """The corpus digest, as the manifest holds it."""
@@ -152,15 +148,7 @@ def build_store(
 
 def _write(path: Path, documents: Iterator[Document], source: str | Path) -> Manifest:
     """Writes the file of a store; returns its manifest."""
-    count = 0
-
-    def inserted() -> Iterator[Document]:
-        nonlocal count
-        for document in documents:
-            database.execute("INSERT INTO passages VALUES (?, ?, ?, ?)", (count, *encode(document)))
-            count += 1
-            yield document
-
+    rows = ((position, *encode(document)) for position, document in enumerate(documents))
     database = sqlite3.connect(path, isolation_level=None)
     try:
         # Neither journal nor waiting for the disk: an unfinished file is thrown away as a whole.
@@ -168,26 +156,20 @@ def _write(path: Path, documents: Iterator[Document], source: str | Path) -> Man
         database.execute("PRAGMA synchronous = OFF")
         database.execute(_TABLE)
         database.execute("BEGIN")
-        digest = digest_of(inserted())
+        database.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+        (count,) = database.execute("SELECT count(*) FROM passages").fetchone()
         if not count:
             raise DataError(source, "holds no passage")
         database.execute("CREATE INDEX ids ON passages (id)")
-        _refuse_twins(database, source)
+        for id_, first, last in database.execute(_TWINS + " LIMIT 1"):
+            name = id_.decode("utf-8", "surrogatepass")
+            what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1}"
+            raise DataError(source, what)
         database.execute("COMMIT")
+        every = database.execute(_PASSAGES + "position >= 0 ORDER BY position")
+        digest = digest_of(map(_document, every))
     except sqlite3.Error as error:
         raise OSError(str(error)) from error
     finally:
         database.close()
     return Manifest(KIND, digest, count, parameters={"name": Path(source).name})
-
-
-def _refuse_twins(database: sqlite3.Connection, source: str | Path) -> None:
-    """
-    Raises:
-        DataError: an id occurs twice.
-    """
-    twins = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
-    for id_, first, last in database.execute(f"{twins} LIMIT 1"):
-        name = id_.decode("utf-8", "surrogatepass")
-        what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1}"
-        raise DataError(source, what)

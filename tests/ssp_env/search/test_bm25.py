@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, DataError
+from ssp_env.errors import DataError
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.disk import DiskIndex
 from ssp_env.search.bm25.index import tokenize, words_of
@@ -211,8 +211,6 @@ def test_the_least_recently_used_ranking_goes_first(monkeypatch: pytest.MonkeyPa
     for query in ("danube", "vienna", "danube", "river", "danube", "vienna"):
         retriever.search([query], 3)
     assert seen == ["danube", "vienna", "river", "vienna"]
-    with pytest.raises(ConfigError, match="cache_size"):
-        BM25Retriever(CORPUS, cache_size=-1)
 
 
 def test_a_caller_cannot_spoil_the_cache() -> None:

@@ -253,7 +253,7 @@ def test_a_killed_build_goes_on_with_encoding_where_it_stopped(
         file.write(b"half a vector")
 
     def kill(stage: str, done: int, total: int) -> None:
-        if stage in ("linking vectors", "filling lists"):
+        if stage == "adding vectors":
             raise Killed
 
     second, stages = Counting(), []
@@ -327,7 +327,7 @@ def test_files_that_are_not_what_the_manifest_says_are_refused(
 
     def refused(match: str) -> None:
         whole = json.loads(manifest)
-        whole["files"]["index.faiss"]["size"] = index.stat().st_size
+        whole["sizes"]["index.faiss"] = index.stat().st_size
         (folder / "manifest.json").write_text(json.dumps(whole))
         with pytest.raises(DataError, match=match):
             open_index(tmp_path / "i", encoder=SMALL)

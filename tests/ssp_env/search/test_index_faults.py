@@ -16,6 +16,7 @@ import pytest
 
 from ssp_env.errors import DataError
 from ssp_env.search.index.directory import build_index, one_kind, open_index
+from ssp_env.search.index.manifest import read_manifest
 from ssp_env.search.index.store import build_store
 from ssp_env.search.index.workplace import Workplace
 from ssp_env.types import Document
@@ -50,7 +51,9 @@ def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[D
 def answers(directory: Path) -> list[list[Document]]:
     """What a whole index answers; nothing else may be left beside it."""
     assert {path.name for path in directory.iterdir()} == {"passages", "bm25"}
-    return open_index(directory, check=True).search([f"w{i}" for i in range(100)], 3)
+    for part in directory.iterdir():
+        read_manifest(part, check=True)
+    return open_index(directory).search([f"w{i}" for i in range(100)], 3)
 
 
 def fork(work: Callable[[], object]) -> int:

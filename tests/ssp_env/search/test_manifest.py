@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +53,7 @@ def test_what_is_written_is_read(folder: Path) -> None:
     wrote = write_manifest(folder, manifest)
     read = read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True)
     assert read == wrote
-    assert wrote.versions["tantivy"] == version("tantivy")
-    assert wrote.files["data.bin"].size == 10
+    assert wrote.sizes == {"data.bin": 10}
     assert wrote.format == FORMAT
 
 
@@ -65,9 +63,8 @@ def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
         read_manifest(folder, "bm25")
     with pytest.raises(DataError, match=r"another corpus .* build it again with `ssp index`"):
         read_manifest(folder, corpus="e" * 64)
-    for other in (replace(ENCODER, digest="e" * 64), replace(ENCODER, dimension=768)):
-        with pytest.raises(DataError, match="was made with minilm"):
-            read_manifest(folder, encoder=other)
+    with pytest.raises(DataError, match="was made with minilm"):
+        read_manifest(folder, encoder=replace(ENCODER, digest="e" * 64))
     elsewhere = replace(ENCODER, name="the same model elsewhere")
     assert read_manifest(folder, encoder=elsewhere).encoder == ENCODER
 
@@ -99,7 +96,7 @@ def test_a_manifest_that_is_none(index: Path, text: str) -> None:
 
 
 def test_a_manifest_cannot_name_files_elsewhere(index: Path) -> None:
-    edit(index / "bm25" / "manifest.json", files={"../../../etc/passwd": {"size": 1, "sha256": ""}})
+    edit(index / "bm25" / "manifest.json", sizes={"../../../etc/passwd": 1})
     with pytest.raises(DataError, match="outside the folder"):
         open_index(index)
 
@@ -130,7 +127,7 @@ def test_every_cut_grown_or_missing_file_is_noticed_at_load(index: Path) -> None
         data = path.read_bytes()
         for damaged in (data[:-1], data + b"\0", b""):
             path.write_bytes(damaged)
-            with pytest.raises(DataError, match=r"has \d+ bytes, its manifest says"):
+            with pytest.raises(DataError, match="it was cut or changed"):
                 open_index(index)
         path.unlink()
         with pytest.raises(DataError, match="is missing"):
@@ -144,10 +141,10 @@ def test_every_changed_byte_is_noticed_by_the_full_check(index: Path) -> None:
         data = path.read_bytes()
         for at in (0, len(data) // 2, len(data) - 1):
             path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-            with pytest.raises(DataError, match=r"is corrupt|cannot be read"):
-                open_index(index, check=True)
+            with pytest.raises(DataError, match="is corrupt"):
+                read_manifest(path.parent, check=True)
         path.write_bytes(data)
-    assert open_index(index, check=True).search(["hill"], 1)[0]
+        read_manifest(path.parent, check=True)
 
 
 def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> None:
@@ -159,12 +156,6 @@ def test_an_index_of_other_passages_is_refused(index: Path, tmp_path: Path) -> N
         open_index(index)
     with pytest.raises(DataError, match="belongs to another corpus"):
         build_index(tmp_path / "c.jsonl", index, "bm25")
-
-
-def test_an_index_built_with_other_settings_is_refused(index: Path) -> None:
-    edit(index / "bm25" / "manifest.json", parameters={"k1": 0.9, "b": 0.4})
-    with pytest.raises(DataError, match="was built with"):
-        open_index(index)
 
 
 def test_kinds(index: Path) -> None:
