@@ -81,7 +81,7 @@ def read_manifest(
     Args:
         folder: where the manifest is.
         kind, corpus, encoder: what the folder must hold, the digest of the passages that it must
-            belong to, the encoder (by digest) that it must have been made with;
+            belong to, the encoder (by digest and dimension) that it must have been made with;
             ``None`` takes any.
         check: compares the bytes of every file (about a second per gigabyte), not only the sizes.
 
@@ -97,7 +97,11 @@ def read_manifest(
         digests = f"digest {manifest.corpus[:12]}, the passages have {corpus[:12]}"
         what = f"belongs to another corpus ({digests})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
-    if encoder is not None and made_with is not None and encoder.digest != made_with.digest:
+    if (
+        encoder is not None
+        and made_with is not None
+        and ((encoder.digest, encoder.dimension) != (made_with.digest, made_with.dimension))
+    ):
         there, here = (
             f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
             for info in (made_with, encoder)
