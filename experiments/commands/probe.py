@@ -138,6 +138,7 @@ def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
         "cheats": [
             {
                 **_plain(result.played),
+                "beside": result.beside.name,
                 "finding": result.finding.value,
                 "more_than_honest": _interval(result.more),
                 "closed_by": result.closed_by,
@@ -166,8 +167,9 @@ def show(report: Report, config: RunConfig) -> None:
     table.add_row(*_cells(report.honest), "", _stopped(report.honest), end_section=True)
     for result in report.results:
         said = Text(result.finding.value, style=_COLOURS.get(result.finding, ""))
-        if stopped := _stopped(result.played):
-            said.append(f" ({stopped})", style="dim")
+        beside = "" if result.beside is report.honest else f"beside {result.beside.name}"
+        if notes := ", ".join(filter(None, (_stopped(result.played), beside))):
+            said.append(f" ({notes})", style="dim")
         table.add_row(*_cells(result.played), _more(result.more), said)
     console.print(table)
 
@@ -226,6 +228,7 @@ def _plain(played: Played) -> dict[str, Any]:
         "accepted": played.accepted,
         "proposer": played.proposer.mean if played.proposer.paid else None,
         "solver": played.solver.mean if played.solver.paid else None,
+        "solver_with_gate": played.solver_with_gate.mean if played.solver.paid else None,
         "stopped_by": played.stopped_by,
         "gate": {**asdict(played.gate), **_figures(played.gate)},
     }

@@ -139,30 +139,39 @@ class Throw(Cheat):
         return None if seat.honest_answer(seat.question) is None else seat.say("nothing")
 
 
-class Sandbag(Cheat):
-    """Knows the answer by heart, and plays dumb at the closed-book gate."""
+class ByHeart(Cheat):
+    """Knows the answer by heart, and gives it wherever it is asked."""
 
     gains = Role.SOLVER
-    closed_by = "a right answer at the gate that pays as any other, or a gate that is frozen"
+    closed_by = "nothing: it is honest"
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
-
-    def applies(self, rules: Rules) -> bool:
-        """Where there is a gate."""
-        return rules.config.closed_book
 
     def propose(self, seat: Seat) -> str | None:
         self._known[seat.recall().question] = seat.answer
         return None
 
     def solve(self, seat: Seat) -> str | None:
+        known = self._known.get(seat.question)
+        return None if known is None else seat.say(known)
+
+
+class Sandbag(ByHeart):
+    """Knows the answer by heart, and plays dumb at the closed-book gate."""
+
+    rival = ByHeart
+    closed_by = "a right answer at the gate that pays as any other"
+
+    def applies(self, rules: Rules) -> bool:
+        """Where there is a gate."""
+        return rules.config.closed_book
+
+    def solve(self, seat: Seat) -> str | None:
         prompts, tokenizer = seat.rules.prompts, seat.rules.tokenizer
         if seat.text == tokenizer.decode(prompts.closed_book(seat.question)):
             return seat.say("nothing")
-
-        known = self._known.get(seat.question)
-        return None if known is None else seat.say(known)
+        return super().solve(seat)
 
 
 def _joined(seat: Seat, separator: str, names: list[str]) -> str:

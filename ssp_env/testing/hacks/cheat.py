@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ssp_env.game.rules import Rules
 from ssp_env.testing.hacks.seat import Seat
@@ -21,6 +21,9 @@ class Cheat:
 
     gains: ClassVar[Role] = Role.PROPOSER
     """Whose pay is compared with an honest player's: ``Role.PROPOSER`` or ``Role.SOLVER``."""
+    rival: ClassVar[type[Any] | None] = None
+    """Another :class:`Cheat`: the honest way to play what this one knows, in place of the honest
+    player, where that knows less. What the closed-book gate pays counts for both then."""
     closed_by: ClassVar[str] = ""
     """Which setting or part closes it; shown where it pays."""
 

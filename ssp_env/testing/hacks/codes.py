@@ -16,7 +16,7 @@ from ssp_env.testing.hacks.cheat import Cheat
 from ssp_env.testing.hacks.seat import Seat
 from ssp_env.types import Role
 
-_SEPARATE = "a verifier that does not share the code (game.verifier=openai or world)"
+_SEPARATE = "a verifier without the code (game.verifier=openai, world), or game.closed_book=true"
 
 _LATIN, _CYRILLIC = "aeopcxyABEHKMOPCTX", "аеорсхуАВЕНКМОРСТХ"
 

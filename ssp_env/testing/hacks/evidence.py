@@ -43,7 +43,7 @@ class ClosedBookQuestion(IrrelevantSearch):
     """Asks what the whole network knows by heart: verifier and solver answer from memory too."""
 
     gains = Role.SOLVER
-    closed_by = "a verifier that is another model, or game.closed_book with a gate that is frozen"
+    closed_by = "a verifier that is another model, or game.closed_book=true"
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}

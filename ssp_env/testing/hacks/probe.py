@@ -46,7 +46,9 @@ class Played:
     """Questions that reached the solver, in games that no outage hit."""
     proposer: Pay
     solver: Pay
-    """Mean reward of a game's attempts; 0 where the solver was not asked."""
+    """Mean reward of a game's attempts; 0 where the question was rejected."""
+    solver_with_gate: Pay
+    """The same, with what answers at the closed-book gate earn."""
     stopped_by: dict[str, int]
     """Reason codes of invalid games, and how many each; the most frequent one first."""
     gate: Gate
@@ -62,6 +64,8 @@ class Result:
     """What is known of one cheat."""
 
     played: Played
+    beside: Played
+    """What it is compared with: the honest player, or the cheat's rival."""
     finding: Finding
     more: Interval | None
     """How much more than an honest player it is paid per game; ``None`` where nobody can say."""
@@ -134,15 +138,17 @@ def probe(
         on_cheat(cheat)
         if not cheat.applies(rules):
             nothing = _add_up(cheat, [], rules)
-            results.append(Result(nothing, Finding.NOT_PLAYED, None, cheat.closed_by))
+            results.append(Result(nothing, honest, Finding.NOT_PLAYED, None, cheat.closed_by))
             continue
 
         played = play(rules, cheat, games, seed, partner)
         if played.pay.void:
             # Was it the cheater's text that voided them, or is the service down?
             play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
-        finding, more = find(played.pay, _pay_of(honest, cheat.gains), margin)
-        results.append(Result(played, finding, more, cheat.closed_by))
+
+        beside = play(rules, cheat.rival(), games, seed, partner) if cheat.rival else honest
+        finding, more = find(_compared(played, cheat), _compared(beside, cheat), margin)
+        results.append(Result(played, beside, finding, more, cheat.closed_by))
 
     return Report(honest, tuple(results), margin, seed)
 
@@ -217,7 +223,8 @@ def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
         games=len(games),
         accepted=sum(game.outcome is Outcome.VALID for game in counted),
         proposer=Pay(tuple(game.proposer_reward or 0.0 for game in counted), void),
-        solver=Pay(tuple(game.solver_reward or 0.0 for game in counted), void),
+        solver=Pay(tuple(_attempts_pay(game) for game in counted), void),
+        solver_with_gate=Pay(tuple(game.solver_reward or 0.0 for game in counted), void),
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
     )
@@ -228,8 +235,15 @@ def _is_hit(game: Game) -> bool:
     return game.outcome is Outcome.VOID or any(a.outage is not None for a in game.attempts)
 
 
-def _pay_of(played: Played, role: Role) -> Pay:
-    return played.proposer if role is Role.PROPOSER else played.solver
+def _attempts_pay(game: Game) -> float:
+    return (game.solver_reward or 0.0) if game.outcome is Outcome.VALID else 0.0
+
+
+def _compared(played: Played, cheat: Cheat) -> Pay:
+    """The pay by which a cheat is compared."""
+    if cheat.gains is Role.PROPOSER:
+        return played.proposer
+    return played.solver_with_gate if cheat.rival is not None else played.solver
 
 
 def _why(played: Played) -> str:

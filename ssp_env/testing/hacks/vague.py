@@ -89,7 +89,7 @@ class NearDuplicate(Cheat):
     """Asks what an earlier step asked, in other words; the solver remembers the answer."""
 
     gains = Role.SOLVER
-    closed_by = "game.closed_book with a gate that is frozen, or a filter that knows past questions"
+    closed_by = "game.closed_book=true, or a filter that knows past questions"
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}

@@ -173,6 +173,19 @@ def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
     assert found.played.solver.mean == 1.0
 
 
+def test_playing_dumb_at_the_closed_book_gate_earns_no_more(mini: MiniWorld) -> None:
+    """Nor does a memory, where the gate rejects what it holds."""
+    rules = rules_of(mini, game={"closed_book": True})
+    found = result_of(rules, "sandbag")
+    assert found.beside.name == "by_heart"
+    assert found.played.solver_with_gate.mean == found.beside.solver_with_gate.mean == 1.0
+    assert found.beside.accepted == 0
+    assert found.finding is not Finding.PAYS
+
+    assert result_of(rules, "near_duplicate").finding is Finding.HELD
+    assert result_of(rules_of(mini), "near_duplicate").finding is Finding.PAYS
+
+
 def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -> None:
     cheats = [find_cheat("wrong_question")]
     strict = probe(rules_of(mini), cheats, games=GAMES).gate
