@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssp_env.judge.reading import Asked
-from ssp_env.wording.names import TITLES
+from ssp_env.wording.names import PARTICLES, TITLES
 from ssp_env.wording.places import PEOPLES, REGIONS
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import Word, compact, keys, stem, words
@@ -40,7 +40,8 @@ _ASKED_KINDS = """
     century | conference: conference | party: party | number: number position rank chart rate |
     group: group | act: act | award: award | prize: prize | palace: palace | castle: castle |
     park: park | game: game | dynasty: dynasty | empire: empire | war: war | court: court |
-    vitamin: vitamin | place: place rank finish | road: road
+    vitamin: vitamin | gulf: gulf | music: genre style music kind | place: place rank finish |
+    road: road
 """
 """The same where the question asks for the kind: each with words of a question that do so."""
 
@@ -50,7 +51,7 @@ KINDS: dict[str, frozenset[str]] = dict.fromkeys(_FREE_KINDS, frozenset()) | {
 }
 _FORMS = vocabulary(
     "kingdom republic state commonwealth city county province region duchy principality "
-    "municipality town village dominion emirate sultanate islamic federal "
+    "municipality town village dominion emirate sultanate islamic federal united "
     "grand river university lake mount island"
 )
 LITTLE = vocabulary(
@@ -86,12 +87,23 @@ _TEAMS = vocabulary(
     "team club franchise win won beat play played series bowl cup champion championship "
     "nfl nba mlb nhl league baseball football basketball hockey"
 )
+_BUILDINGS = vocabulary(
+    "abbey cathedral church chapel palace castle hospital hotel museum university college school "
+    "station airport stadium park cemetery theater hall tower prison library house"
+)
+_CALLED = (("known", "as"), ("called", "as"), ("named", "as"), ("nicknamed", "as"))
+_MUSEUMS = vocabulary("musee museo museu museum")
+_SHIPS = vocabulary("hms uss rms ss mv hmas hmcs hmnzs ins sms")
 LINKING = vocabulary("of the and in for to at on de")
 
 
 def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """Whether words before the answer only lead up to it."""
     if not before:
+        return True
+    if _is_ship(before, answer) or keys(before)[-2:] in _CALLED or before[-1].key == "aka":
+        return True
+    if "currency" in about.stems and all(word.key in PEOPLES_KEYS for word in before):
         return True
     last = before[-1]
     if keys(before) == ("university", "of"):
@@ -157,6 +169,12 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
     first = after[0]
     if "," in first.gap and _region_run(after) is not None:
         return answer[-1].is_capital and not is_organisation(answer)
+    # "Westminster Abbey, London": where a building stands.
+    if "," in first.gap and len(answer) > 1 and answer[-1].key in _BUILDINGS and len(after) <= 2:
+        return all(word.is_capital for word in after) and bool(_PLACE & about.stems)
+    # "A pride of lions", where lions are asked about.
+    if first.key == "of" and len(after) > 1 and not any(word.is_capital for word in after[1:]):
+        return all(stem(word.key) in about.stems for word in after[1:])
     if any(word.key in ("or", "nor", "maybe", "perhaps", "possibly") for word in after):
         return False
     if first.key in _JOINS or "/" in first.gap or ";" in first.gap:
@@ -238,6 +256,12 @@ def _kinds_fit(about: Asked, run: Sequence[Word], answer: Sequence[Word]) -> boo
     return not (keys(answer) == ("new", "york") and "city" in keys(run) and "state" in about.stems)
 
 
+def _is_ship(before: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """``HMS`` before a name: a ship goes with and without it."""
+    only = len(before) == 1 and before[0].key in _SHIPS and before[0].cased.isupper()
+    return only and answer[0].is_capital
+
+
 def _is_form(before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """``Kingdom of`` before a country, ``University of`` before a town that stands for it."""
     head = keys(before)
@@ -253,6 +277,10 @@ def _is_form(before: Sequence[Word], answer: Sequence[Word]) -> bool:
 def may_miss_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """Whether a prediction may leave out these words before what it says of the answer."""
     if not before:
+        return True
+    if _is_ship(before, answer):
+        return True
+    if before[0].key in _MUSEUMS and all(word.key in PARTICLES for word in before[1:]):
         return True
     last = before[-1]
     # A team goes by its nickname.

@@ -13,20 +13,27 @@ a kind that changes nothing: the rules below say which. What they decide in open
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from ssp_env.errors import ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.leftover import may_lead
+from ssp_env.judge.leftover import TURNS, may_lead
 from ssp_env.judge.reading import Asked, asked, readings, told
-from ssp_env.judge.same_text import elsewhere, same_text
+from ssp_env.judge.same_text import elsewhere, same_text, without_brackets
+from ssp_env.wording.answers import normalise
 from ssp_env.wording.dates import DATE_WORDS, Date, agrees, dates, year
 from ssp_env.wording.names import names_in_full
 from ssp_env.wording.numbers import MONEY, NUMBER_WORDS, UNITS, Quantity, quantity, same_amount
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import Word, compact, keys, spelled_words, stem, words
 
+LONGEST = 1_000
+"""Characters of a text that is read as people would; a longer one has to be the same words."""
+
+_SHORT_YEAR = re.compile(r"['’]\d\d")
+_RANKS = vocabulary("first second third last")
 _SHARE = vocabulary("percent percentage share proportion rate fraction much")
 _PRICE = vocabulary("much cost price pay paid worth dollar money salary revenue sold budget")
 
@@ -49,11 +56,22 @@ def _verdict(task: JudgeTask) -> Verdict:
 def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | None:
     """The wording that the prediction says the same as, or ``None``.
 
+    What is longer than :data:`LONGEST` is compared by its normal form alone: it has to be the same
+    words. That costs time in proportion to its length, and an answer is never as long.
+
     Args:
         question: what was asked; it decides whether a surname or a year is enough. May be empty.
         prediction: what was answered.
         wordings: right answers, each enough.
     """
+    if len(prediction) > LONGEST or len(question) > LONGEST:
+        return _same_normal_form(prediction, wordings)
+    if any(len(wording) > LONGEST for wording in wordings):
+        long = [wording for wording in wordings if len(wording) > LONGEST]
+        wordings = [wording for wording in wordings if len(wording) <= LONGEST]
+        if not wordings:
+            return _same_normal_form(prediction, long)
+
     about = asked(question)
     read = [*readings(prediction)]
     read += [part for text in read[:1] for part in told(about, text)]
@@ -68,6 +86,11 @@ def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | N
     if len(wordings) > 1 and read:
         return _all_right(about, wordings, read[0])
     return None
+
+
+def _same_normal_form(prediction: str, wordings: Sequence[str]) -> str | None:
+    normal = normalise(prediction)
+    return next((w for w in wordings if normal and normalise(w) == normal), None)
 
 
 def _all_right(about: Asked, wordings: Sequence[str], prediction: str) -> str | None:
@@ -92,8 +115,12 @@ def _same(about: Asked, gold: str, given: str) -> bool:
             len(other) == 1 or other_keys[1] not in ("and", "or", "but")
         )
 
-    if any(map(_has_digit, mine_keys)):
-        decided = _same_figures(about, mine_keys, other)
+    # "1,642 meters (5,387 ft)": the brackets say it in another unit.
+    if "(" in given and (converted := _without_conversion(given)) is not None:
+        return _same(about, gold, converted)
+    month = len(mine) == 1 and mine_keys[0] in DATE_WORDS and not about.person
+    if month or any(map(_has_digit, mine_keys)):
+        decided = _same_figures(about, mine, other)
         if decided is not None:
             return decided
     if compact(mine_keys) == compact(other_keys):
@@ -109,9 +136,21 @@ def _same(about: Asked, gold: str, given: str) -> bool:
     return _same_list(about, gold, given)
 
 
-def _same_figures(about: Asked, gold: tuple[str, ...], other: Sequence[Word]) -> bool | None:
+def _without_conversion(given: str) -> str | None:
+    for outside, inside in without_brackets(given):
+        left, right = (_quantity(keys(words(text))) for text in (outside, inside))
+        if left and right and left.unit and right.unit and same_amount(left, right):
+            return outside
+    return None
+
+
+def _same_figures(about: Asked, right: Sequence[Word], other: Sequence[Word]) -> bool | None:
     """Compares dates and quantities; ``None`` where the right answer is neither."""
+    gold = keys(right)
     run = _figures(about, other)
+    # "'77", where a year is asked for.
+    if about.is_year and len(other) == 1 and _SHORT_YEAR.fullmatch(other[0].gap + other[0].cased):
+        return len(gold) == 1 and len(gold[0]) == 4 and gold[0].endswith(other[0].key)
     if run is None:
         return None
     given = keys(run)
@@ -119,14 +158,15 @@ def _same_figures(about: Asked, gold: tuple[str, ...], other: Sequence[Word]) ->
         return True
     mine = _dates(gold)
     if mine:
+        given = given if _dates(given) else keys(_date_alone(run))
         return _same_date(about, mine, given)
-    if (right := year(gold)) is not None and not about.is_count:
+    if (wanted := year(gold)) is not None and not about.is_count:
         theirs = _dates(given)
         if theirs:
-            return any(date.year == right for date in theirs)
+            return any(date.year == wanted for date in theirs)
         if (said := year(given)) is not None:
-            return said == right
-        if given == (str(right),):
+            return said == wanted
+        if given == (str(wanted),):
             return True
     right_amount = _quantity(gold)
     if right_amount is None:
@@ -134,18 +174,32 @@ def _same_figures(about: Asked, gold: tuple[str, ...], other: Sequence[Word]) ->
     said_amount = _quantity(given)
     if said_amount is not None and not right_amount.noun and _is_title(about, run):
         return None
+    # "737" is less than "737 MAX".
+    if said_amount is not None and not said_amount.noun and _is_title(about, right):
+        return None
     return None if said_amount is None else _same_quantity(about, right_amount, said_amount)
 
 
 def _figures(about: Asked, run: Sequence[Word]) -> Sequence[Word] | None:
     """The date or quantity in a sentence that says nothing else; ``None`` if there is none."""
     marks = [at for at, word in enumerate(run) if _has_digit(word.key) or word.key in DATE_WORDS]
+    # "It first aired on ...": a rank that is told on the way.
+    later = [at for at in marks if run[at].cased not in _RANKS]
+    marks = later or marks
     if not marks:
         return None
     start, end = marks[0], marks[-1] + 1
     while start and (run[start - 1].key in NUMBER_WORDS or stem(run[start - 1].key) in UNITS):
         start -= 1
     return run[start:] if may_lead(about, run[:start], run[start:end]) else None
+
+
+def _date_alone(run: Sequence[Word]) -> Sequence[Word]:
+    """A run without what is told behind its date ("22 September 1994 on NBC")."""
+    end = max(
+        at + 1 for at, word in enumerate(run) if _has_digit(word.key) or word.key in DATE_WORDS
+    )
+    return run if any(word.key in TURNS or word.key == "and" for word in run[end:]) else run[:end]
 
 
 def _is_title(about: Asked, run: Sequence[Word]) -> bool:
@@ -182,6 +236,9 @@ def _same_date(about: Asked, gold: Sequence[Date], given: tuple[str, ...]) -> bo
 
 def _same_quantity(about: Asked, gold: Quantity, given: Quantity) -> bool | None:
     """Whether two quantities are one; ``None`` where only the words behind the number differ."""
+    degrees = given.unit == UNITS["degree"] and gold.unit is not None
+    if degrees and gold.unit is not None and gold.unit.dimension == "temperature":
+        return gold.value == given.value and (not about.units or gold.unit in about.units)
     if gold.unit == UNITS["gbp"] and given.noun == ("pound",):
         return gold.value == given.value
     if not same_amount(gold, given):
@@ -236,9 +293,12 @@ def _same_list(about: Asked, gold: str, given: str) -> bool:
 
 def _same_part(about: Asked, gold: str, given: str) -> bool:
     mine, other = words(gold), words(given)
-    return bool(mine and other) and (
-        compact(keys(mine)) == compact(keys(other)) or same_text(about, gold, given)
-    )
+    if not mine or not other:
+        return False
+    if compact(keys(mine)) == compact(keys(other)) or same_text(about, gold, given):
+        return True
+    # "Rodgers and Hammerstein" are known by their surnames.
+    return len(mine) == 1 and mine[0].is_capital and names_in_full(gold, given, suffix=True)
 
 
 @lru_cache(maxsize=16384)

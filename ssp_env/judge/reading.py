@@ -12,7 +12,7 @@ from ssp_env.wording.unicode import compatible
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import keys, stem, words
 
-_PEOPLE = vocabulary(
+_PEOPLE_NAMES = (
     "actor actress author writer novelist poet playwright singer songwriter musician composer "
     "conductor guitarist drummer rapper painter artist sculptor architect director producer "
     "screenwriter filmmaker president minister king queen emperor pope monarch ruler politician "
@@ -25,6 +25,8 @@ _PEOPLE = vocabulary(
     "spouse child sibling grandfather grandmother prince princess engineer doctor surgeon chef "
     "celebrity illustrator cartoonist critic scholar linguist theologian missionary dramatist"
 )
+# Words are compared by their keys ("gen" for "general").
+_PEOPLE = frozenset(map(stem, keys(words(_PEOPLE_NAMES))))
 _NO_AGENTS = vocabulary(
     "river tower water power letter color center theater weather border winter summer order number "
     "member computer quarter paper newspaper chapter other either corner border layer flower motor "
@@ -112,7 +114,7 @@ _LEAD = re.compile(
     r"(?:(?:i (?:think|believe|guess|would say)|it seems)(?: that)?,? )?"
     r"(?:(?:the |my |final |short |correct )*answer(?: to (?:the|this) question)?"
     r"(?: is|:| would be)"
-    r"|answer:|a:)[: ]*(?:that )?|i (?:think|believe|would say)(?: that)?,? ",
+    r"|answer:|\Aa:)[: ]*(?:that )?|i (?:think|believe|would say)(?: that)?,? ",
     re.IGNORECASE,
 )
 _EVASIVE = re.compile(

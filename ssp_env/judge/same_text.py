@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ssp_env.judge.kinds import same_in_kind
 from ssp_env.judge.leftover import (
     CORPORATE,
     FUNCTION,
@@ -22,8 +24,10 @@ from ssp_env.judge.leftover import (
     may_trail,
 )
 from ssp_env.judge.reading import Asked
+from ssp_env.judge.titles import alternative_title, styled, titled_in_full
+from ssp_env.wording.dates import WEEKDAYS
 from ssp_env.wording.names import FIRST_NAMES, TITLES, Person, person, same_person
-from ssp_env.wording.places import COUNTRY, STATE, STATE_COUNTRY
+from ssp_env.wording.places import CITY, CITY_COUNTRY, COUNTRY, STATE, STATE_COUNTRY
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import Word, compact, keys, stem, words
 
@@ -35,12 +39,20 @@ _COUNTRY_NAMES = frozenset(_COUNTRY.values())
 _STATE = {keys(words(name)): keys(words(same)) for name, same in STATE.items()}
 _STATE_COUNTRY = {compact(keys(words(name))): country for name, country in STATE_COUNTRY.items()}
 _COUNTRIES = _COUNTRY_NAMES - _STATE_COUNTRY.keys()
-_VOLUMES = vocabulary("part vol episode chapter season series book")
+_CITY = {compact(keys(words(name))): city for name, city in CITY.items()}
+_KNOWN_CITY = {
+    compact(keys(words(name))): compact(keys(words(country)))
+    for name, country in CITY_COUNTRY.items()
+}
+_NUMBERED = re.compile(r"([A-Z]{2,})(\d+)")
+_PLURAL_NAMES = PEOPLES_KEYS | WEEKDAYS
 
 
 def same_text(about: Asked, gold: str, given: str) -> bool:
     """Whether a given text names what the right one does; neither is a number or a date."""
     mine, other = words(gold), words(given)
+    if _elsewhere_than_known(mine, other) or _is_capital_not_state(about, mine, other):
+        return False
     if "(" in gold and "(" in given and _brackets_differ(about, gold, given):
         return False
     if _same_words(about, gold, given, mine, other):
@@ -52,8 +64,13 @@ def same_text(about: Asked, gold: str, given: str) -> bool:
         words(gold.replace("'s ", " ")), words(given.replace("'s ", " "))
     ):
         return True
+    # "Don't Stop Believin'" for "Don't Stop Believing".
+    if ("in'" in gold or "in'" in given) and _same_keys(
+        words(gold.replace("in'", "ing")), words(given.replace("in'", "ing"))
+    ):
+        return True
     # "Roger (alien)" is Roger, unless the other one's brackets say something else.
-    for outside, inside in _without_brackets(gold):
+    for outside, inside in without_brackets(gold):
         if "(" not in given or not _brackets_differ(about, gold, given):
             if _same_words(about, outside, given, words(outside), other):
                 return True
@@ -61,7 +78,7 @@ def same_text(about: Asked, gold: str, given: str) -> bool:
                 words(inside), other
             ):
                 return True
-    for outside, inside in _without_brackets(given):
+    for outside, inside in without_brackets(given):
         harmless = not _contradicts(about, words(inside), mine)
         if harmless and _same_words(about, gold, outside, mine, words(outside)):
             return True
@@ -81,14 +98,18 @@ def _same_words(
         return _same_keys(mine, other)
     if _same_keys(mine, other) or _same_but_plural(mine, other):
         return True
-    if _same_country(about, mine, other):
+    if _same_country(about, mine, other) or _same_city(mine, other):
+        return True
+    if same_in_kind(about, mine, other):
         return True
     if _is_short_for(mine, other) or _is_short_for(other, mine):
         return True
     # What follows needs a word that both have.
     if {key[:3] for key in keys(mine)}.isdisjoint([key[:3] for key in keys(other)]):
         return False
-    if _turned_round(mine, other) or _alternative_title(gold, other):
+    if _turned_round(mine, other) or styled(gold, other):
+        return True
+    if alternative_title(gold, other) or titled_in_full(mine, given):
         return True
     if _same_held(about, mine, other):
         return True
@@ -115,7 +136,7 @@ def _same_but_plural(mine: Sequence[Word], other: Sequence[Word]) -> bool:
         return False
     return all(
         a.key == b.key
-        or (stem(a.key) == stem(b.key) and (_may_be_plural(a, b) or stem(a.key) in PEOPLES_KEYS))
+        or (stem(a.key) == stem(b.key) and (_may_be_plural(a, b) or stem(a.key) in _PLURAL_NAMES))
         for a, b in zip(mine, other, strict=True)
     )
 
@@ -134,6 +155,12 @@ def _same_country(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> 
     return about.is_origin or (left in PEOPLES_KEYS) == (right in PEOPLES_KEYS)
 
 
+def _same_city(mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """``Köln`` is ``Cologne``: what a city is called at home and abroad."""
+    left, right = compact(keys(mine)), compact(keys(other))
+    return left in _CITY and _CITY[left] == _CITY.get(right)
+
+
 def _is_short_for(short: Sequence[Word], long: Sequence[Word], told: bool = False) -> bool:
     """``WHO`` for ``World Health Organization``, ``UC Berkeley`` for the long form.
 
@@ -145,6 +172,10 @@ def _is_short_for(short: Sequence[Word], long: Sequence[Word], told: bool = Fals
     # "P&G" is cut into three words.
     if len(short) == 3 and short[1].key == "and" and all(len(w.key) == 1 for w in short[::2]):
         short = [Word("", short[0].cased + short[2].cased, "")]
+    # "PS2" is short for "PlayStation 2".
+    if len(short) == 1 and (numbered := _NUMBERED.fullmatch(short[0].cased)):
+        capitals = "".join(re.findall("[A-Z]", " ".join(word.cased for word in long[:-1])))
+        return long[-1].key == numbered[2] and capitals == numbered[1]
     if not short or len(short) >= len(long) or not 2 <= len(short[0].cased) <= 7:
         return False
     letters = short[0].cased
@@ -161,9 +192,10 @@ def _is_short_for(short: Sequence[Word], long: Sequence[Word], told: bool = Fals
         return False
     if not told and not all(word.is_capital or word.key in LINKING for word in full):
         return False
+    all_of_it = "".join(word.cased[:1] for word in long[:end]).upper()
     every = "".join(word.cased[:1] for word in full).upper()
     most = "".join(w.cased[:1] for w in full if w.key not in LINKING).upper()
-    return letters in (every, most)
+    return letters in (every, most, all_of_it)
 
 
 def _turned_round(mine: Sequence[Word], other: Sequence[Word]) -> bool:
@@ -171,8 +203,18 @@ def _turned_round(mine: Sequence[Word], other: Sequence[Word]) -> bool:
     left, right = (
         [k for k in keys(run) if k not in LINKING and k != "number"] for run in (mine, other)
     )
+    # "a Stephen King novel" for "a novel by Stephen King".
+    for one, turned in ((left, right), (right, left)):
+        if "by" in one[1:] and one[(at := one.index("by", 1)) + 1 :] + one[:at] == turned:
+            return True
     # Prepositions come and go ("University of California at Berkeley").
     if left == right and len(left) >= 3:
+        return True
+    # "leaves of the eucalyptus", but "House of Cards" is its own name.
+    reversed_ = (
+        len(left) == 2 and left[::-1] == right and ("of" in keys(mine)) != ("of" in keys(other))
+    )
+    if reversed_ and not all(word.is_capital for run in (mine, other) for word in run[::2]):
         return True
     # "AD 79", "79 AD".
     if len(left) == 2 and left[::-1] == right and sum(key.isdigit() for key in left) == 1:
@@ -182,18 +224,6 @@ def _turned_round(mine: Sequence[Word], other: Sequence[Word]) -> bool:
         return left in (right[1:] + right[:1], right[2:] + right[:2])
     figures = any(key.isdigit() for key in left)
     return len(left) >= (3 if figures else 4) and sorted(left) == sorted(right)
-
-
-def _alternative_title(gold: str, other: Sequence[Word]) -> bool:
-    """``Frankenstein; or, The Modern Prometheus`` is either; a subtitle stands for the whole."""
-    for mark in ("; or, ", "; or ", ", or, ", " or, "):
-        before, found, after = gold.partition(mark)
-        if found:
-            return _same_keys(words(before), other) or _same_keys(words(after), other)
-    _, found, after = gold.partition(": ")
-    subtitle = words(after)
-    numbered = all(key in _VOLUMES or key[0].isdigit() for key in keys(subtitle))
-    return bool(found) and len(subtitle) >= 2 and not numbered and _same_keys(subtitle, other)
 
 
 def _owner(about: Asked, given: str) -> str:
@@ -253,6 +283,10 @@ def _same_kind(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> boo
     if not shared:
         return False
     left, right = ([k for k in keys(run) if k not in shared and k != "of"] for run in (mine, other))
+    # "Gulf of Persia" for "Persian Gulf".
+    countries = _COUNTRY.get(compact(left)), _COUNTRY.get(compact(right))
+    if countries[0] is not None and ("of" in keys(mine)) != ("of" in keys(other)):
+        return countries[0] == countries[1]
     return (
         left == right
         and bool(left)
@@ -287,6 +321,18 @@ def elsewhere(wordings: Sequence[str], given: str) -> bool:
     return bool(regions) and not any(_agree(known, region) for known in regions)
 
 
+def _elsewhere_than_known(gold: tuple[Word, ...], given: tuple[Word, ...]) -> bool:
+    """``Paris, Texas`` for ``Paris``: of a city that all know, another one of its name."""
+    country = _KNOWN_CITY.get(compact(keys(gold)))
+    _, region = _town(given) if country is not None else (given, frozenset[str]())
+    return bool(region) and country not in region
+
+
+def _is_capital_not_state(about: Asked, gold: Sequence[Word], given: Sequence[Word]) -> bool:
+    """``Washington, D.C.`` where the state is asked for."""
+    return "state" in about.stems and keys(gold) == ("washington",) and "dc" in keys(given)
+
+
 def _town(run: tuple[Word, ...]) -> tuple[tuple[Word, ...], frozenset[str]]:
     """A run without the region behind its comma, and that region with what it lies in."""
     for at in range(1, len(run)):
@@ -313,7 +359,7 @@ def _agree(left: frozenset[str], right: frozenset[str]) -> bool:
 
 
 @lru_cache(maxsize=8192)
-def _without_brackets(text: str) -> tuple[tuple[str, str], ...]:
+def without_brackets(text: str) -> tuple[tuple[str, str], ...]:
     """The text without what its brackets hold, and that; nothing where it has none."""
     start, end = text.find("("), text.rfind(")")
     if start < 0 or end < start:
@@ -323,7 +369,7 @@ def _without_brackets(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _brackets_differ(about: Asked, gold: str, given: str) -> bool:
-    mine, other = _without_brackets(gold), _without_brackets(given)
+    mine, other = without_brackets(gold), without_brackets(given)
     if not mine or not other:
         return False
     left, right = (set(keys(words(pair[0][1]))) for pair in (mine, other))

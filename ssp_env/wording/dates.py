@@ -19,11 +19,11 @@ _MONTHS = {
     )
     for name in names.split()
 }  # fmt: skip
-_WEEKDAYS = vocabulary(
+WEEKDAYS = vocabulary(
     "monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thur thurs fri "
     "sat sun"
 )
-DATE_WORDS = frozenset(_MONTHS) | _WEEKDAYS | {"bc", "ad", "ce"}
+DATE_WORDS = frozenset(_MONTHS) | WEEKDAYS | {"bc", "ad", "ce"}
 """Words that a date is made of, beside its numbers."""
 _LEAD = vocabulary("on in of the year born ca c circa around about")
 _ISO = re.compile(r"(\d{4})\.(\d{1,2})\.(\d{1,2})")
@@ -50,12 +50,13 @@ def dates(run: Sequence[str]) -> tuple[Date, ...]:
     Args:
         run: keys of words, numbers folded.
     """
-    words = [word for word in run if word not in _WEEKDAYS and word not in _LEAD]
+    words = [word for word in run if word not in WEEKDAYS and word not in _LEAD]
     words, era = _without_era(words)
     if not words:
         return ()
     if len(words) == 1:
-        return _in_figures(words[0])
+        month = _MONTHS.get(words[0])
+        return _in_figures(words[0]) if month is None else (Date(None, month),)
     if not any(word in _MONTHS for word in words):
         year = _integer(words[0]) if len(words) == 1 else None
         return () if year is None or not era else (Date(year * era),)

@@ -22,6 +22,10 @@ _OFFICES = vocabulary(
 TITLES = _MALE | _FEMALE | _OFFICES
 """Words before a name that are no part of it."""
 REGNAL = vocabulary("king queen pope emperor empress tsar czar kaiser sultan pharaoh")
+NOBILITY = vocabulary(
+    "duke duchess earl countess count viscount viscountess baron baroness marquess marquis "
+    "marchioness lord lady prince princess"
+)
 PARTICLES = vocabulary("da de del della di do dos du la le van von der den ter bin ibn al el y")
 _DEGREES = vocabulary("phd md obe mbe cbe kbe esq qc mp dds jd")
 _SUFFIX = re.compile(r"jr|sr|\d{1,2}")
@@ -50,7 +54,8 @@ _NICKNAMES = """
     edward ed eddie ted teddy ned|theodore ted teddy theo|henry harry hank hal|george georgie
     francis frank frankie|franklin frank|samuel sam sammy|benjamin ben benny|daniel dan danny
     david dave davy|donald don donnie|kenneth ken kenny|ronald ron ronnie
-    lawrence larry laurence|leonard len lenny leo|stephen steve steven stevie|andrew andy drew
+    lawrence larry laurence|leonard len lenny leo|leo lev
+    stephen steve steven stevie|andrew andy drew
     anthony tony|gregory greg|jeffrey jeff geoffrey geoff|matthew matt|nicholas nick nicky
     patrick pat paddy|peter pete|philip phil phillip|raymond ray|timothy tim|vincent vince
     walter walt|alexander alex alec sandy|albert al bert|alfred al fred alf|arthur art
@@ -217,13 +222,19 @@ def same_person(gold: Person, given: Person, *, surname_will_do: bool) -> bool:
     return _same_given(gold, given)
 
 
-def names_in_full(gold: str, given: str) -> bool:
-    """Whether the right name is a bare surname, and the given one a full name with it."""
+def names_in_full(gold: str, given: str, *, suffix: bool = False) -> bool:
+    """Whether the right name is a bare surname, and the given one a full name with it.
+
+    Args:
+        gold: the right name.
+        given: the one to judge.
+        suffix: whether it may be numbered, or ``Jr.``.
+    """
     bare, full = person(gold), person(given)
     if bare is None or full is None or bare.given or bare.titles or bare.suffix or bare.of:
         return False
     named = bare.surname == full.surname and bare.surname not in _STAGE_NAMES
-    return named and bool(full.given) and not full.suffix
+    return named and bool(full.given) and (suffix or not full.suffix)
 
 
 def _spelled(one: Person) -> str:

@@ -257,7 +257,7 @@ def _units() -> dict[str, Unit]:
     add("area", "ha,hectare", 1e4)
     add("area", "acre", 4046.856)
     add("speed", "km per h,km per hr,kilometer per hour,km per hour,kph,kmh", 1 / 3.6)
-    add("speed", "mph,mile per hour,mi per h,mile an hour", 0.44704)
+    add("speed", "mph,mile per hour,mi per h,mile an hour,mile hour", 0.44704)
     add("speed", "km per s,kilometer per second", 1e3)
     add("speed", "mile per second,mi per s", 1609.344)
     add("speed", "m per s,meter per second", 1.0)
@@ -345,6 +345,10 @@ def quantity(run: tuple[str, ...]) -> Quantity | None:
     Args:
         run: keys of words, numbers folded, singular.
     """
+    # "An hour and a half".
+    if len(run) == 3 and run[0] in UNITS and run[1] == "and" and run[2] == "0.5":
+        run = ("1.5", run[0])
+
     about, bound, at = False, "", 0
     before: list[str] = []
     while at < len(run) and _plain(run[at]) is None:

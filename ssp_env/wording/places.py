@@ -190,7 +190,8 @@ PEOPLES: frozenset[str] = frozenset(
 
 STATE: dict[str, str] = {
     key: name
-    for name, _, short in (entry.rpartition(" ") for entry in _STATES.split(","))
+    # Of two with one abbreviation, the first one has it.
+    for name, _, short in (entry.rpartition(" ") for entry in reversed(_STATES.split(",")))
     for key in (name, short)
 }
 """A state or province by its name and its postal abbreviation."""
@@ -198,3 +199,40 @@ STATE: dict[str, str] = {
 REGIONS: frozenset[str] = frozenset(STATE) | COUNTRY_NAMES | frozenset(_OTHER_REGIONS.split(","))
 """What may stand behind a town's name, after a comma."""
 REGIONS |= {"america", "great britain", "britain", "holland", "czechia", "persia", "burma"}
+
+_CITIES = (
+    "cologne|koln,munich|munchen,nuremberg|nurnberg,hanover|hannover,brunswick|braunschweig,"
+    "vienna|wien,rome|roma,florence|firenze,venice|venezia,milan|milano,turin|torino,"
+    "naples|napoli,genoa|genova,padua|padova,mantua|mantova,leghorn|livorno,lisbon|lisboa,"
+    "seville|sevilla,marseille|marseilles,lyon|lyons,dunkirk|dunkerque,prague|praha,"
+    "warsaw|warszawa,cracow|krakow,moscow|moskva,kyiv|kiev,kharkiv|kharkov,lviv|lvov,odesa|odessa,"
+    "copenhagen|kobenhavn,gothenburg|goteborg,the hague|den haag,antwerp|antwerpen,"
+    "brussels|bruxelles|brussel,ghent|gent,bruges|brugge,geneva|geneve|genf,basel|basle,bern|berne,"
+    "athens|athina,bucharest|bucuresti,belgrade|beograd,beijing|peking,guangzhou|canton,"
+    "mecca|makkah,tehran|teheran,cairo|al qahirah"
+)
+CITY: dict[str, str] = {
+    name: names.partition("|")[0] for names in _CITIES.split(",") for name in names.split("|")
+}
+"""Names of cities at home and abroad, each with its English one."""
+
+_KNOWN_CITIES = (
+    "paris london rome athens berlin madrid vienna moscow dublin lisbon florence venice naples "
+    "milan st-petersburg cairo delhi toronto lima melbourne manchester oxford bristol glasgow "
+    "edinburgh hamburg warsaw geneva stockholm oslo amsterdam brussels prague budapest bucharest "
+    "istanbul alexandria damascus beirut jerusalem bethlehem baghdad tehran tokyo kyoto beijing "
+    "shanghai mumbai kolkata sydney montreal havana bogota santiago buenos-aires marseille lyon"
+)
+_THEIR_COUNTRIES = (
+    "france uk italy greece germany spain austria russia ireland portugal italy italy italy "
+    "italy russia egypt india canada peru australia uk uk uk uk "
+    "uk germany poland switzerland sweden norway netherlands belgium czech-republic hungary "
+    "romania "
+    "turkey egypt syria lebanon israel israel iraq iran japan japan china "
+    "china india india australia canada cuba colombia chile argentina france france"
+)
+CITY_COUNTRY: dict[str, str] = {
+    city.replace("-", " "): country.replace("-", " ")
+    for city, country in zip(_KNOWN_CITIES.split(), _THEIR_COUNTRIES.split(), strict=True)
+}
+"""Cities that everybody thinks of first when their name stands alone, and their countries."""

@@ -10,6 +10,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+_DECADES = ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine")
+_TENS = {f"{word}ties": tens for tens, word in enumerate(_DECADES, start=2)}
+
 
 class _Step(NamedTuple):
     mark: str
@@ -23,6 +26,11 @@ class _Step(NamedTuple):
 def _on_24_hours(time: re.Match[str]) -> str:
     hour = int(time[1]) % 12 + (12 if time[3] in "pP" else 0)
     return f"{hour}h{time[2] or '00'} "
+
+
+def _decade(found: re.Match[str]) -> str:
+    tens = found[1].lower()
+    return f"{int(found[2]) - 1}{_TENS[tens]}0s" if tens in _TENS else found[0]
 
 
 def _steps() -> tuple[_Step, ...]:
@@ -47,6 +55,14 @@ def _steps() -> tuple[_Step, ...]:
     step(" ", r"(?i)(?<=\d) (?:until|till|through|thru) (?=\d)", " to ", True)
     step(" to ", r"\b(\d\d)(\d\d) to (\d\d)\b", r"\1\2 to \1\3", True)
     step("etween ", r"(?i)\bbetween (.*?\d\w*) and (?=.*\d)", r"\1 to ", True)
+
+    # Codes: "B-12" is "B12", "Interstate 95" is "I-95".
+    step("nterstate ", r"\bInterstate (?:Highway )?(\d+)\b", r"I\1", True)
+    step("-", r"\b([A-Z])-(\d+)\b", r"\1\2", True)
+
+    # "An hour and a half", "the eighties of the 19th century".
+    step(" and a half", r"(?i)\b(?:an?|one) (\w+) and a half\b", r"1.5 \1s")
+    step("ties ", r"(?i)\b(\w+ties) of the (\d\d)th century\b", _decade, True)
 
     # Times of day, ratios, offsets from Greenwich.
     step("", r"(?i)\b(utc|gmt)\s?([+-])\s?0?(\d+)(?::00)?(?![\d:])", r"\1\2\3", True)
@@ -91,7 +107,7 @@ def _steps() -> tuple[_Step, ...]:
 
 
 _STEPS = _steps()
-_NOTHING_TO_DO = re.compile(r"(?!.* [nN] |.*sharp)[A-Za-z ,]*")
+_NOTHING_TO_DO = re.compile(r"(?!.* [nN] |.*sharp|.* and a half)[A-Za-z ,]*")
 _DIGIT = re.compile(r"\d")
 
 

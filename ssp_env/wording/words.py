@@ -47,7 +47,8 @@ _SAME_WORDS = (
     "sgt, senator sen, governor gov, reverend rev, admiral adm, limited ltd, corporation corp, "
     "incorporated inc, company co, brothers bros, versus vs, grey gray, pct percent, volume "
     "vol, kilo kilogram, kilos kilogram, bce bc, se7en 7, ww1 wwi, ww2 wwii, metre meter, "
-    "metres meters, programme program, jewellery jewelry, aluminium aluminum, tyre tire"
+    "metres meters, movie film, movies films, programme program, jewellery jewelry, aluminium "
+    "aluminum, tyre tire"
 )
 _SAME: dict[str, str] = {
     word: read for word, _, read in (pair.partition(" ") for pair in _SAME_WORDS.split(", "))
@@ -61,7 +62,10 @@ _SAME_PHRASES = (
     "korea, per cent: percent, washington district of columbia: washington dc, washington d c: "
     "washington dc, jesus christ: jesus, jesus of nazareth: jesus, man united: manchester "
     "united, man city: manchester city, east of: eastern, west of: western, north of: northern, "
-    "south of: southern, u s: usa, u k: uk"
+    "south of: southern, u s: usa, u k: uk, academy award: oscar, academy awards: oscars, "
+    "degrees n: degrees north, degrees s: degrees south, degrees e: degrees east, degrees w: "
+    "degrees west, dot net: .net, carbon dioxide: co2, sulfur dioxide: so2, hydrogen peroxide: "
+    "h2o2, sodium chloride: nacl"
 )
 _PHRASES: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
 """Runs of words that are written in several ways, by their first word."""
@@ -141,10 +145,16 @@ def _key(word: str) -> str:
     if word[0] in "+-0123456789":
         return word
     word = _SAME.get(word, word)
+    if word.endswith(_SLAVIC) and len(word) > 5:
+        return _SLAVIC_END.sub("ky", word).replace("ye", "e")
     if word in _ROMAN_NUMBERS:
         return _ROMAN_NUMBERS[word]
     return _BRITISH.sub(_american, word) if len(word) > 5 else word
 
+
+# Slavic surnames as they are transcribed: Zelenskyy, Zelenskiy, Zelenski; Dostoyevsky.
+_SLAVIC = ("skyy", "skiy", "skii", "skij", "sky", "ski", "ckyj", "tskyi", "skyi")
+_SLAVIC_END = re.compile(r"k(?:yy|iy|ii|ij|y|i|yj|yi)$")
 
 # British and American spelling; the few other words that change, change on both sides.
 _BRITISH = re.compile(
@@ -181,13 +191,18 @@ _BLOOD = frozenset({"a", "b", "ab", "o"})
 
 
 def _with_signs(cut: list[Word]) -> list[Word]:
-    """``A plus``, ``O positive``, ``Disney Plus``: a sign in words at the end."""
-    if len(cut) < 2 or cut[-1].key not in _SIGN_WORDS:
+    """``A plus``, ``O positive``, ``C plus plus``: signs in words at the end."""
+    at = len(cut)
+    while at > 1 and cut[at - 1].key in _SIGN_WORDS:
+        at -= 1
+    if at in (0, len(cut)):
         return cut
-    *before, word, sign = cut
-    if sign.key in ("positive", "negative") and word.key not in _BLOOD:
+
+    word, signs = cut[at - 1], keys(cut[at:])
+    if not {"positive", "negative"}.isdisjoint(signs) and word.key not in _BLOOD:
         return cut
-    return [*before, Word(word.key + _SIGN_WORDS[sign.key], word.cased, word.gap)]
+    signed = word.key + "".join(_SIGN_WORDS[sign] for sign in signs)
+    return [*cut[: at - 1], Word(signed, word.cased, word.gap)]
 
 
 _COUNTED = frozenset({"third", "quarter", "half", "dozen", "hundred", "thousand", "million"})

@@ -22,8 +22,9 @@ PAIRS = Path(__file__).with_name("data") / "pairs.jsonl"
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()
 ]
-SETS = ("seen", "held_out", "fresh", "second_fresh")
-"""Written to build the rules by; before them, from benchmarks; after them; after a first repair."""
+SETS = ("seen", "held_out", "fresh", "second_fresh", "blind")
+"""Written to build the rules by; before them, from benchmarks; after them; after a first repair; in
+five rounds, each before the round before it was repaired for."""
 
 
 def pairs(of: str) -> list[Pair]:
@@ -48,7 +49,7 @@ def test_the_pairs_are_many_different_and_balanced() -> None:
     for name in SETS:
         right = [row["right"] for row in ROWS if row["set"] == name]
         assert len(right) >= 100
-        assert 0.45 <= sum(right) / len(right) <= 0.55
+        assert 0.4 <= sum(right) / len(right) <= 0.6
     assert all(row["source"] for row in ROWS if row["set"] != "seen")
 
 
@@ -142,6 +143,19 @@ def test_judges_have_names() -> None:
         make_judge("lenent")
     with pytest.raises(ConfigError, match="base_url and model"):
         make_judge("openai")
+
+
+@pytest.mark.parametrize("text", ["Paris or London, and ", "5 km (3 mi) - ", "A.B. 'C' 1/3 of "])
+def test_a_long_text_has_to_be_the_same_words(text: str) -> None:
+    """Otherwise forty thousand characters would take seconds, and be remembered."""
+    long, calls = text * (40_000 // len(text)), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ssp_env.judge.lenient.words", calls.append)
+        assert not says("Paris", long, "Which city?")
+        assert says(long, long.upper(), "Which city?")
+        assert not says(long, "Paris")
+    assert not calls, "it was read as an answer is"
+    assert says("Paris", "The answer is Paris." + " " * 500)
 
 
 def test_it_is_fast() -> None:
