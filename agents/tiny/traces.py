@@ -1,7 +1,9 @@
 """Demonstrations for the bootstrap: a scripted player with chosen faults, in the game's own format.
 
 The bootstrap stands in for pre-training and instruction tuning. It has to leave room for self-play:
-most of its questions have one hop, and on longer ones it mostly answers too early."""
+most of its questions have one hop, and on longer ones it mostly answers too early. A quarter of its
+proposals are about one-to-many facts ("the citizen of V"), which have many right answers: whether
+verification sees through them depends on the noise."""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, write_question
-from ssp_env.worlds.mini.lexicon import RELATIONS, Relation
+from ssp_env.worlds.mini.graph import Graph
+from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
 from ssp_env.worlds.mini.pages import Fact, read_facts
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
@@ -48,10 +51,16 @@ class TraceConfig:
     """Share of demonstrations whose last tag is missing."""
     proposer_share: float = 0.5
     """Share of proposer demonstrations."""
-    proposer_hops: tuple[float, ...] = (0.72, 0.24, 0.04)
+    proposer_hops: tuple[float, ...] = (0.70, 0.24, 0.06)
     """Shares of proposals with 1, 2, 3 hops."""
     proposer_slips: float = 0.12
     """Share of proposals with a wrong relation at some hop."""
+    proposer_citizens: float = 0.75
+    """How often a one-hop proposal about a person asks for a citizen of its nation: about a quarter
+    of all proposals."""
+    solver_citizens: float = 0.12
+    """Share of solver questions that begin with a citizen of a nation; the player takes any that it
+    reads of."""
     worlds_every: int = 400
     """Demonstrations per world; a fixed world would be learnt by heart."""
 
@@ -75,11 +84,22 @@ class TraceConfig:
             "broken",
             "proposer_share",
             "proposer_slips",
+            "proposer_citizens",
+            "solver_citizens",
         ):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(
                     f"traces.{name}", getattr(self, name), "a share lies between 0 and 1"
                 )
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One look-up of a chain: what is looked up, which hop, and what the solver takes from it."""
+
+    entity: str
+    hop: Hop
+    value: str
 
 
 @dataclass
@@ -112,6 +132,8 @@ class TraceWriter:
             solver_slips=0.0,
             broken=0.0,
             proposer_slips=0.0,
+            proposer_citizens=0.0,
+            solver_citizens=0.0,
             solver_hops=(1.0,),
             proposer_hops=(1.0,),
         )
@@ -122,11 +144,11 @@ class TraceWriter:
         while True:
             world = MiniWorld(seed=int(self.rng.integers(1 << 31)))
             rules = Rules.build(world, self.tokenizer, self.game)
-            linked = {name: links for name, links in world.train_graph.backlinks().items() if links}
+            answers = [truth.answer for truth in world.answers]
 
             for _ in range(self.config.worlds_every):
                 if self.rng.random() < self.config.proposer_share:
-                    trace = self._propose(world, rules, str(self.rng.choice(list(linked))))
+                    trace = self._propose(rules, str(self.rng.choice(answers)))
                 else:
                     trace = self._solve(world, rules)
 
@@ -134,18 +156,21 @@ class TraceWriter:
                     yield trace
 
     def _solve(self, world: MiniWorld, rules: Rules) -> Trace | None:
-        chain = world.train_graph.walk(self.rng, self._hops(self.config.solver_hops))
-        if chain is None:
+        graph, wanted = world.train_graph, self._hops(self.config.solver_hops)
+        citizens = self.rng.random() < self.config.solver_citizens
+        steps = self._from_nation(graph, rules, wanted) if citizens else self._chain(graph, wanted)
+        if steps is None:
             return None
 
-        start, path, _ = chain
-        question = write_question(start, [Hop(relation) for relation in path])
-        trace = self._start(rules.prompts.solver(question, self.game.max_searches))
-        stop_after = len(path)
+        start, hops = steps[0].entity, [step.hop for step in steps]
+        trace = self._start(
+            rules.prompts.solver(write_question(start, hops), self.game.max_searches)
+        )
+        stop_after = len(steps)
 
-        for hop in range(1, len(path)):
-            if self.rng.random() < self._haste(hop, path):
-                stop_after = hop
+        for count in range(1, len(steps)):
+            if self.rng.random() < self._haste(count, hops):
+                stop_after = count
                 break
 
         slip_at = (
@@ -155,17 +180,19 @@ class TraceWriter:
         )
         entity = start
 
-        for hop in range(stop_after):
+        for place, step in enumerate(steps[:stop_after]):
             documents = self._look_up(rules, trace, entity)
-            relation = path[hop]
-            value = world.train_graph.facts[entity].get(relation)
-            if hop == slip_at or value is None:
+
+            # After a slip, the facts of the wrong entity are followed.
+            on_track = entity == step.entity
+            value = step.value if on_track else graph.facts[entity].get(step.hop.relation)
+            if place == slip_at or value is None:
                 value = self._some_name(documents, entity)
             if value is None:
                 return None
 
             self._write(
-                trace, f"{self._tag('think')}{entity} {relation.noun} {value}{self._end('think')}"
+                trace, f"{self._tag('think')}{entity} {step.hop.noun} {value}{self._end('think')}"
             )
             entity = value
 
@@ -173,44 +200,92 @@ class TraceWriter:
 
         return trace
 
-    def _haste(self, hop: int, path: tuple[Relation, ...]) -> float:
-        """Chance of an answer after this hop, the first being 1, though the question goes on."""
-        if hop > 1:
-            return self.config.premature_deep
-        return self.config.premature if path[0] in self._careless else 0.0
+    def _chain(self, graph: Graph, hops: int, start: str | None = None) -> list[_Step] | None:
+        """A random chain of functional facts."""
+        chain = graph.walk(self.rng, hops, start)
+        if chain is None:
+            return None
 
-    def _propose(self, world: MiniWorld, rules: Rules, answer: str) -> Trace | None:
+        entity, steps = chain[0], []
+        for relation in chain[1]:
+            steps.append(_Step(entity, Hop(relation), graph.facts[entity][relation]))
+            entity = steps[-1].value
+        return steps
+
+    def _from_nation(self, graph: Graph, rules: Rules, hops: int) -> list[_Step] | None:
+        """A chain that begins with a citizen of a nation: any that a search for it shows."""
+        nations = sorted({facts[NATION] for facts in graph.facts.values() if NATION in facts})
+        nation = str(self.rng.choice(nations))
+        (found,) = rules.retriever.search([nation], self.game.top_k)
+
+        shown = [
+            entity
+            for entity, relation, value in read_facts(found)
+            if relation is NATION and value == nation
+        ]
+        if not shown:
+            return None
+
+        citizen = str(self.rng.choice(shown))
+        first = _Step(nation, Hop(NATION, inverted=True), citizen)
+        if hops == 1:
+            return [first]
+
+        rest = self._chain(graph, hops - 1, citizen)
+        return [first, *rest] if rest is not None else None
+
+    def _haste(self, count: int, hops: list[Hop]) -> float:
+        """Chance of an answer after this many hops, though the question goes on."""
+        if count > 1:
+            return self.config.premature_deep
+        return self.config.premature if hops[0].relation in self._careless else 0.0
+
+    def _propose(self, rules: Rules, answer: str) -> Trace | None:
         trace = self._start(rules.prompts.proposer(answer, 1))
         wanted = self._hops(self.config.proposer_hops)
         slip_at = (
             int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
         )
-        entity, nouns, seen = answer, [], {answer}
+        entity, hops, seen = answer, [], {answer}
 
-        for hop in range(wanted):
+        for place in range(wanted):
             documents = self._look_up(rules, trace, entity)
-            facts: list[Fact] = [
-                f for f in read_facts(documents) if f[2] == entity and f[0] not in seen
-            ]
-            facts = [f for f in facts if f[1].inverse is None]
-            if not facts:
+            back = self._step_back(documents, entity, seen, citizens=wanted == 1)
+            if back is None:
                 return None
 
-            source, relation, _ = facts[int(self.rng.integers(len(facts)))]
-            if hop == slip_at:
-                relation = RELATIONS[int(self.rng.integers(len(RELATIONS)))]
+            source, hop = back
+            if place == slip_at:
+                hop = Hop(RELATIONS[int(self.rng.integers(len(RELATIONS)))])
 
             self._write(
-                trace,
-                f"{self._tag('think')}{entity} {relation.noun} of {source}{self._end('think')}",
+                trace, f"{self._tag('think')}{entity} {hop.noun} of {source}{self._end('think')}"
             )
-            nouns.append(Hop(relation))
+            hops.append(hop)
             seen.add(source)
             entity = source
 
-        self._finish(trace, "question", write_question(entity, nouns[::-1]))
+        self._finish(trace, "question", write_question(entity, hops[::-1]))
 
         return trace
+
+    def _step_back(
+        self, documents: list[Document], entity: str, seen: set[str], citizens: bool
+    ) -> tuple[str, Hop] | None:
+        """An entity that these documents say leads to this one, and by which hop."""
+        facts: list[Fact] = list(read_facts(documents))
+
+        # Many are citizens of a nation, so a question that begins there is ambiguous.
+        nations = [f[2] for f in facts if f[0] == entity and f[1] is NATION]
+        if citizens and nations and self.rng.random() < self.config.proposer_citizens:
+            return nations[0], Hop(NATION, inverted=True)
+
+        back = [
+            (subject, Hop(relation))
+            for subject, relation, value in facts
+            if value == entity and relation.inverse is None and subject not in seen
+        ]
+        return back[int(self.rng.integers(len(back)))] if back else None
 
     def _start(self, prompt: list[int]) -> Trace:
         return Trace(list(prompt), [0] * len(prompt))

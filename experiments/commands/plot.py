@@ -15,7 +15,14 @@ from ssp_env.errors import ConfigError, RunError
 
 PANELS = (
     ("rewards", (("solver_reward", "solver"), ("proposer_reward", "proposer"))),
-    ("proposals", (("valid_rate", "valid"), ("true_share", "true, of the valid"))),
+    (
+        "proposals",
+        (
+            ("valid_rate", "valid"),
+            ("true_share", "true, of the valid"),
+            ("ambiguous_share", "ambiguous, of the valid"),
+        ),
+    ),
     (
         "hops and searches",
         (("question_hops", "hops of valid questions"), ("solver_searches", "solver's searches")),

@@ -15,15 +15,19 @@ from ssp_env.worlds.mini.world import fact_tables
 
 
 class MiniPlayer(TextPlayer):
-    """Plays every role well: asks questions of ``hops`` hops, and reads answers off the pages."""
+    """Plays every role well: asks questions of ``hops`` hops, and reads answers off the pages.
 
-    def __init__(self, tags: Tags, hops: int = 1) -> None:
+    Asked for a citizen of a nation, it names any that it has read of."""
+
+    def __init__(self, tags: Tags, hops: int = 1, citizens: bool = False) -> None:
         """
         Args:
             tags: of the rules it plays by.
             hops: facts to chain in a question.
+            citizens: begin the chain at a nation where a page names one, so that the question is
+                ambiguous: "the mentor of the citizen of V".
         """
-        self._tags, self._hops = tags, hops
+        self._tags, self._hops, self._citizens = tags, hops, citizens
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn: one call."""
@@ -39,11 +43,14 @@ class MiniPlayer(TextPlayer):
         entity, path, seen = trajectory.about, [], {trajectory.about}
 
         for search in trajectory.searches:
+            last = len(path) + 1 == self._hops
+            nation = _nation(search.documents, entity) if last and self._citizens else None
             facts = _backwards(search.documents, entity, seen)
-            if not facts:
+            if nation is None and not facts:
                 break
-            entity, relation = facts[0]
-            path.append(Hop(relation))
+
+            entity, hop = nation or (facts[0][0], Hop(facts[0][1]))
+            path.append(hop)
             seen.add(entity)
 
         # Every search has found a fact, and more of them are wanted and allowed.
@@ -66,9 +73,9 @@ class MiniPlayer(TextPlayer):
         # Follows the facts that were found so far.
         for hop in hops[: len(trajectory.searches)]:
             reached = follow(entity, [hop], *tables)
-            if len(reached) != 1:
+            if not reached or (len(reached) > 1 and not hop.inverted):
                 return self._call("answer", "nothing")
-            (entity,) = reached
+            entity = min(reached)
 
         if len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches):
             return self._call("search", entity)
@@ -88,13 +95,17 @@ def _read(question: str, documents: Sequence[Document]) -> str:
 def _backwards(
     documents: Sequence[Document], value: str, seen: set[str]
 ) -> list[tuple[str, Relation]]:
-    facts = [
-        (subject, relation)
-        for subject, relation, object_ in read_facts(documents)
-        if object_ == value
-    ]
+    """The new entities that have this value, and by which relation."""
     return [
         (subject, relation)
-        for subject, relation in facts
-        if subject not in seen and relation.inverse is None
+        for subject, relation, object_ in read_facts(documents)
+        if object_ == value and subject not in seen and relation.inverse is None
     ]
+
+
+def _nation(documents: Sequence[Document], citizen: str) -> tuple[str, Hop] | None:
+    """The nation of a person, and the hop that leads back from it."""
+    for subject, relation, value in read_facts(documents):
+        if subject == citizen and relation.inverse is not None:
+            return value, Hop(relation, inverted=True)
+    return None

@@ -94,6 +94,23 @@ def _stages(
         yield reached
 
 
+def read_off(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> frozenset[str]:
+    """What a careful reader of these facts takes for possible answers.
+
+    Those that ``hops`` lead to, and, if there is any, every entity at which another branch ends:
+    with two citizens of V, of whom one has a birthplace, "the birthplace of the citizen of V" is
+    open, whatever else is true of the other one.
+    """
+    reached = frozenset([start])
+    ends: frozenset[str] = frozenset()
+    for hop in hops:
+        onwards = {entity: follow(entity, [hop], forward, backward) for entity in reached}
+        ends |= {entity for entity, after in onwards.items() if not after}
+        reached = frozenset().union(*onwards.values())
+
+    return reached | ends if reached else reached
+
+
 def continue_question(
     words: Sequence[str], nouns: frozenset[str], names: frozenset[str], max_hops: int
 ) -> frozenset[str]:

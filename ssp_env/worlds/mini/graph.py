@@ -11,9 +11,6 @@ from ssp_env.worlds.mini.lexicon import KINDS, NATION, RELATIONS, Relation
 
 _FACT_CHANCE = 0.75
 """Chance that an entity has a given fact of its kind."""
-_NATIONS = 4
-"""Number of countries that share all persons as citizens in a one-to-many world."""
-
 _Chain = tuple[str, tuple[Relation, ...], str]
 """A start entity, the relations to follow in order, and the entity reached."""
 
@@ -36,9 +33,12 @@ class Graph:
                     links[value].append((entity, relation))
         return links
 
-    def walk(self, rng: np.random.Generator, hops: int) -> _Chain | None:
-        """A random chain of ``hops`` functional facts without a repeated entity, or ``None``."""
-        start = _pick(rng, list(self.entities))
+    def walk(self, rng: np.random.Generator, hops: int, start: str | None = None) -> _Chain | None:
+        """A random chain of ``hops`` functional facts without a repeated entity, or ``None``.
+
+        It begins at a random entity when ``start`` is not given."""
+        if start is None:
+            start = _pick(rng, list(self.entities))
         path, entity = [], start
         seen = {start}
         for _ in range(hops):
@@ -55,13 +55,15 @@ class Graph:
         return start, tuple(path), entity
 
 
-def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = False) -> Graph:
+def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = True) -> Graph:
     """A random graph over ``names``.
 
     Args:
         rng: source of all randomness.
         names: the entities; kinds are dealt by :data:`~ssp_env.worlds.mini.lexicon.KINDS`.
-        one_to_many: also make every person a citizen of one of a few nations.
+        one_to_many: also make every person a citizen of one country. With a single one, noise
+            matters: a passage of the corpus names a rival answer to "the citizen of V" with a
+            chance of .21, one that another proposer retrieved with .32.
     """
     graph = Graph(_deal_kinds(names))
 
@@ -81,7 +83,8 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Fal
             )
 
         if one_to_many and kind == "person":
-            graph.facts[name][NATION] = _pick(rng, by_kind["country"][:_NATIONS])
+            graph.facts[name][NATION] = by_kind["country"][0]
+
     return graph
 
 

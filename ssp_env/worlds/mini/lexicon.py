@@ -78,7 +78,7 @@ RELATIONS = (
 """The functional relations, present in every world."""
 
 NATION = Relation("nation", "person", "country", "citizen of", inverse="citizen")
-"""The one-to-many relation of ambiguous worlds: a handful of nations share all persons."""
+"""The one-to-many relation: all persons of a graph are citizens of one country."""
 
 WORDS = (
     "what",

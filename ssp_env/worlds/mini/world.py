@@ -17,6 +17,7 @@ from ssp_env.worlds.mini.grammar import (
     count_hops,
     follow,
     parse_question,
+    read_off,
     write_question,
 )
 from ssp_env.worlds.mini.graph import Graph, grow
@@ -42,14 +43,14 @@ class MiniWorld:
     """Evaluation questions per hop count, unless the caller says how many."""
 
     def __init__(
-        self, seed: int = 0, entities: int = 449, one_to_many: bool = False, max_hops: int = 4
+        self, seed: int = 0, entities: int = 449, one_to_many: bool = True, max_hops: int = 4
     ) -> None:
         """
         Args:
             seed: names, graphs and pages follow from it.
             entities: how many entities *each* of the two graphs has.
             one_to_many: also state citizenships, which allow ambiguous questions ("the citizen of
-                E").
+                E"). Without them no noise document can make the world's reader reject a question.
             max_hops: evaluation questions have 1 to this many hops.
 
         Raises:
@@ -149,14 +150,15 @@ class MiniWorld:
         """What these documents, and nothing else, say the answer is.
 
         A perfect but narrow reader, which knows the grammar of pages and questions, but not the
-        graph. Several answers mean that the documents leave the question ambiguous; ``None`` means
-        that it is ill-formed.
+        graph. Several answers mean that the documents leave the question ambiguous, be it on the
+        way (see :func:`~ssp_env.worlds.mini.grammar.read_off`); ``None`` means that it is
+        ill-formed.
         """
         parsed = self._parse(question)
         if parsed is None:
             return None
 
-        return follow(*parsed, *fact_tables(read_facts(documents)))
+        return read_off(*parsed, *fact_tables(read_facts(documents)))
 
     def _parse(self, question: str) -> tuple[str, tuple[Hop, ...]] | None:
         parsed = parse_question(question)

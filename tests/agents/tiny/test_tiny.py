@@ -211,6 +211,32 @@ def test_the_game_accepts_and_verifies_the_demonstrated_proposer(
     assert set(hops) >= {1, 2}
 
 
+def test_a_quarter_of_the_proposals_is_ambiguous(words: HuggingFaceTokenizer) -> None:
+    some = drawn(words, 500, broken=0.0, proposer_share=1.0)
+    asked = [some.world.analyse(ending(trace, words)) for trace in some.traces]
+    assert all(analysis is not None for analysis in asked)
+    share = sum(analysis is not None and analysis.ambiguous for analysis in asked) / len(asked)
+    assert 0.2 <= share <= 0.3
+
+
+def test_the_demonstrated_solver_names_any_citizen(words: HuggingFaceTokenizer) -> None:
+    some = drawn(words, 60, **FAULTLESS | {"proposer_share": 0.0, "solver_citizens": 1.0})
+    for trace in some.traces:
+        question = words.decode(prompt(trace)).removeprefix("solve ").removesuffix(" :")
+        analysis = some.world.analyse(question)
+        assert analysis is not None
+        assert analysis.ambiguous
+        assert ending(trace, words) in analysis.answers
+
+
+def ending(trace: Trace, words: HuggingFaceTokenizer) -> str:
+    """The question or the answer that a demonstration ends with."""
+    tags = {f"<{end}{name}>" for name in ("question", "answer") for end in ("", "/")}
+    return " ".join(
+        w for w in words.decode(turns(trace)[-1]).split("> ")[-1].split() if w not in tags
+    )
+
+
 def one_attempt(rules: Rules) -> Rules:
     return replace(rules, config=replace(rules.config, attempts=1))
 

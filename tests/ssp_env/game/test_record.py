@@ -74,8 +74,7 @@ def test_a_record_holds_every_token(mini: MiniWorld, words: WordTokenizer) -> No
         _ = bare.trajectories[0].own
 
 
-def test_what_the_world_knows(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, filters=(), verifier="none")
+def test_what_the_world_knows(words: WordTokenizer) -> None:
     world = MiniWorld(seed=3, entities=60, one_to_many=True)
     nation = next(
         value
@@ -84,7 +83,8 @@ def test_what_the_world_knows(mini: MiniWorld, words: WordTokenizer) -> None:
         if r.noun == "nation"
     )
     text = f"<question> what is the citizen of {nation} ? </question>"
-    for played_in, hops, ambiguous in ((mini, None, False), (world, 1, True)):
+    plain = MiniWorld(seed=3, entities=60, one_to_many=False)
+    for played_in, hops, ambiguous in ((plain, None, False), (world, 1, True)):
         rules = rules_of(played_in, words, filters=(), verifier="none")
         (game,) = records(play(begin(rules, slots=1), by_role(say(text), say([1]))))
         assert game.hops == hops

@@ -47,7 +47,9 @@ def wiki() -> dict[str, Any]:
     return {"world": world, "retriever": BM25Retriever(world.corpus)}
 
 
-@pytest.mark.parametrize("options", [{}, {"seed": 5}, {"one_to_many": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"seed": 5}, {"one_to_many": False}, {"one_to_many": True}], ids=str
+)
 @pytest.mark.parametrize("name", ["mini", "small"])
 def test_the_mini_player_proposes_and_solves(name: str, options: dict[str, Any]) -> None:
     for game in play(MiniPlayer(TAGS), 40, world=name, world_options=options):
@@ -63,6 +65,24 @@ def test_the_mini_player_asks_for_as_many_hops_as_it_is_told(hops: int) -> None:
     assert set(found) <= set(range(1, hops + 1))
     assert found[hops] > 15
     assert {game.solve_rate for game in games} == {1.0}
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_the_mini_player_asks_for_citizens(hops: int) -> None:
+    """Such a question is ambiguous, and who solves it names a right answer, if not the truth."""
+    world = open_world("mini")
+    games = play(
+        MiniPlayer(TAGS, hops, citizens=True), 30, world=world, game={"noise_documents": 0}
+    )
+    ambiguous = 0
+    for game in games:
+        analysis = world.analyse(game.question or "")
+        assert analysis is not None
+        assert game.truth.answer in analysis.answers
+        ambiguous += analysis.ambiguous
+        if game.outcome is Outcome.VALID and hops == 1:
+            assert {a.trajectory.result for a in game.attempts} <= analysis.answers
+    assert 8 < ambiguous < 30
 
 
 def test_the_mini_player_verifies_and_answers_by_heart() -> None:

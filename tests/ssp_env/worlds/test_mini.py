@@ -28,6 +28,12 @@ NAMES = st.sampled_from(names())
 
 
 @pytest.fixture(scope="module")
+def plain() -> MiniWorld:
+    """A world of functional facts alone."""
+    return MiniWorld(seed=3, entities=60, one_to_many=False)
+
+
+@pytest.fixture(scope="module")
 def many() -> MiniWorld:
     """A world with one-to-many facts."""
     return MiniWorld(seed=4, entities=60, one_to_many=True)
@@ -83,12 +89,12 @@ def test_worlds_stay_as_they_are() -> None:
     """The tiny policy that ships was trained in these very worlds. Another digest makes it
     worthless."""
     sha = hashlib.sha256()
-    for world in (MiniWorld(), MiniWorld(seed=1, one_to_many=True), MiniWorld(seed=7, entities=50)):
+    for world in (MiniWorld(), MiniWorld(1, one_to_many=False), MiniWorld(seed=7, entities=50)):
         sha.update(world.corpus.digest().encode())
         sha.update(repr([(truth.id, truth.answer) for truth in world.answers]).encode())
         sha.update(repr([question.text for question in world.questions(0, 10)]).encode())
     sha.update(" ".join(vocabulary()).encode())
-    assert sha.hexdigest() == "4db5d9094656492c8ee094deb2b807ea7531e35241fabaa6641b8205833f9a40"
+    assert sha.hexdigest() == "73ee2b62721f5e80120e90bf563cd68bc90da0f441083015746e41fd177cc034"
 
 
 @pytest.mark.parametrize("one_to_many", [False, True])
@@ -242,9 +248,9 @@ def test_the_default_number_of_questions() -> None:
 @given(data=st.data())
 @pytest.mark.parametrize("one_to_many", [False, True])
 def test_analysis_agrees_with_brute_force(
-    mini: MiniWorld, many: MiniWorld, one_to_many: bool, data: st.DataObject
+    plain: MiniWorld, many: MiniWorld, one_to_many: bool, data: st.DataObject
 ) -> None:
-    world = many if one_to_many else mini
+    world = many if one_to_many else plain
     start = data.draw(
         st.sampled_from([*world.train_graph.entities, *world.eval_graph.entities, "Nobody"])
     )
@@ -297,9 +303,9 @@ def test_walks_agree_with_brute_force(many: MiniWorld) -> None:
     assert walked > 40
 
 
-def test_one_to_many_facts_make_ambiguous_questions(mini: MiniWorld, many: MiniWorld) -> None:
+def test_one_to_many_facts_make_ambiguous_questions(plain: MiniWorld, many: MiniWorld) -> None:
     nations = {facts[NATION] for facts in many.train_graph.facts.values() if NATION in facts}
-    assert 1 < len(nations) <= 4
+    assert len(nations) == 1
     for nation in nations:
         analysis = many.analyse(f"what is the citizen of {nation} ?")
         assert analysis is not None
@@ -307,9 +313,37 @@ def test_one_to_many_facts_make_ambiguous_questions(mini: MiniWorld, many: MiniW
         assert analysis.answers == {
             e for e, facts in many.train_graph.facts.items() if facts.get(NATION) == nation
         }
-    assert not any(NATION in facts for facts in mini.train_graph.facts.values())
-    assert mini.analyse(f"what is the citizen of {next(iter(nations))} ?") is None
-    assert mini.analyse(f"what is the nation of {mini.answers[0].answer} ?") is None
+    assert not any(NATION in facts for facts in plain.train_graph.facts.values())
+    assert plain.analyse(f"what is the citizen of {next(iter(nations))} ?") is None
+    assert plain.analyse(f"what is the nation of {plain.answers[0].answer} ?") is None
+
+
+def test_one_to_many_facts_come_on_top_of_the_others(plain: MiniWorld) -> None:
+    """They are in the default, and nothing else of the world depends on them."""
+    world = MiniWorld(seed=3, entities=60)
+    assert world.one_to_many
+    assert world.answers == plain.answers
+    assert world.questions(0, 10) == plain.questions(0, 10)
+    for both in ((world.train_graph, plain.train_graph), (world.eval_graph, plain.eval_graph)):
+        facts, functional = map(facts_of, both)
+        assert {fact for fact in facts if fact[1] != NATION.noun} == functional != facts
+
+
+def test_how_often_a_document_names_a_rival() -> None:
+    """Noise decides about ambiguous questions: neither never nor always."""
+    world = MiniWorld(seed=7)
+    stated = [{(f[0], f[2]) for f in read_facts([page]) if f[1] is NATION} for page in world.corpus]
+    nation = {
+        name: facts[NATION] for name, facts in world.train_graph.facts.items() if NATION in facts
+    }
+    rivals = np.mean(
+        [
+            any(p != name and n == nation[name] for p, n in page)
+            for name in nation
+            for page in stated
+        ]
+    )
+    assert 0.15 < rivals < 0.25
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -356,6 +390,18 @@ def test_each_hop_needs_its_page(mini: MiniWorld) -> None:
     )
     assert mini.read(question, [second, first]) == {end}
     assert mini.read(question, [first]) == mini.read(question, [second]) == frozenset()
+
+
+def test_a_branch_that_the_documents_do_not_follow_leaves_the_question_open(
+    many: MiniWorld,
+) -> None:
+    question = "what is the birthplace of the citizen of Vis ?"
+    one = Document("1", "", "Ana citizen of Vis . Ana born in Bon .")
+    other = Document("2", "", "Eve citizen of Vis .")
+    nobody = Document("3", "", "Eve citizen of Bon .")
+    assert many.read(question, [one]) == many.read(question, [one, nobody]) == {"Bon"}
+    assert many.read(question, [one, other]) == {"Bon", "Eve"}
+    assert many.read(question, [other]) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""What noise documents do: ambiguous questions that pass verification, by their number and kind.
+
+One fixed set of proposals, about half of them about one-to-many facts ("the citizen of V", which
+has many right answers), is verified with 0, 1, 4, 7 and 12 noise documents of each kind by the
+world's reader, which demands that its documents hold exactly one answer. Nothing is learnt and no
+model plays. Writes ``noise.json`` and ``noise.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.run.provenance import git_commit, machine
+from ssp_env.game.config import MINI_GAME, NOISE_KINDS
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import UNVERIFIED
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Waiting
+from ssp_env.players import MiniPlayer
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.tokenizers import WordTokenizer
+from ssp_env.types import GroundTruth
+from ssp_env.worlds.mini import MiniWorld
+
+COUNTS = (0, 1, 4, 7, 12)
+BATCH = 32
+"""Games per round: noise of the kind ``batch`` comes from among them."""
+HOPS = 2
+"""Questions have 1 to this many hops, half of them each."""
+
+
+def main() -> int:
+    """Verifies the proposals and writes the results."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="results folder")
+    parser.add_argument("--seed", type=int, default=0, help="of the world and of all games")
+    parser.add_argument("--rounds", type=int, default=32, help=f"of {BATCH} proposals each")
+    settings = parser.parse_args()
+
+    result = measure(settings.seed, settings.rounds) | {
+        "command": " ".join(["python -m benchmarks.noise", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "machine": machine(),
+    }
+    settings.out.mkdir(parents=True, exist_ok=True)
+    (settings.out / "noise.json").write_text(json.dumps(result, indent=2) + "\n")
+    (settings.out / "noise.md").write_text(_page(result))
+    print(_page(result), end="")
+    return 0
+
+
+def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str, Any]:
+    """Shares by kind and number of noise documents.
+
+    Returns:
+        ``proposals`` and ``ambiguous_proposals``, and per kind and number: the share of
+        ``ambiguous`` questions among those accepted, the share of ambiguous questions that were
+        ``kept``, and the share of ``unique`` ones that were.
+    """
+    world = MiniWorld(seed)
+    retriever = BM25Retriever(world.corpus)
+    shares: dict[str, dict[str, dict[str, float]]] = {}
+    proposals: list[str] = []
+    for kind in NOISE_KINDS:
+        shares[kind] = {}
+        for count in counts:
+            played = [
+                play_round(world, retriever, kind, count, [seed, number])
+                for number in range(rounds)
+            ]
+            games = [g for one in played for g in one.games if g.verification is not None]
+
+            # What verification is asked about is the same in every cell.
+            asked = [game.question or "" for game in games]
+            proposals = proposals or asked
+            assert asked == proposals, "the proposals are fixed"
+            shares[kind][str(count)] = _shares(world, games)
+
+    ambiguous = [_ambiguous(world, question) for question in proposals]
+    return {
+        "seed": seed,
+        "proposals": len(proposals),
+        "ambiguous_proposals": sum(ambiguous),
+        "batch": BATCH,
+        "shares": shares,
+    }
+
+
+def play_round(
+    world: MiniWorld, retriever: Retriever, kind: str, count: int, seed: Sequence[int]
+) -> Round:
+    """A round of the scripted player that asks for citizens wherever it can, played to its end."""
+    config = replace(MINI_GAME, attempts=1, noise_kind=kind, noise_documents=count)
+    tokenizer = WordTokenizer(world.vocabulary, config.tags.all())
+    rules = Rules.build(world, tokenizer, config, retriever=retriever)
+    players = [MiniPlayer(config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
+    played = Round(rules, partial(_answers, world), BATCH, seed)
+
+    while played.pending():
+        for game in played.games:
+            live = [t for t in game.trajectories() if t.waiting is Waiting.POLICY]
+            players[game.slot % HOPS].play(live)
+        played.advance()
+    return played
+
+
+def _answers(world: MiniWorld, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+    return [world.answers[i] for i in rng.choice(len(world.answers), count, replace=False)]
+
+
+def _shares(world: MiniWorld, games: Sequence[Game]) -> dict[str, float]:
+    kept: dict[bool, list[bool]] = {True: [], False: []}
+    for game in games:
+        kept[_ambiguous(world, game.question or "")].append(game.reason != UNVERIFIED)
+
+    accepted = sum(kept[True]) + sum(kept[False])
+    return {
+        "ambiguous": round(sum(kept[True]) / accepted, 4),
+        "kept": round(sum(kept[True]) / len(kept[True]), 4),
+        "unique": round(sum(kept[False]) / len(kept[False]), 4),
+    }
+
+
+def _ambiguous(world: MiniWorld, question: str) -> bool:
+    analysis = world.analyse(question)
+    return analysis is not None and analysis.ambiguous
+
+
+def _page(result: dict[str, Any]) -> str:
+    counts = list(result["shares"][NOISE_KINDS[0]])
+    lines = [
+        "# Noise documents and ambiguous questions",
+        "",
+        f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, "
+        f"{result['machine']}.",
+        f"{result['proposals']} proposals of the scripted player in the mini-wiki (seed "
+        f"{result['seed']}), {result['ambiguous_proposals']} of them ambiguous, in batches of "
+        f"{result['batch']};",
+        "the verifier is the world's reader. The table shows the share of ambiguous questions "
+        "among those accepted,",
+        "and in brackets the share of ambiguous proposals that were accepted. Questions with one "
+        "answer always pass.",
+        "",
+        "| kind of noise | " + " | ".join(counts) + " |",
+        "|---" * (len(counts) + 1) + "|",
+    ]
+    for kind, cells in result["shares"].items():
+        row = [f"{cells[c]['ambiguous']:.2f} ({cells[c]['kept']:.2f})" for c in counts]
+        lines.append(f"| `{kind}` | " + " | ".join(row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
