@@ -40,7 +40,8 @@ class MiniPlayer(TextPlayer):
 
     def _propose(self, trajectory: Trajectory) -> str:
         """Searches backwards from the answer, and asks for the way back."""
-        entity, path, seen = trajectory.about, [], {trajectory.about}
+        entity, seen = trajectory.about, {trajectory.about}
+        path: list[Hop] = []
 
         for search in trajectory.searches:
             last = len(path) + 1 == self._hops
