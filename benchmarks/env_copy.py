@@ -24,7 +24,7 @@ from benchmarks.workload import play_tokens
 from experiments.run.provenance import git_commit, machine
 from ssp_env.doors.aec import env as make_env
 
-SEARCHES = (0, 1, 2, 3)
+SEARCHES = (0, 1, 3, 6, 10)
 QUERIES = ("river", "painter", "city of the north", "film", "mountain", "king", "album", "war")
 BOUNDS = {"milliseconds": 1.0, "bytes": 100_000}
 """What a copy may cost at most."""
