@@ -280,6 +280,8 @@ def may_miss_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) 
         return True
     if _is_ship(before, answer):
         return True
+    if keys(before) == ("usa",) and answer[0].key in ("route", "highway"):
+        return True
     if before[0].key in _MUSEUMS and all(word.key in PARTICLES for word in before[1:]):
         return True
     last = before[-1]

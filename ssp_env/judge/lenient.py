@@ -33,6 +33,7 @@ LONGEST = 1_000
 """Characters of a text that is read as people would; a longer one has to be the same words."""
 
 _SHORT_YEAR = re.compile(r"['’]\d\d")
+_NOUGHT = {("none",), ("0",), ("nil",)}
 _RANKS = vocabulary("first second third last")
 _SHARE = vocabulary("percent percentage share proportion rate fraction much")
 _PRICE = vocabulary("much cost price pay paid worth dollar money salary revenue sold budget")
@@ -108,6 +109,8 @@ def _same(about: Asked, gold: str, given: str) -> bool:
         return not mine and bool(gold.split()) and gold.split() == given.split()
     mine_keys, other_keys = keys(mine), keys(other)
     if mine_keys == other_keys:
+        return True
+    if about.is_count and {mine_keys, other_keys} <= _NOUGHT:
         return True
     if mine_keys in (("yes",), ("no",)):
         # "Yes, both are" is yes; "yes and no" is neither.

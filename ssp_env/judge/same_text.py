@@ -82,6 +82,9 @@ def same_text(about: Asked, gold: str, given: str) -> bool:
         harmless = not _contradicts(about, words(inside), mine)
         if harmless and _same_words(about, gold, outside, mine, words(outside)):
             return True
+        # "Die Zauberflöte (The Magic Flute)": the brackets say the same in other words.
+        if len(mine) > 1 and _same_keys(words(inside), mine):
+            return True
         if _is_short_for(words(inside), words(outside)) and _same_keys(words(inside), mine):
             return True
         if _is_short_for(words(outside), words(inside)) and _same_keys(words(inside), mine):

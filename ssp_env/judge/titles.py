@@ -27,6 +27,11 @@ def alternative_title(gold: str, other: Sequence[Word]) -> bool:
 
 def titled_in_full(mine: Sequence[Word], given: str) -> bool:
     """``Star Wars: Episode V – The Empire Strikes Back`` for its last part, which has a name."""
+    # "Back to the Future 3" for "Back to the Future Part III".
+    bare, short = ([word for word in run if word.key != "part"] for run in (mine, words(given)))
+    if bare and bare[-1].key.isdigit() and len(bare) > 1 and _same_keys(bare, short):
+        return True
+
     before, found, _ = given.partition("; or,")
     if found and _same_keys(words(before), mine):
         return True

@@ -49,7 +49,8 @@ _STAGE_NAMES = vocabulary("pink prince queen king cream heart lady duke moby sti
 
 _NICKNAMES = """
     william bill will billy willie liam|robert bob rob bobby robbie bert
-    richard dick rick rich ricky|james jim jimmy jamie jem|john jack johnny jon|joseph joe joey
+    richard dick rick rich ricky|james jim jimmy jamie jem|john jack johnny jon
+    joseph joe joey josef jozef
     charles charlie chuck chas|thomas tom tommy|michael mike mick mickey
     edward ed eddie ted teddy ned|theodore ted teddy theo|henry harry hank hal|george georgie
     francis frank frankie|franklin frank|samuel sam sammy|benjamin ben benny|daniel dan danny

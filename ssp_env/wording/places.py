@@ -209,7 +209,7 @@ _CITIES = (
     "copenhagen|kobenhavn,gothenburg|goteborg,the hague|den haag,antwerp|antwerpen,"
     "brussels|bruxelles|brussel,ghent|gent,bruges|brugge,geneva|geneve|genf,basel|basle,bern|berne,"
     "athens|athina,bucharest|bucuresti,belgrade|beograd,beijing|peking,guangzhou|canton,"
-    "mecca|makkah,tehran|teheran,cairo|al qahirah"
+    "mecca|makkah,tehran|teheran,cairo|al qahirah,ulaanbaatar|ulan bator"
 )
 CITY: dict[str, str] = {
     name: names.partition("|")[0] for names in _CITIES.split(",") for name in names.split("|")

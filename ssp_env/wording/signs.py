@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+_MONTHS = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?"
 _DECADES = ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine")
 _TENS = {f"{word}ties": tens for tens, word in enumerate(_DECADES, start=2)}
 
@@ -55,6 +56,9 @@ def _steps() -> tuple[_Step, ...]:
     step(" ", r"(?i)(?<=\d) (?:until|till|through|thru) (?=\d)", " to ", True)
     step(" to ", r"\b(\d\d)(\d\d) to (\d\d)\b", r"\1\2 to \1\3", True)
     step("etween ", r"(?i)\bbetween (.*?\d\w*) and (?=.*\d)", r"\1 to ", True)
+
+    step("-", rf"(?i)\b({_MONTHS})\s?-\s?(?={_MONTHS})", r"\1 to ")
+    step("/", r"(?<=[A-Za-z])/(?=\d)", " ", True)
 
     # Codes: "B-12" is "B12", "Interstate 95" is "I-95".
     step("nterstate ", r"\bInterstate (?:Highway )?(\d+)\b", r"I\1", True)
