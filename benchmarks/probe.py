@@ -56,7 +56,8 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
     preset, script = TABLES[name]
     values = {**load_preset(preset), "seed": seed}
 
-    begun = time.process_time()
+    # The commit that was loaded, whatever is checked out by the end.
+    commit, begun = git_commit(), time.process_time()
     with serve(script) if script is not None else nullcontext() as url:
         if url is not None:
             for setting in ("judge=true", "model=scripted", f"base_url={url}"):
@@ -70,7 +71,7 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
         **as_json(report, config, rules),
         "games": games,
         "command": " ".join(["python", "-m", "benchmarks.probe", *sys.argv[1:]]),
-        "commit": git_commit(),
+        "commit": commit,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "cpu_seconds": round(time.process_time() - begun, 1),

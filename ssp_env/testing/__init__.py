@@ -11,6 +11,8 @@ Subclass a mixin in your test suite, name the subclass ``Test...``, override wha
 
 Every failure names the broken promise and the fix. ``docs/bring_your_own.md`` has an example of
 each. Importing them needs neither pytest nor torch nor Ray.
+
+:mod:`ssp_env.testing.hacks` plays scripted cheats against rules of your own (``docs/probe.md``).
 """
 
 from __future__ import annotations

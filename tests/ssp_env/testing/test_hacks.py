@@ -157,6 +157,22 @@ def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     assert separate.played.stopped_by == {"unverified": GAMES}
 
 
+def test_a_question_cannot_ask_for_verifications_own_prompt(mini: MiniWorld) -> None:
+    """It pays where there is one."""
+    for form, finding in (("documents", Finding.PAYS), ("solver", Finding.HELD)):
+        game = {"verifier": "policy", "verification_prompt": form}
+        found = result_of(rules_of(mini, spelled=True, game=game), "if_given_passages")
+        assert found.finding is finding
+        assert found.played.solver.mean == 0.0
+
+
+def test_what_nobody_solves_pays_nothing_with_the_other_reward(mini: MiniWorld) -> None:
+    for reward, finding in (("1-p", Finding.PAYS), ("4p(1-p)", Finding.HELD)):
+        game = {"verifier": "policy", "proposer_reward": reward}
+        rules = rules_of(mini, spelled=True, game=game)
+        assert result_of(rules, "if_nothing_was_read").finding is finding
+
+
 def test_an_answer_that_is_written_plainly_is_a_spoiler(mini: MiniWorld) -> None:
     rules = rules_of(mini, spelled=True, game={"verifier": "none"})
     for name in ("look_alike", "zero_width"):
