@@ -81,13 +81,10 @@ def digest_of(documents: Iterable[Document]) -> str:
     return sha.hexdigest()
 
 
-def encode(document: Document) -> tuple[bytes, bytes, bytes]:
+def encode(document: Document) -> tuple[bytes, ...]:
     """Id, title and text as UTF-8. Lone surrogates, which JSON can spell, are kept."""
-    id_, title, text = (
-        part.encode("utf-8", "surrogatepass")
-        for part in (document.id, document.title, document.text)
-    )
-    return id_, title, text
+    parts = (document.id, document.title, document.text)
+    return tuple(part.encode("utf-8", "surrogatepass") for part in parts)
 
 
 def read_corpus(path: str | Path) -> Corpus:

@@ -23,7 +23,6 @@ from ssp_env.search.index.manifest import Manifest
 from ssp_env.search.index.store import PassageStore
 from ssp_env.search.index.workplace import Workplace, again
 
-PARAMETERS = {"k1": 1.2, "b": 0.75, "tokens": r"lower-case \w+"}
 _MEMORY = 256_000_000
 """Bytes that a build may fill before it writes them out."""
 _EVERY = 4096
@@ -118,13 +117,10 @@ def build(
 
     for path in place.path.glob(".*"):  # locks, and what only writers need
         path.unlink()
-    # tantivy lets only its user read this one; written again, it is as readable as the others.
-    meta = place.path / "meta.json"
-    text = meta.read_text()
-    meta.unlink()
-    meta.write_text(text)
+    # tantivy lets only the user read this one, who may not be the one to search.
+    (place.path / "meta.json").chmod(0o644)
     progress(stage, len(store), len(store))
-    return PARAMETERS
+    return {"k1": 1.2, "b": 0.75, "tokens": r"lower-case \w+"}
 
 
 def load(folder: Path, store: PassageStore, encoder: None, manifest: Manifest) -> BM25Retriever:

@@ -11,7 +11,6 @@ import numpy as np
 
 from ssp_env.types import Document, Passages
 
-K1, B = 1.5, 0.75
 _WORD = re.compile(r"\w+")
 
 Ranking = tuple[list[int], list[float]]
@@ -44,9 +43,8 @@ class BM25Index:
             ]
             for document in corpus
         ]
-        self._index: Any = bm25s.BM25(
-            k1=K1, b=B, method="lucene", backend="numpy", csc_backend="numpy"
-        )
+        options = {"method": "lucene", "backend": "numpy", "csc_backend": "numpy"}
+        self._index: Any = bm25s.BM25(k1=1.5, b=0.75, **options)
         # bm25s cannot index a corpus without a single word; such a corpus answers nothing.
         if self._vocabulary:
             tokens = (ids, self._vocabulary)

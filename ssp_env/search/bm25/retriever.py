@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
@@ -71,11 +72,8 @@ class BM25Retriever:
         return self._index.best(list(dict.fromkeys(tokenize(query))), k)
 
     def _documents(self, query: str, k: int) -> list[Document]:
-        documents = []
-        for position, score in zip(*self._ranked(query, k), strict=True):
-            found = self.corpus[position]
-            documents.append(Document(found.id, found.title, found.text, score))
-        return documents
+        ranking = zip(*self._ranked(query, k), strict=True)
+        return [replace(self.corpus[position], score=score) for position, score in ranking]
 
     def __reduce__(self) -> tuple[object, ...]:
         again = partial(type(self), cache_size=self._cache_size)

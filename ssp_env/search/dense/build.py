@@ -18,7 +18,7 @@ from ssp_env.search.dense.neighbours import (
     INDEX,
     Vectors,
     approximate,
-    faiss,
+    flat_header,
     read_faiss,
     tune,
     write_faiss,
@@ -98,7 +98,7 @@ def _encode(
         raise DataError(place.path, f"{what}; delete it to start afresh")
 
     path, rows, dimension = place.path / name, int(state.get("vectors", 0)), encoder.info.dimension
-    header = bytearray(faiss().serialize_index(faiss().IndexFlatIP(dimension)).tobytes())
+    header = flat_header(dimension)
     kept = len(header) + 4 * dimension * rows
     path.touch()
     if rows and path.stat().st_size < kept:

@@ -17,7 +17,8 @@ it is built, with queries that resemble those to come, and its manifest says how
 
 from __future__ import annotations
 
-from math import ceil, log2, sqrt
+from importlib import import_module
+from math import log2, sqrt
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +30,11 @@ from ssp_env.search.corpus import Progress
 from ssp_env.search.dense.encoder import INSTALL
 from ssp_env.search.index.workplace import again
 
+try:
+    faiss: Any = import_module("faiss")
+except ImportError as error:
+    raise MissingExtra("dense search", INSTALL) from error
+
 FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
 KINDS = (FLAT, HNSW, IVF)
 INDEX = "index.faiss"
@@ -39,7 +45,8 @@ SHARE = 0.98
 """Share of the greatest effort's recall that the effort which is chosen has to reach."""
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
-_LEAST, _MOST_IN_VIEW = 16, 2048
+_EFFORTS = [round(16 * 2 ** (step / 2)) for step in range(30)]
+_MOST_IN_VIEW = 2048
 EFFORT = {HNSW: "nodes_in_view", IVF: "lists_probed"}
 """What a manifest calls the effort: nodes that a search keeps in view, lists that it looks into."""
 
@@ -48,37 +55,28 @@ Ranking: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Scores, falling, and the positions that they belong to; equal scores by position."""
 
 
-def faiss() -> Any:
-    """The module.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    try:
-        import faiss as module
-    except ImportError as error:
-        raise MissingExtra("dense search", INSTALL) from error
-    return module
-
-
 def read_faiss(path: Path) -> Any:
     """A FAISS index, memory-mapped and read-only.
 
     Raises:
         DataError: not such a file.
     """
-    module = faiss()
     try:
-        return module.read_index(str(path), module.IO_FLAG_READ_ONLY | module.IO_FLAG_MMAP_IFC)
+        return faiss.read_index(str(path), faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
         what = f"is not an index that FAISS can read ({error})"
         raise DataError(path, f"{what}; {again(path.parent)}") from error
 
 
+def flat_header(dimension: int) -> bytearray:
+    """How a file of an exact index begins; see :func:`ssp_env.search.dense.build.build`."""
+    return bytearray(faiss.serialize_index(faiss.IndexFlatIP(dimension)).tobytes())
+
+
 def write_faiss(index: Any, path: Path) -> None:
     """Writes an index; FAISS's own writer overlooks a disk that fills up at the last bytes."""
     with open(path, "wb") as file:
-        faiss().write_index(index, faiss().PyCallbackIOWriter(file.write))
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
 
 
 def nearest(index: Any, queries: Vectors, k: int) -> list[Ranking]:
@@ -100,12 +98,11 @@ def on_gpu(index: Any) -> tuple[Any, Any]:
     Raises:
         DataError: it cannot be moved there.
     """
-    module = faiss()
-    if isinstance(index, module.IndexHNSW) or not module.get_num_gpus():
+    if isinstance(index, faiss.IndexHNSW) or not faiss.get_num_gpus():
         return index, None
     try:
-        resources = module.StandardGpuResources()
-        return module.index_cpu_to_gpu(resources, 0, index), resources
+        resources = faiss.StandardGpuResources()
+        return faiss.index_cpu_to_gpu(resources, 0, index), resources
     except RuntimeError as error:
         fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
         raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
@@ -115,9 +112,9 @@ def approximate(kind: str, exact: Any, progress: Progress) -> Any:
     """An approximate index of the vectors of an exact one.
 
     Memory: the index, and for lists the sample that they are learnt from, twice."""
-    count, module = exact.ntotal, faiss()
+    count = exact.ntotal
     name = "HNSW32" if kind == HNSW else f"IVF{list_count(count)},SQ8"
-    index = module.index_factory(exact.d, name, module.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(exact.d, name, faiss.METRIC_INNER_PRODUCT)
     if kind == IVF:
         index.cp.spherical, index.cp.min_points_per_centroid = True, 1
         rng = np.random.default_rng(0)
@@ -149,14 +146,12 @@ def tune(kind: str, index: Any, exact: Any | None, queries: Vectors) -> dict[str
         For the manifest: what was chosen, and its recall.
     """
     most = index.nlist if kind == IVF else min(_MOST_IN_VIEW, index.ntotal)
-    steps = ceil(2 * max(0.0, log2(most / _LEAST)))
-    ladder = [*(round(_LEAST * 2 ** (step / 2)) for step in range(steps)), most]
 
     set_effort(index, most)
     furthest = nearest(index, queries, TOP)
     truth = furthest if exact is None else nearest(exact, queries, TOP)
     enough = SHARE * _recall(truth, furthest)
-    for effort in ladder:
+    for effort in [*(effort for effort in _EFFORTS if effort < most), most]:
         set_effort(index, effort)
         recall = _recall(truth, nearest(index, queries, TOP))
         if recall >= enough:
@@ -174,9 +169,8 @@ def tune(kind: str, index: Any, exact: Any | None, queries: Vectors) -> dict[str
 def kind_of(index: Any) -> str | None:
     """Which of :data:`KINDS` a FAISS index is; ``None`` where it is none, or not by inner
     product."""
-    module = faiss()
-    kinds = {module.IndexFlat: FLAT, module.IndexHNSW: HNSW, module.IndexIVF: IVF}
-    if index.metric_type != module.METRIC_INNER_PRODUCT:
+    kinds = {faiss.IndexFlat: FLAT, faiss.IndexHNSW: HNSW, faiss.IndexIVF: IVF}
+    if index.metric_type != faiss.METRIC_INNER_PRODUCT:
         return None
     return next((kind for base, kind in kinds.items() if isinstance(index, base)), None)
 
@@ -192,8 +186,8 @@ def set_effort(index: Any, effort: int) -> None:
 def _furthest(index: Any) -> Any:
     """FAISS's parameters for a search that looks at everything."""
     if hasattr(index, "hnsw"):
-        return faiss().SearchParametersHNSW(efSearch=index.ntotal)
-    return faiss().SearchParametersIVF(nprobe=index.nlist)
+        return faiss.SearchParametersHNSW(efSearch=index.ntotal)
+    return faiss.SearchParametersIVF(nprobe=index.nlist)
 
 
 def _sorted(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> Ranking:

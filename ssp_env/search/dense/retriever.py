@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -79,8 +80,7 @@ class DenseRetriever:
         return [list(rankings[query]) for query in queries]
 
     def _document(self, score: float, position: int) -> Document:
-        document = self.corpus[int(position)]
-        return Document(document.id, document.title, document.text, float(score))
+        return replace(self.corpus[int(position)], score=float(score))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is on disk is opened again where the retriever arrives.

@@ -160,12 +160,9 @@ def needs_encoder(kind: str) -> bool:
 
 
 def _module(kind: str) -> Any:
-    """The functions ``build`` and ``load`` of a kind.
-
-    Found by name, because what stores an index is below what ranks with it."""
-    return import_module(
-        "ssp_env.search." + ("dense.build" if needs_encoder(kind) else "bm25.disk")
-    )
+    """The functions ``build`` and ``load`` of a kind, which stand above what stores an index."""
+    name = "dense.build" if needs_encoder(kind) else "bm25.disk"
+    return import_module(f"ssp_env.search.{name}")
 
 
 def one_kind(directory: str | Path, kind: str | None) -> str:

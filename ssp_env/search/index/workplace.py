@@ -52,8 +52,7 @@ class Workplace:
                 finally:
                     remove_empty([self.path, *made])
         except BlockingIOError:
-            what = "is in use by another build; wait for it"
-            raise DataError(self.target.parent, what) from None
+            raise DataError(self.target.parent, "is in use by another build; wait for it") from None
         except (OSError, RunError) as error:
             what = f"cannot be built: {error}"
             if any(words in str(error) for words in _FULL):
