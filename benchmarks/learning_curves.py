@@ -31,6 +31,7 @@ CLIENTS = {
     "rllib_ppo": "RLlib PPO, both roles",
     "cleanrl_ppo": "CleanRL's PPO loop, both roles",
     "sb3_maskable_ppo": "SB3 MaskablePPO, solver",
+    "batch_policy_gradient": "Policy gradient over GameBatch, both roles",
 }
 LATE = 5
 """The end of a curve is the mean of its last this many points."""
@@ -50,12 +51,13 @@ def main() -> int:
     parser.add_argument(
         "--steps", type=int, help="tokens per run; by default, as many as each example sets"
     )
+    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS))
     settings = parser.parse_args()
     settings.out.mkdir(parents=True, exist_ok=True)
     random = {"both": random_both(settings.games), "solver": random_solver(settings.games)}
     curves, cpu = {}, {}
 
-    for client in CLIENTS:
+    for client in settings.clients:
         for seed in SEEDS:
             curves[client, seed], cpu[client, seed] = learn(
                 client, seed, settings.steps, settings.out
@@ -73,7 +75,7 @@ def main() -> int:
         "machine": machine(),
         "threads": 1,
         "random_legal_player": random | {"games": settings.games, "seeds": [0, settings.games - 1]},
-        "clients": {client: client_summary(client, curves, cpu) for client in CLIENTS},
+        "clients": {client: client_summary(client, curves, cpu) for client in settings.clients},
     }
     (settings.out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     draw(curves, random, settings.out / "learning_curves.png")
@@ -171,9 +173,14 @@ def draw(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(CLIENTS), figsize=(15, 4.5), constrained_layout=True)
+    clients = list(dict.fromkeys(client for client, _ in curves))
+    size = (5 * len(clients), 4.5)
+    figure, axes = pyplot.subplots(
+        1, len(clients), figsize=size, constrained_layout=True, squeeze=False
+    )
 
-    for axis, (client, title) in zip(axes, CLIENTS.items(), strict=True):
+    for axis, client in zip(axes[0], clients, strict=True):
+        title = CLIENTS[client]
         runs = [curves[client, seed] for seed in SEEDS]
         both = "proposer" in runs[0][-1]
         labels = {

@@ -5,13 +5,18 @@ from __future__ import annotations
 import operator
 import reprlib
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Unpack
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ssp_env.checks import check_positive_count, describe
 from ssp_env.doors.dealer import Dealer, check_seed
-from ssp_env.doors.infos import Info, info_of
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.doors.infos import Info, attempt_of, info_of
+from ssp_env.doors.observation import Observer
+from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
@@ -27,6 +32,11 @@ class Turn:
     """Index of the game in the batch."""
     trajectory: Trajectory
     """What was written so far, and the budgets; only to be read."""
+    attempt: int = -1
+    """Which attempt of its game it belongs to, from 0 up; -1 where the turn is of no attempt."""
+    attempts: int = 0
+    """How many attempts its game has."""
+    _masks: _Masks | None = field(default=None, repr=False, compare=False)
 
     @property
     def role(self) -> Role:
@@ -37,6 +47,38 @@ class Turn:
     def ids(self) -> list[int]:
         """All tokens of the trajectory so far: prompt, turns, observations."""
         return self.trajectory.ids
+
+    @property
+    def action_mask(self) -> NDArray[np.int8]:
+        """int8 (vocabulary,): 1 on what the turn may begin with; see :meth:`mask_after`."""
+        return self.mask_after(())
+
+    def mask_after(self, written: Sequence[int]) -> NDArray[np.int8]:
+        """int8 (vocabulary,): 1 on what may follow.
+
+        With the view's ``legal_moves``, every token with which a well-formed turn can go on;
+        without, everything but padding.
+
+        Args:
+            written: the turn so far.
+
+        Raises:
+            ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
+        """
+        assert self._masks is not None, "turns come from a batch"
+        return self._masks.observer.mask(self.trajectory, written)
+
+
+class _Masks:
+    """The batch's masks, made when one is asked for: many tokenizers have no legal moves."""
+
+    def __init__(self, resolved: ResolvedSetup) -> None:
+        self._resolved = resolved
+
+    @cached_property
+    def observer(self) -> Observer:
+        """What knows which tokens are legal in the view of the batch."""
+        return Observer(self._resolved)
 
 
 class GameBatch:
@@ -57,7 +99,8 @@ class GameBatch:
         """
         check_positive_count("num_games", num_games)
 
-        self.rules = set_up(setup, "num_games").rules
+        resolved = set_up(setup, "num_games")
+        self.rules, self._masks = resolved.rules, _Masks(resolved)
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]
         self._started: list[Round] = []
 
@@ -77,7 +120,12 @@ class GameBatch:
     @property
     def turns(self) -> list[Turn]:
         """The open turns, by game; none when all games are over."""
-        return [Turn(i, t) for i, round_ in enumerate(self._rounds) for t in round_.pending()]
+        attempts = self.rules.config.attempts
+        return [
+            Turn(i, t, attempt_of(round_, t), attempts, self._masks)
+            for i, round_ in enumerate(self._rounds)
+            for t in round_.pending()
+        ]
 
     def step(
         self, written: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]] | None = None

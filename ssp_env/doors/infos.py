@@ -21,12 +21,26 @@ def turn_info(round_: Round, current: Trajectory) -> Info:
         "role": current.role.value,
         "tokens_left": current.tokens_left,
         "searches_left": current.limits.max_searches - len(current.searches),
+        "attempt": attempt_of(round_, current),
+        "attempts": round_.rules.config.attempts,
+        "attempt_rewards": (),
+        "attempt_counts": (),
+        "closed_book_reward": 0.0,
         "outcome": "pending",
         "reason": "",
         "question": "",
         "answer": "",
         "solve_rate": 0.0,
     }
+
+
+def attempt_of(round_: Round, current: Trajectory) -> int:
+    """Which attempt to solve a trajectory is, from 0 up; -1 where it is none."""
+    for game in round_.games:
+        for index, attempt in enumerate(game.attempts):
+            if attempt.trajectory is current:
+                return index
+    return -1
 
 
 def info_of(round_: Round) -> Info:
@@ -37,16 +51,23 @@ def info_of(round_: Round) -> Info:
 
 
 def final_info(game: Game) -> Info:
-    """At the end of a game: its outcome, the reason, and what it was about.
+    """At the end of a game: its outcome, what it was about, and what each attempt earned.
 
-    ``outcome`` is ``valid``, ``invalid`` or ``void``. ``solve_rate`` is only meaningful in valid
-    games; ``reason`` and ``question`` may be empty.
+    Attempts are judged together when all have ended: ``attempt_rewards`` are theirs, in order, and
+    ``attempt_counts`` says which were judged (an outage may have hit others). ``outcome`` is
+    ``valid``, ``invalid`` or ``void``. ``solve_rate`` is only meaningful in valid games; ``reason``
+    and ``question`` may be empty.
     """
     return {
         "phase": "done",
         "role": "",
         "tokens_left": 0,
         "searches_left": 0,
+        "attempt": -1,
+        "attempts": len(game.attempts),
+        "attempt_rewards": tuple(attempt.reward or 0.0 for attempt in game.attempts),
+        "attempt_counts": tuple(attempt.reward is not None for attempt in game.attempts),
+        "closed_book_reward": game.closed_book_reward or 0.0,
         "outcome": game.outcome.value,
         "reason": game.reason or "",
         "question": game.question or "",

@@ -80,9 +80,9 @@ class Observer(Immutable):
         """What an agent sees before its first turn: a single end (or padding) token."""
         return {"observation": self.encode([self._empty_token]), "action_mask": self._mask.copy()}
 
-    def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
-        """1 on every token that may be written next."""
-        return self._mask.copy() if self._legal is None else self._legal.mask(trajectory)
+    def mask(self, trajectory: Trajectory, written: Sequence[int] = ()) -> NDArray[np.int8]:
+        """1 on every token that may be written next; ``written`` goes on what has been fed."""
+        return self._mask.copy() if self._legal is None else self._legal.mask(trajectory, written)
 
     def encode(self, ids: Sequence[int]) -> NDArray[Any]:
         """Tokens in the form of the space."""

@@ -103,15 +103,18 @@ class LegalMoves:
             else None
         )
 
-    def mask(self, trajectory: Trajectory) -> NDArray[np.int8]:
+    def mask(self, trajectory: Trajectory, written: Sequence[int] = ()) -> NDArray[np.int8]:
         """int8 (vocabulary,): 1 on every legal token.
 
         At least one token is legal, even in a trajectory that has ended.
-        """
-        if trajectory.thinking:
-            return self._of([self._unthink])
 
-        action, inside = self._open(trajectory)
+        Args:
+            trajectory: what has been fed so far.
+            written: how its present turn goes on, before it is fed.
+        """
+        thinking, action, inside = self._open(trajectory, written)
+        if thinking if written else trajectory.thinking:
+            return self._of([self._unthink])
         if action is None:
             return self._of([self._opening[a] for a in self._actions(trajectory)])
 
@@ -119,7 +122,9 @@ class LegalMoves:
         closing = self._closing[action]
         limits = trajectory.limits
         longest = {Action.SEARCH: limits.max_query_tokens, Action.ANSWER: limits.max_answer_tokens}
-        if trajectory.tokens_left <= 1 or len(inside) >= longest.get(action, len(inside) + 1):
+        if trajectory.tokens_left - len(written) <= 1 or len(inside) >= longest.get(
+            action, len(inside) + 1
+        ):
             return self._of([closing])
 
         if self._grammar is None:
@@ -128,14 +133,16 @@ class LegalMoves:
             return mask
 
         words = [self._spelling[token] for token in inside]
-        seen = frozenset(self._spelling[token] for token in set(trajectory.ids))
+        seen = frozenset(self._spelling[token] for token in {*trajectory.ids, *written})
         following, may_end = self._grammar.continuations(action, words, seen)
 
         tokens = [self._words[word] for word in following if word in self._words]
         return self._of([*tokens, closing] if may_end or not tokens else tokens)
 
-    def _open(self, trajectory: Trajectory) -> tuple[Action | None, list[int]]:
-        """The action that is still open in the current turn, and the tokens inside it."""
+    def _open(
+        self, trajectory: Trajectory, written: Sequence[int]
+    ) -> tuple[bool, Action | None, list[int]]:
+        """Whether a thought is open, which action, and the tokens inside the action."""
         ids, mask = trajectory.ids, trajectory.mask
 
         # The policy's own tokens since the last ones that the environment wrote.
@@ -146,7 +153,7 @@ class LegalMoves:
         opened: Action | None = None
         inside: list[int] = []
         thinking = trajectory.began_thinking
-        for token in ids[start:]:
+        for token in (*ids[start:], *written):
             action = self._openers.get(token)
             if thinking or token == self._think:
                 thinking = token != self._unthink
@@ -154,7 +161,7 @@ class LegalMoves:
                 opened, inside = action, []
             else:
                 inside.append(token)
-        return opened, inside
+        return thinking, opened, inside
 
     def _actions(self, trajectory: Trajectory) -> list[Action]:
         """The actions that can begin now.

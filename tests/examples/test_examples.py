@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 NEEDS = {
+    "batch_policy_gradient": "torch",
     "cleanrl_ppo": "torch",
     "gem_text_agent": "gem",
     "heuristic_player": "ssp_env",
@@ -27,6 +28,7 @@ NEEDS = {
 """Example -> the package that it is a client for."""
 
 LEARNERS = {
+    "batch_policy_gradient": ["--batch", "10"],
     "cleanrl_ppo": [],
     "rllib_own_module": [],
     "rllib_ppo": ["--policies", "independent"],

@@ -112,3 +112,59 @@ def test_infos_of_games_that_go_on_and_of_those_that_are_over(mini: MiniWorld) -
         "pending",
         3,
     )
+
+
+def test_turns_carry_the_mask_of_legal_moves() -> None:
+    """Before a turn, and after each of its tokens, as the AEC env shows it token by token."""
+    batch, env = ssp_env.GameBatch(1, world="small"), ssp_env.raw_env(world="small")
+    rng = np.random.default_rng(0)
+    turns = batch.reset(seed=4)
+    env.reset(seed=4)
+
+    while turns:
+        (turn,) = turns
+        trajectory, written = env.trajectory, []
+        while _writes_on(env, trajectory, len(turn.ids) + len(written)):
+            mask = turn.mask_after(written)
+            assert (mask == env.observe(env.agent_selection)["action_mask"]).all()
+            assert written or (turn.action_mask == mask).all()
+            written.append(int(rng.choice(np.flatnonzero(mask))))
+            env.step(written[-1])
+        turns = batch.step([written])
+
+    assert env.trajectory is None
+    assert batch.infos[0] == env.infos["solver"]
+
+
+def test_without_legal_moves_all_but_padding_may_follow(mini: MiniWorld) -> None:
+    turn = ssp_env.GameBatch(1, world=mini).reset(seed=0)[0]
+    mask = turn.action_mask
+    assert np.flatnonzero(mask == 0).tolist() == [turn.trajectory.limits.tokenizer.pad_id]
+
+
+def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
+    """Each turn names its attempt, and the last info what each attempt has earned."""
+    batch = ssp_env.GameBatch(2, world=mini, game={"attempts": 3})
+    player, turns, seen = ssp_env.scripted_player(batch.rules), batch.reset(seed=1), set()
+    while turns:
+        assert [info["attempts"] for info in batch.infos if info["role"]] == [3] * len(
+            {turn.game for turn in turns}
+        )
+        seen |= {(turn.game, turn.role.value, turn.attempt, turn.attempts) for turn in turns}
+        wrong = batch.rules.tokenizer.encode("<answer> nothing </answer>")
+        texts = [batch.rules.tokenizer.encode(player.write(turn.trajectory)) for turn in turns]
+        turns = batch.step(
+            [wrong if turn.attempt == 1 else ids for turn, ids in zip(turns, texts, strict=True)]
+        )
+    assert seen == {(g, "proposer", -1, 3) for g in range(2)} | {
+        (g, "solver", i, 3) for g in range(2) for i in range(3)
+    }
+    for info in batch.infos:
+        assert info["attempt_rewards"] == (1.0, 0.0, 1.0)
+        assert info["attempt_counts"] == (True,) * 3
+        assert (info["attempt"], info["attempts"]) == (-1, 3)
+
+
+def _writes_on(env: Any, trajectory: Any, tokens: int) -> bool:
+    """Whether the env is still in the turn: nobody else's, and no observation has come."""
+    return env.trajectory is trajectory and len(trajectory.ids) == tokens
