@@ -273,7 +273,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         flags = self.truncations if game.outcome is Outcome.VOID else self.terminations
         for agent in self.agents:
             flags[agent] = True
-            self.infos[agent] = final_info(game)
+            self.infos[agent] = final_info(game, self.rules.config.attempts)
 
 
 def check_render_mode(render_mode: str | None, metadata: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """What ``infos`` hold, the same behind every door. Everything follows from seed and tokens.
 
-The keys are the same at every step and no value is ``None``: clients keep infos in arrays.
+The keys and lengths are the same at every step and no value is ``None``: clients keep infos in
+arrays.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ Info = dict[str, Any]
 
 def turn_info(round_: Round, current: Trajectory) -> Info:
     """At the beginning of a turn: phase, whose turn it is, and what is left of the budgets."""
+    attempts = round_.rules.config.attempts
     return {
         "phase": round_.phase.value,
         "role": current.role.value,
         "tokens_left": current.tokens_left,
         "searches_left": current.limits.max_searches - len(current.searches),
         "attempt": attempt_of(round_, current),
-        "attempts": round_.rules.config.attempts,
-        "attempt_rewards": (),
-        "attempt_counts": (),
+        "attempts": attempts,
+        "attempt_rewards": (0.0,) * attempts,
+        "attempt_counts": (False,) * attempts,
         "closed_book_reward": 0.0,
         "outcome": "pending",
         "reason": "",
@@ -47,10 +49,12 @@ def info_of(round_: Round) -> Info:
     """Infos of a round of one game, which waits for tokens or is over."""
     pending = round_.pending()
 
-    return turn_info(round_, pending[0]) if pending else final_info(round_.games[0])
+    if pending:
+        return turn_info(round_, pending[0])
+    return final_info(round_.games[0], round_.rules.config.attempts)
 
 
-def final_info(game: Game) -> Info:
+def final_info(game: Game, attempts: int) -> Info:
     """At the end of a game: its outcome, what it was about, and what each attempt earned.
 
     Attempts are judged together when all have ended: ``attempt_rewards`` are theirs, in order, and
@@ -58,15 +62,19 @@ def final_info(game: Game) -> Info:
     ``valid``, ``invalid`` or ``void``. ``solve_rate`` is only meaningful in valid games; ``reason``
     and ``question`` may be empty.
     """
+    # As long as the game's attempts could be, whether or not they were made.
+    rewards = [attempt.reward for attempt in game.attempts]
+    rewards += [None] * (attempts - len(rewards))
+
     return {
         "phase": "done",
         "role": "",
         "tokens_left": 0,
         "searches_left": 0,
         "attempt": -1,
-        "attempts": len(game.attempts),
-        "attempt_rewards": tuple(attempt.reward or 0.0 for attempt in game.attempts),
-        "attempt_counts": tuple(attempt.reward is not None for attempt in game.attempts),
+        "attempts": attempts,
+        "attempt_rewards": tuple(reward or 0.0 for reward in rewards),
+        "attempt_counts": tuple(reward is not None for reward in rewards),
         "closed_book_reward": game.closed_book_reward or 0.0,
         "outcome": game.outcome.value,
         "reason": game.reason or "",

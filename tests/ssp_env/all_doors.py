@@ -115,9 +115,8 @@ def rounds(seed: int, script: Script, **setup: Any) -> Outcome:
     (game,) = played.games
     void = game.outcome == "void"
     rewards = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
-    return outcome(
-        game, rules, rewards, (not void, void), [*infos, ssp_env.doors.infos.final_info(game)]
-    )
+    infos.append(ssp_env.doors.infos.final_info(game, rules.config.attempts))
+    return outcome(game, rules, rewards, (not void, void), infos)
 
 
 def aec(seed: int, script: Script, *, env: Any = None, **setup: Any) -> Outcome:

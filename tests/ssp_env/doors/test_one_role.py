@@ -319,7 +319,7 @@ def test_infos_are_plain_and_the_same_for_the_same_play(mini: MiniWorld) -> None
     for info, again in zip(first, second, strict=True):
         assert info.keys() == again.keys()
         for name, value in info.items():
-            assert isinstance(value, str | int | float | np.ndarray), name
+            assert isinstance(value, str | int | float | tuple | np.ndarray), name
             assert np.array_equal(value, again[name])
 
 
