@@ -98,6 +98,10 @@ class UsageError(SSPError, RuntimeError):
     """A call that does not fit the game's state, such as a step after the end."""
 
 
+FAULTS = ("service", "text", "unclear")
+"""What a :class:`ServiceError` can blame."""
+
+
 class ServiceError(SSPError):
     """A search, judge, verifier or engine call that failed for good; it voids what it hit.
 
@@ -109,11 +113,16 @@ class ServiceError(SSPError):
             refuses this very text, which then counts against the player who wrote it; or
             ``"unclear"``, if it replied with nothing of use, which counts against the text where
             others of the batch fared better.
+
+    Raises:
+        UsageError: another fault than these.
     """
 
     def __init__(
         self, service: str, what: str, calls: int | None = None, fault: str = "service"
     ) -> None:
+        if fault not in FAULTS:
+            raise UsageError(f"a ServiceError's fault is one of {', '.join(FAULTS)}, not {fault!r}")
         self.service, self.what, self.calls, self.fault = service, what, calls, fault
         super().__init__(f"{service}: {what}")
 

@@ -9,13 +9,14 @@ returned, and what is expected.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
 
 from ssp_env.checks import describe
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError, SSPError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NearNoise, NoiseDocument, NoiseRequest, NoiseSource
@@ -112,7 +113,8 @@ class CheckedParts:
             UsageError: a filter that returned no bool.
         """
         for name, fails in self._filters.items():
-            failed: object = fails(proposal)
+            with _blamed(f"the filter {name!r}", fails):
+                failed: object = fails(proposal)
             if failed is not True and failed is not False:
                 wanted = "True (the question fails) or False is wanted; use bool(...)"
                 raise UsageError(f"the filter {name!r} gave {describe(failed)}: {wanted}")
@@ -312,7 +314,8 @@ def _results(
         return []
 
     try:
-        results = ask(tasks)
+        with _blamed(f"the {who}", ask):
+            results = ask(tasks)
     except ServiceError as error:
         return [error] * len(tasks)
 
@@ -326,6 +329,19 @@ def _results(
             raise UsageError(f"the {who} gave {describe(result)} for a task: {wanted}")
 
     return results
+
+
+@contextmanager
+def _blamed(who: str, function: object) -> Iterator[None]:
+    """Notes on an exception which part it comes from: no player is to blame for it."""
+    try:
+        yield
+    except SSPError:
+        raise
+    except Exception as error:
+        named = getattr(function, "__qualname__", type(function).__qualname__)
+        error.add_note(f"{who} ({named}) raised this: a mistake of its code, not of a player")
+        raise
 
 
 def refusals_as_verdicts(

@@ -278,3 +278,46 @@ def test_a_budget_that_no_proposers_prompt_fits() -> None:
         ssp_env.raw_env(
             world=SMALL, tokenizer="bytes", game={**game, "max_prompt_tokens": needed - 1}, view={}
         )
+
+
+# -- a part that misbehaves is no player that does ---------------------------------------------
+
+
+def broken(*_: Any) -> Any:
+    raise KeyError("a bug")
+
+
+@pytest.mark.parametrize(
+    ("parts", "who"),
+    [
+        ({"judge": Part(broken)}, "the judge"),
+        ({"verifier": Part(broken)}, "the verifier"),
+        ({"filters": {"mine": broken}}, "the filter 'mine'"),
+    ],
+)
+def test_a_part_that_raises_is_named_and_no_game_is_decided(
+    parts: dict[str, Any], who: str
+) -> None:
+    """Neither invalid nor void: nobody is paid or blamed for code of the user's own."""
+    env = ssp_env.GameBatch(2, world=SMALL, **parts)
+    player = scripted_player(env.rules)
+
+    def play_on() -> None:
+        turns = env.reset(seed=0)
+        while turns:
+            texts = [player.write(turn.trajectory) for turn in turns]
+            turns = env.step([env.rules.tokenizer.encode(text) for text in texts])
+
+    with pytest.raises(KeyError, match="a bug") as raised:
+        play_on()
+
+    (note,) = raised.value.__notes__
+    assert note.startswith(f"{who} (")
+    assert note.endswith("raised this: a mistake of its code, not of a player")
+    for game in env.games:
+        assert (game.outcome, game.reason, game.proposer_reward) == (Outcome.PENDING, None, None)
+
+
+def test_a_fault_that_does_not_exist_is_no_refusal() -> None:
+    with pytest.raises(UsageError, match="fault is one of service, text, unclear, not 'player'"):
+        ServiceError("judge", "HTTP 400", fault="player")
