@@ -1,9 +1,10 @@
 """Outside algorithms learn the small world: curves over three seeds, beside a random player.
 
-Runs ``examples/rllib_ppo.py`` and ``examples/cleanrl_ppo.py`` (both roles, one policy per role) and
-``examples/sb3_maskable_ppo.py`` (the solver alone), one after the other, each on one thread. With
-one attempt per question, a valid game pays both roles 1 in total and any other pays 0, so their
-mean return is the share of valid games. How often the solver is right in these is drawn beside it.
+Runs ``examples/rllib_ppo.py``, ``cleanrl_ppo.py`` and ``batch_policy_gradient.py`` (both roles, one
+policy per role) and ``sb3_maskable_ppo.py`` (the solver alone), or those that are named, one after
+the other, each on one thread. A valid game pays both roles 1 in total and any other pays 0, so
+their mean return is the share of valid games. How often the solver is right in these is drawn
+beside it.
 """
 
 from __future__ import annotations

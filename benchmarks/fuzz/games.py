@@ -103,6 +103,7 @@ def _table(name: str, index: int) -> Table:
     # The prompts remember documents: let them see all now, so that memory can stay flat.
     for document in _world().corpus:
         env.rules.prompts.information([document], config.max_document_tokens)
+        env.rules.prompts.as_shown(document, config.max_document_tokens)
 
     return Table(name, services, env)
 
