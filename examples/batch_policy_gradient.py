@@ -5,8 +5,14 @@
 What a loop over ``GameBatch`` has to know: a turn is written token by token under
 ``turn.mask_after``, and handed over whole; ``turn.attempt`` is the place of its reward in the last
 info's ``attempt_rewards``. Attempts at one question are compared with each other (GRPO), and
-proposals with the other games of the batch. Nothing here is private to the package. How it learns:
-``benchmarks/results/batch_policy_gradient``.
+proposals with the other games of the batch. Nothing here is private to the package.
+
+The mean return of both, the share of valid games, rose to .61, .68 and .79 in 80,000 tokens and 22
+to 24 CPU-seconds, where a random legal player gets .17; most of it in the first 10,000 tokens. The
+solver was right in .62, .52 and .64 of them, which is what the proposer is not paid for (22 Nov
+2026, seeds 0 to 2, the mean of the last five updates, Intel Xeon, one thread, commit ea0d7fd). Made
+by ``python -m benchmarks.learning_curves --clients batch_policy_gradient --out DIRECTORY``; curves
+in ``benchmarks/results/batch_policy_gradient``.
 """
 
 from __future__ import annotations
