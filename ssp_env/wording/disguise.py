@@ -92,6 +92,29 @@ def is_glued(letters: str, several: bool, text: str) -> bool:
     return False
 
 
+def is_glued_name(words: Sequence[str], text: str) -> bool:
+    """Whether a name of several words stands there with letters glued to it: ``xGeorge Smithx``.
+
+    A capital inside a word sets it apart, so ``Joanna Bellamy`` does not hold ``Anna Bell``.
+
+    Args:
+        words: the answer's words, as written.
+        text: a plain reading of the text.
+    """
+    if len(words) < 2 or not words[0][0].isupper():
+        return False
+
+    # The first word is sought as it is written, which is quick and rarely found.
+    if words[0] not in text:
+        return False
+    rest = "".join(rf"[\W_]{{1,2}}{re.escape(word)}" for word in words[1:])
+    for found in re.finditer(rf"(?<=[a-z]){re.escape(words[0])}{rest}", text):
+        begins, _ = _word_around(text, *found.span())
+        if text[begins : found.start()].casefold() not in _BEGINS_NAMES:
+            return True
+    return False
+
+
 def is_reordered(target: Sequence[tuple[str, str]], run: Sequence[tuple[str, str, str]]) -> bool:
     """Whether a text has the words of a name side by side in another order: ``Smith, George``.
 

@@ -11,6 +11,7 @@ from itertools import accumulate
 from ssp_env.wording.disguise import (
     SQUEEZED,
     is_glued,
+    is_glued_name,
     is_reordered,
     is_unqualified,
     names_same_country,
@@ -131,6 +132,7 @@ def _is_in(wording: str, read: _Text) -> bool:
     glued = letters in read.folded and is_glued(letters, len(target) > 1, read.text)
     return (
         glued
+        or is_glued_name([word.cased for word in target], read.text)
         or is_unqualified(wording, read.text)
         or is_reordered(
             [(word.cased, word.folded) for word in target_fewer],

@@ -102,6 +102,7 @@ GIVEN_AWAY = [
     ("Where in ParisFrance is it?", "Paris"),
     ("Where in FranceParis is it?", "Paris"),
     ("Who lives in xParisx?", "Paris"),
+    ("Who knew xGeorge Smithx?", "George Smith"),
     ("What was Paris2024?", "Paris"),
     ("What did the Parisians do?", "Paris"),
     ("Where is the NewYorkCity hall?", "New York"),
