@@ -6,9 +6,9 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
+from corpus_files import jsonl
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.bm25.retriever import BM25Retriever
@@ -20,14 +20,13 @@ from ssp_env.search.index.manifest import (
     read_manifest,
     write_manifest,
 )
+from ssp_env.types import Document
 
 ENCODER = EncoderInfo("minilm", "d" * 64, 384)
 
 
 def corpus(path: Path, *texts: str) -> Path:
-    rows = ({"id": str(i), "title": "t", "text": text} for i, text in enumerate(texts))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return jsonl(path, [Document(str(i), "t", text) for i, text in enumerate(texts)])
 
 
 @pytest.fixture
@@ -37,28 +36,15 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "i"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "f").mkdir()
-    (tmp_path / "f" / "data.bin").write_bytes(b"0123456789")
-    return tmp_path / "f"
-
-
-def edit(path: Path, **fields: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
-
-
-def test_what_is_written_is_read(folder: Path) -> None:
-    manifest = Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1})
-    wrote = write_manifest(folder, manifest)
+def test_what_is_written_is_read_and_another_kind_corpus_or_encoder_is_refused(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path
+    (folder / "data.bin").write_bytes(b"0123456789")
+    wrote = write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER, {"m": 1}))
     read = read_manifest(folder, "dense-flat", corpus="c" * 64, encoder=ENCODER, check=True)
     assert read == wrote
-    assert wrote.sizes == {"data.bin": 10}
-    assert wrote.format == FORMAT
-
-
-def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
-    write_manifest(folder, Manifest("dense-flat", "c" * 64, 3, ENCODER))
+    assert (wrote.format, wrote.sizes) == (FORMAT, {"data.bin": 10})
     with pytest.raises(DataError, match="holds 'dense-flat', not 'bm25'"):
         read_manifest(folder, "bm25")
     with pytest.raises(DataError, match=r"another corpus .* build it again with `ssp index`"):
@@ -69,45 +55,29 @@ def test_another_kind_corpus_or_encoder_is_refused(folder: Path) -> None:
     assert read_manifest(folder, encoder=elsewhere).encoder == ENCODER
 
 
-@pytest.mark.parametrize(("found", "fix"), [(FORMAT + 1, "upgrade"), (1, "build it again")])
-def test_another_format_is_refused(index: Path, found: int, fix: str) -> None:
-    edit(index / "bm25" / "manifest.json", format=found)
-    with pytest.raises(DataError, match=rf"is of format {found}; .*{fix}"):
-        open_index(index)
-
-
-@pytest.mark.parametrize("name", ["bm25", "passages"])
-def test_an_index_without_manifest_is_not_whole(index: Path, name: str) -> None:
-    (index / name / "manifest.json").unlink()
-    with pytest.raises(DataError, match=r"has no manifest\.json"):
-        open_index(index)
-
-
-HEAD = f'{{"format": {FORMAT}'
-
-
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"format": "x"}', HEAD + "}", HEAD + ', "encoder": 3}', "\x00"]
+    ("text", "what"),
+    [
+        *((text, "manifest") for text in ("", "{", "[]", "{}", '{"format": "x"}', "\x00")),
+        (json.dumps({"format": FORMAT}), "manifest"),
+        (json.dumps({"format": FORMAT, "encoder": 3}), "manifest"),
+        (json.dumps({"format": FORMAT + 1}), "; .*upgrade"),
+        ('{"format": 1}', "is of format 1; .*build it again"),
+        (None, r"has no manifest\.json"),
+    ],
 )
-def test_a_manifest_that_is_none(index: Path, text: str) -> None:
-    (index / "bm25" / "manifest.json").write_text(text)
-    with pytest.raises(DataError, match="manifest"):
+def test_a_manifest_that_cannot_be_used(index: Path, text: str | None, what: str) -> None:
+    path = index / "bm25" / "manifest.json"
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(DataError, match=what):
         open_index(index)
 
 
 def test_a_manifest_cannot_name_files_elsewhere(index: Path) -> None:
-    edit(index / "bm25" / "manifest.json", sizes={"../../../etc/passwd": 1})
+    path = index / "bm25" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sizes": {"../../passwd": 1}}))
     with pytest.raises(DataError, match="outside the folder"):
         open_index(index)
-
-
-def test_half_built_says_how_to_go_on(index: Path) -> None:
-    for name in ("bm25", "passages"):
-        (index / name).rename(index / f"{name}.building")
-        with pytest.raises(DataError, match="is half built; run `ssp index` again over the same"):
-            open_index(index)
-        (index / f"{name}.building").rename(index / name)
-    assert open_index(index).search(["hill"], 1)[0]
 
 
 def test_passages_are_opened_alone(index: Path) -> None:
