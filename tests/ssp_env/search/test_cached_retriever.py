@@ -1,12 +1,10 @@
-"""Cached rankings: in memory and on disk, between threads and processes, and what is never kept."""
+"""Cached rankings: in memory and on disk, and what is never kept."""
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import sqlite3
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +28,12 @@ class Counting:
         self.asked.append(list(queries))
         if self.bad & set(queries):
             raise ServiceError("search", "down")
-        return [
-            [
-                Document(str(i), f"{query} {k}", "x\ud800", -0.1 * i)
-                for i in range(min(k, len(query) % 4))
-            ]
-            for query in queries
-        ]
+        return [ranked(query, k) for query in queries]
 
 
-def answers(queries: Sequence[str], k: int) -> list[list[Document]]:
-    return Counting().search(queries, k)
+def ranked(query: str, k: int) -> list[Document]:
+    found = range(min(k, len(query) % 4))
+    return [Document(str(i), f"{query} {k}", "x\ud800", -0.1 * i) for i in found]
 
 
 def cached(path: Path | None = None, **changes: Any) -> tuple[CachedRetriever, Counting]:
@@ -65,7 +58,7 @@ def test_only_the_misses_go_on_as_one_batch_each_once_and_order_is_kept() -> Non
     retriever.search(["b", "dddd"], 3)
     found = retriever.search(["a", "b", "cc", "a", "dddd"], 3)
     assert inner.asked == [["b", "dddd"], ["a", "cc"]]
-    assert found == answers(["a", "b", "cc", "a", "dddd"], 3)
+    assert found == [ranked(query, 3) for query in ("a", "b", "cc", "a", "dddd")]
     assert [d.score for d in found[2]] == [0.0, -0.1]
 
     found[0].clear()
@@ -84,7 +77,7 @@ def test_failures_are_never_kept_and_hit_only_what_asked(tmp_path: Path, on_disk
     with pytest.raises(ServiceError):
         retriever.search(["bad", "good"], 2)
     inner.bad = set()
-    assert retriever.search(["bad", "good"], 2) == answers(["bad", "good"], 2)
+    assert retriever.search(["bad", "good"], 2) == [ranked("bad", 2), ranked("good", 2)]
     assert inner.asked == [["good", "bad"], ["good"], ["bad"], ["bad"], ["bad"]]
 
 
@@ -133,22 +126,6 @@ def test_the_directory_stays_within_its_bounds_and_the_oldest_go_first(tmp_path:
     assert inner.asked == [["0000"]]
 
 
-def _hammer(path: Path, name: int) -> None:
-    retriever, _ = cached(path)
-    for i in range(40):
-        queries = [f"{(i * 7 + j * name) % 50}" for j in range(5)]
-        assert retriever.search(queries, 2) == answers(queries, 2)
-    assert retriever._kept.usable  # type: ignore[union-attr]
-
-
-def test_processes_and_threads_share_a_directory(tmp_path: Path) -> None:
-    fork = multiprocessing.get_context("fork")
-    with fork.Pool(2) as processes, ThreadPoolExecutor(2) as threads:
-        work = processes.starmap_async(_hammer, [(tmp_path / "c", i) for i in (1, 2)])
-        list(threads.map(_hammer, [tmp_path / "c"] * 2, (1, 2)))
-        work.get(60)
-
-
 class _Trap:
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path("sprung"),)
@@ -165,7 +142,7 @@ def test_a_spoilt_row_is_never_an_answer_and_runs_nothing(
     retriever.search(["aa"], 3)
     with sqlite3.connect(tmp_path / "c" / "cache.db") as database:
         database.execute("UPDATE Cache SET value = ?, mode = ?", (value, mode))
-    assert [retriever.search(["aa"], 3) for _ in range(3)] == [answers(["aa"], 3)] * 3
+    assert [retriever.search(["aa"], 3) for _ in range(3)] == [[ranked("aa", 3)]] * 3
     assert len(inner.asked) == 2, "it was replaced"
     assert not (tmp_path / "sprung").exists()
 
@@ -176,7 +153,7 @@ def test_a_directory_that_breaks_fails_no_search_and_is_left_alone(
     retriever, inner = cached(tmp_path / "c")
     with sqlite3.connect(tmp_path / "c" / "cache.db") as database:
         database.execute("DROP TABLE Cache")
-    assert [retriever.search(["aa"], 3) for _ in range(3)] == [answers(["aa"], 3)] * 3
+    assert [retriever.search(["aa"], 3) for _ in range(3)] == [[ranked("aa", 3)]] * 3
     assert len(inner.asked) == 3
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "left alone from now on" in caplog.text

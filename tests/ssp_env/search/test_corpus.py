@@ -13,7 +13,7 @@ from ssp_env.errors import DataError
 from ssp_env.search.corpus import Corpus, read_corpus, read_jsonl
 from ssp_env.types import Document
 
-ROWS = [
+ROWS: list[dict[str, object]] = [
     {"id": "1", "contents": '"Vienna"\nCapital of "Austria".\nSecond line.'},
     {"id": 2, "title": "Danube", "text": "A river."},
     {"id": "3", "contents": "no title here"},
@@ -30,7 +30,7 @@ def lines_of(rows: list[dict[str, object]]) -> list[str]:
 
 
 def test_both_formats_and_blank_lines(tmp_path: Path) -> None:
-    rows = lines_of(ROWS)  # type: ignore[arg-type]
+    rows = lines_of(ROWS)
     corpus = read_corpus(write(tmp_path / "c.jsonl", rows[0], "", "  ", *rows[1:]))
     assert list(corpus) == [
         Document("1", "Vienna", 'Capital of "Austria".\nSecond line.'),
@@ -41,13 +41,6 @@ def test_both_formats_and_blank_lines(tmp_path: Path) -> None:
     assert len(corpus[1:]) == 2
     with pytest.raises(KeyError):
         corpus.by_id("9")
-
-
-def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
-    plain = write(tmp_path / "c.jsonl", *lines_of(ROWS))  # type: ignore[arg-type]
-    zipped = tmp_path / "zipped.jsonl"
-    zipped.write_bytes(gzip.compress(plain.read_bytes()))
-    assert list(read_corpus(zipped)) == list(read_corpus(plain))
 
 
 def test_not_json_names_the_line(tmp_path: Path) -> None:
@@ -64,11 +57,11 @@ def test_a_line_that_is_no_object(tmp_path: Path, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("encoded", [bytes, gzip.compress])
-def test_a_byte_order_mark_is_passed_over(
+def test_gzip_is_told_by_content_and_a_byte_order_mark_is_passed_over(
     tmp_path: Path, encoded: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "c.jsonl"
-    text = "\n".join(lines_of(ROWS))  # type: ignore[arg-type]
+    text = "\n".join(lines_of(ROWS))
     path.write_bytes(encoded(text.encode("utf-8-sig")))
     assert [row for _, row in read_jsonl(path)] == ROWS
     path.write_bytes(encoded("\ufeff".encode()))
@@ -85,10 +78,8 @@ def test_a_byte_order_mark_is_passed_over(
         ({"id": "1", "title": "x"}, "field 'text' is missing"),
         ({"id": "1", "text": "x"}, "field 'title' is missing (the line has: id, text)"),
         ({"id": True, "contents": "x"}, "field 'id' has the type bool"),
-        ({"id": 1.5, "contents": "x"}, "field 'id' has the type float"),
         ({"id": None, "contents": "x"}, "field 'id' has the type NoneType"),
         ({"id": "1", "contents": ["x"]}, "field 'contents' has the type list"),
-        ({"id": "1", "title": "x", "text": 3}, "field 'text' has the type int"),
     ],
 )
 def test_missing_and_wrong_fields(tmp_path: Path, row: dict[str, object], what: str) -> None:
@@ -99,21 +90,14 @@ def test_missing_and_wrong_fields(tmp_path: Path, row: dict[str, object], what: 
     assert caught.value.line == 2
 
 
-def test_duplicate_id(tmp_path: Path) -> None:
-    twice = [{"id": "1", "contents": "x"}, {"id": "2", "contents": "y"}, {"id": 1, "contents": "z"}]
+def test_an_id_that_occurs_twice_is_named() -> None:
     with pytest.raises(DataError, match=r"id '1' occurs twice: passages 1 and 3"):
-        read_corpus(write(tmp_path / "c.jsonl", *lines_of(twice)))  # type: ignore[arg-type]
+        Corpus([Document("1", "", "x"), Document("2", "", "y"), Document("1", "", "z")])
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_corrupt_gzip(tmp_path: Path, damage: str) -> None:
-    whole = bytearray(gzip.compress("\n".join(lines_of(ROWS * 50)).encode()))  # type: ignore[arg-type]
-    if damage == "cut":
-        whole = whole[: len(whole) // 2]
-    else:
-        whole[20:60] = bytes(40)
+def test_corrupt_gzip(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl.gz"
-    path.write_bytes(whole)
+    path.write_bytes(gzip.compress("\n".join(lines_of(ROWS * 50)).encode())[:-20])
     with pytest.raises(DataError, match=r"c\.jsonl\.gz: cannot be read"):
         list(read_jsonl(path))
 

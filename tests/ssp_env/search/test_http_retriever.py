@@ -6,7 +6,6 @@ import copy
 import hashlib
 import multiprocessing
 import pickle
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -90,16 +89,6 @@ def test_awkward_queries_arrive_as_they_are_but_cut_and_well_formed(server: Host
     with client(server, max_query_chars=1000) as retriever:
         retriever.search([*awkward, "a\ud800b", "\udc00", "x" * 2**20], 2)
     assert server.asked() == [[*awkward, "a\ufffdb", "\ufffd", "x" * 1000]]
-
-
-def test_connections_are_kept_and_replaced_when_the_server_closed_them(server: Hostile) -> None:
-    with client(server) as retriever:
-        for i in range(20):
-            retriever.search([f"q{i}"], 1)
-        assert server.connections == 1
-        for i in range(5):
-            retriever.search([f"hostile:closes_after {i}"], 1)
-    assert server.connections > 1
 
 
 def test_the_token_comes_from_the_environment_and_stays_out_of_errors(
@@ -204,17 +193,6 @@ def test_exactly_the_queries_that_are_to_blame_fail(
         assert len(server.calls) == 3 + 2 * 5 + 1 + 3, "only one that stands alone is retried"
 
 
-def test_a_server_that_dies_while_a_batch_is_divided(server: Hostile) -> None:
-    async def die(call: hostile.Call) -> None:
-        call.server._server.close()
-        call.server.break_connections()
-
-    hostile.BEHAVIOURS["die"] = die
-    queries = [f"q{i}" for i in range(40)] + ["hostile:die"]
-    with client(server) as retriever:
-        assert failed(queries, retriever.search_each(queries, 2)) == queries
-
-
 # -- a server that is dead or overloaded -------------------------------------------------------
 
 
@@ -270,19 +248,3 @@ def test_copies_and_forks_work_on_their_own_and_a_closed_one_says_so(server: Hos
         assert retriever.search(["c"], 1) == [expected("c", 1)]
     with pytest.raises(UsageError, match="closed"):
         retriever.search(["a"], 1)
-
-
-def test_an_interrupt_ends_a_search_and_frees_its_connection(server: Hostile) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        with client(server, connections=1) as retriever:
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            with pytest.raises(KeyboardInterrupt):
-                retriever.search(["hostile:never"], 1)
-            assert retriever.search(["q"], 1) == [expected("q", 1)]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

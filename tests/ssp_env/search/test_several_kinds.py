@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from corpus_files import jsonl
 
 from ssp_env.commands.cli import main
 from ssp_env.search.index.directory import open_index
+from ssp_env.types import Document
 
 pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
@@ -18,12 +19,8 @@ from small_models import bert_encoder
 def test_with_several_kinds_the_one_that_is_meant_has_to_be_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    corpus, index = str(tmp_path / "corpus.jsonl"), str(tmp_path / "i")
-    rows = [
-        {"id": "p1", "contents": '"Danube"\nA river.'},
-        {"id": "p2", "title": "Hill", "text": "Not wet."},
-    ]
-    Path(corpus).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    documents = [Document("p1", "Danube", "A river."), Document("p2", "Hill", "Not wet.")]
+    corpus, index = str(jsonl(tmp_path / "corpus.jsonl", documents)), str(tmp_path / "i")
     assert main(["index", corpus, "--out", index]) == 0
     model = bert_encoder(tmp_path / "model")
     dense = ["--kind", "dense-flat", "--encoder", str(model)]
