@@ -73,7 +73,6 @@ class Hostile:
     rank: Callable[[str, int], list[Row]] = echo
     usual: Behaviour = Call.well
     calls: list[Call] = field(default_factory=list)
-    connections: int = 0
     busy: int = 0
     most_busy: int = 0
     port: int = 0
@@ -126,7 +125,6 @@ class Hostile:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
         self._open.add(writer)
         try:
             while True:
@@ -200,11 +198,6 @@ async def endless(call: Call) -> None:
         await call.raw(b"100000\r\n" + b" " * 2**20 + b"\r\n")
 
 
-async def closes_after(call: Call) -> None:
-    await call.well()
-    call.writer.close()
-
-
 async def lazy(call: Call) -> None:
     await asyncio.sleep(0.02)
     await call.well()
@@ -235,7 +228,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "truncated": truncated,
     "reset": reset,
     "endless": endless,
-    "closes_after": closes_after,
     "lazy": lazy,
     "html": status(200, b"<html>It works!</html>"),
     "too_few": lambda call: call.say(call.result()[:-1]),

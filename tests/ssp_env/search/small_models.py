@@ -5,17 +5,27 @@ from __future__ import annotations
 
 import string
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
 
 LETTERS = string.ascii_lowercase + string.digits + ":.,?"
+SMALL: dict[str, Any] = {
+    "vocab_size": 5 + 2 * len(LETTERS),
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+    "initializer_range": 0.3,
+}
 
 
-def bert_encoder(folder: Path, *, seed: int = 0, hidden: int = 16) -> Path:
+def bert_encoder(folder: Path, *, seed: int = 0) -> Path:
     """A BERT of one layer that reads letter by letter, saved as plain transformers files."""
     torch.manual_seed(seed)
-    BertModel(_config(hidden)).save_pretrained(folder)
+    BertModel(BertConfig(**SMALL)).save_pretrained(folder)
     _tokenizer(folder).save_pretrained(folder)
     return folder
 
@@ -23,23 +33,9 @@ def bert_encoder(folder: Path, *, seed: int = 0, hidden: int = 16) -> Path:
 def bert_cross_encoder(folder: Path, *, labels: int = 1) -> Path:
     """The same with an output for pairs of texts."""
     torch.manual_seed(0)
-    config = _config(16)
-    config.num_labels = labels
-    BertForSequenceClassification(config).save_pretrained(folder)
+    BertForSequenceClassification(BertConfig(**SMALL, num_labels=labels)).save_pretrained(folder)
     _tokenizer(folder).save_pretrained(folder)
     return folder
-
-
-def _config(hidden: int) -> BertConfig:
-    return BertConfig(
-        vocab_size=5 + 2 * len(LETTERS),
-        hidden_size=hidden,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=2 * hidden,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
 
 
 def _tokenizer(folder: Path) -> BertTokenizerFast:

@@ -16,13 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import DataError
-from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.disk import DiskIndex
 from ssp_env.search.bm25.index import tokenize, words_of
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.index.directory import build_index, open_index
-from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
 CORPUS = Corpus(
@@ -151,17 +149,6 @@ def test_an_index_whose_bytes_are_changed_is_an_error_not_a_crash(tmp_path: Path
         DiskIndex(path.parent).best(["w0"], 3)
 
 
-class TestRetrieverFromDisk(RetrieverTests):
-    queries = ("w0 w7", "w250", "w3")
-
-    @pytest.fixture(autouse=True)
-    def _disk(self, disk: BM25Retriever) -> None:
-        self._retriever = disk
-
-    def make_retriever(self) -> Retriever:
-        return self._retriever
-
-
 def test_rankings_are_kept_within_a_bound_and_a_caller_cannot_spoil_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -180,8 +167,3 @@ def test_rankings_are_kept_within_a_bound_and_a_caller_cannot_spoil_them(
     assert ids(retriever.search(["vienna"], 3)[0]) == ["a"]
     retriever.search(["vienna"], 2)
     assert best.call_count == 5
-
-
-def test_tokenize() -> None:
-    words = ["the", "who", "s", "3rd", "été", "tour", "x"]
-    assert tokenize("The Who's 3rd, “ÉTÉ”-tour\x00x") == words

@@ -110,20 +110,14 @@ def test_the_directory_outlasts_the_process_for_the_same_identity_and_k(tmp_path
 
 
 def test_the_directory_stays_within_its_bounds_and_the_oldest_go_first(tmp_path: Path) -> None:
-    class Long(Counting):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            return [[Document("x", "", query * 2000, 1.0)] for query in queries]
-
-    where: dict[str, Any] = {"path": tmp_path / "c", "identity": "x", "disk_bytes": 2**20}
-    retriever = CachedRetriever(Long(), **where)
+    retriever, inner = cached(tmp_path / "c", disk_bytes=2**20)
+    queries = [f"{i:04} " * 1000 + "." for i in range(1000)]
     for start in range(0, 1000, 50):
-        retriever.search([f"{i:04}" for i in range(start, start + 50)], 1)
-    retriever.close()
+        retriever.search(queries[start : start + 50], 1)
     size = sum(file.stat().st_size for file in (tmp_path / "c").iterdir())
     assert size < 8 * 2**20, "SQLite's journal is beside the database"
-    inner = Counting()
-    CachedRetriever(inner, **where).search(["0000", "0999"], 1)
-    assert inner.asked == [["0000"]]
+    retriever.search([queries[0], queries[-1]], 1)
+    assert inner.asked[20:] == [[queries[0]]]
 
 
 class _Trap:

