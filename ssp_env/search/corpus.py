@@ -109,11 +109,12 @@ def read_passages(path: str | Path, progress: Progress = no_progress) -> Iterato
     for line, row in read_jsonl(path, progress):
         document_id = str(require(path, line, row, "id", (str, int)))
         if "contents" in row:
-            contents: str = require(path, line, row, "contents", str)
-            yield Document(document_id, *split_contents(contents))
+            yield Document(document_id, *split_contents(require(path, line, row, "contents", str)))
+        elif "title" in row or "text" in row:
+            parts = (require(path, line, row, field, str) for field in ("title", "text"))
+            yield Document(document_id, *parts)
         else:
-            title, text = (require(path, line, row, field, str) for field in ("title", "text"))
-            yield Document(document_id, title, text)
+            raise DataError(path, 'a passage needs "contents", or "title" and "text"', line)
 
 
 def read_jsonl(

@@ -97,11 +97,11 @@ def test_installed_wheel_says_what_needs_a_checkout(site: Path) -> None:
     assert "train" not in ready
     assert (
         "(git clone the repository, then: pip install -e '.[train]'):\n  bootstrap, eval, plot, "
-        "train" in missing
+        "probe, train" in missing
     )
 
 
-@pytest.mark.parametrize("name", ["train", "eval", "bootstrap", "plot"])
+@pytest.mark.parametrize("name", ["train", "eval", "bootstrap", "plot", "probe"])
 def test_installed_wheel_says_how_to_get_a_command(site: Path, name: str) -> None:
     result = installed(site, name)
     assert (result.returncode, result.stdout) == (2, "")

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from cachetools import LRUCache, cached
 
+from ssp_env.errors import ConfigError
 from ssp_env.search.base import check_request
 from ssp_env.search.bm25.index import BM25Index, Ranking, tokenize
 from ssp_env.types import Document, Passages
@@ -34,8 +35,8 @@ class BM25Retriever:
     In memory k1 is 1.5 and b .75; for an index on disk, see :mod:`ssp_env.search.bm25.disk`.
 
     A word that a query repeats counts once, so repetition buys no rank, and a query of any length
-    costs at most one pass over the index. Documents that share no word with the query are never
-    returned; in memory, equal scores are ordered by position. May be shared between threads."""
+    costs at most one pass. Documents that share no word with the query are never returned; in
+    memory, equal scores are ordered by position. May be shared between threads."""
 
     def __init__(
         self, corpus: Passages, index: WordIndex | None = None, *, cache_size: int = 1_000_000
@@ -47,6 +48,8 @@ class BM25Retriever:
             cache_size: how many results (of about 64 bytes) the rankings that are kept, by query
                 and ``k``, may take in all; the least recently used goes first. 0 keeps none.
         """
+        if cache_size < 0:
+            raise ConfigError("cache_size", cache_size, "must be at least 0")
         self.corpus = corpus
         self._index: WordIndex = BM25Index(corpus) if index is None else index
         self.kind = None if index is None else "bm25"
@@ -56,10 +59,7 @@ class BM25Retriever:
         self._ranked = cached(kept, _key, Lock())(self._rank)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """See :meth:`ssp_env.search.base.Retriever.search`.
-
-        A query without a word of the corpus gets an empty list.
-        """
+        """As in ``Retriever``; a query without a word of the corpus gets an empty list."""
         check_request(queries, k)
         rankings = {query: self._documents(query, k) for query in dict.fromkeys(queries)}
         return [list(rankings[query]) for query in queries]

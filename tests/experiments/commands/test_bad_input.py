@@ -198,8 +198,7 @@ QUESTIONS = '{"question": "who is it ?", "answers": ["Sebedor"]}\n'
         (
             "corpus",
             CORPUS + '{"id": "2"}\n',
-            ':2: a passage needs "contents" (a title in double quotes, a newline, the text), or '
-            '"title" and "text"',
+            ':2: a passage needs "contents", or "title" and "text"',
         ),
         ("corpus", '{"contents": "Page"}\n', ":1: field 'id' is missing (the line has: contents)"),
         ("corpus", "", ": holds no passage"),

@@ -37,9 +37,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def own(policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two steps with the world's own retriever, without an interruption."""
-    return train(policy, tmp_path_factory.mktemp("runs") / "own", "--steps", "2")
+def indexed(policy: Path, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two steps that search the index directory, without an interruption."""
+    out = tmp_path_factory.mktemp("runs") / "indexed"
+    return train(policy, out, "--search", str(files / "index"), "--steps", "2")
 
 
 def train(policy: Path, out: Path, *more: str) -> Path:
@@ -70,7 +71,7 @@ def serving(index: Path) -> Iterator[str]:
 
 
 def test_a_server_plays_the_same_games_and_may_move_before_a_resume(
-    policy: Path, own: Path, files: Path, tmp_path: Path
+    policy: Path, indexed: Path, files: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     for steps, more in (("1", []), ("2", ["--resume"])):
@@ -79,12 +80,12 @@ def test_a_server_plays_the_same_games_and_may_move_before_a_resume(
             served = fingerprint(run)["retriever"]
             assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
     # The run that was cut in two also evaluated where it stopped; all other figures are the same.
-    for ours, theirs in zip(timeless(run), timeless(own), strict=True):
+    for ours, theirs in zip(timeless(run), timeless(indexed), strict=True):
         assert {name: ours[name] for name in theirs} == theirs
 
 
 def test_an_index_directory_is_corpus_and_search(
-    policy: Path, own: Path, files: Path, tmp_path: Path
+    policy: Path, indexed: Path, files: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     options = {
@@ -101,10 +102,10 @@ def test_an_index_directory_is_corpus_and_search(
     found = fingerprint(run)
     passages = len(MiniWorld().corpus)
     assert (found["corpus"]["passages"], found["retriever"]["class"]) == (passages, "BM25Retriever")
-    assert found["corpus"]["digest"] == fingerprint(own)["corpus"]["digest"]
+    assert found["corpus"]["digest"] == fingerprint(indexed)["corpus"]["digest"]
     # The world cannot analyse questions, but the games are those of the world that it was made of.
     losses = [line["learner_loss"] for line in timeless(run)[1:]]
-    assert losses == [line["learner_loss"] for line in timeless(own)[1:]]
+    assert losses == [line["learner_loss"] for line in timeless(indexed)[1:]]
 
 
 def test_an_evaluation_says_what_it_rests_on(
