@@ -39,7 +39,7 @@ class DiskIndex:
         """
         self._folder = folder
         # To open an index, tantivy makes a file for a lock beside it; but folders may be read-only.
-        with TemporaryDirectory() as links, self._readable():
+        with TemporaryDirectory(ignore_cleanup_errors=True) as links, self._readable():
             for path in folder.iterdir():
                 os.symlink(path.absolute(), Path(links) / path.name)
             index = tantivy.Index.open(links)

@@ -27,13 +27,14 @@ Step = tuple[str, bytes, bytes, float, bool, bool, dict[str, Any], int | None]
 
 
 class FlakySearch(BM25Retriever):
-    """Fails in the second attempt."""
+    """Fails from the second attempt's search on, or in that one alone."""
 
     calls = 0
+    failing: tuple[int, ...] = (3, 4)
 
     def search(self, queries: Any, k: int) -> list[list[Document]]:
         self.calls += 1
-        if self.calls == 3:
+        if self.calls in self.failing:
             raise ServiceError("search", "down")
         return super().search(queries, k)
 
@@ -89,6 +90,7 @@ SCRIPTS: dict[str, tuple[Script | None, dict[str, Any]]] = {
     ),
     "over at once": (say([1]), {}),
     "void": (by_role(propose()), {}),
+    "valid with a void attempt": (by_role(propose()), {}),
 }
 
 
@@ -104,12 +106,17 @@ def test_every_step(mini: MiniWorld, name: str, kind: str) -> None:
     if name == "over at once":
         changes = {"max_prompt_tokens": NO_ANSWER_FITS[kind]}
     game = replace(MINI, **{"attempts": 3, **(roomy if kind == "bytes" else {}), **changes})
-    parts: dict[str, Any] = {"retriever": FlakySearch(mini.corpus)} if name == "void" else {}
+    parts: dict[str, Any] = {}
+    if "void" in name:
+        search = parts["retriever"] = FlakySearch(mini.corpus)
+        search.failing = (3, 4) if name == "void" else (3,)
     env = ssp_env.raw_env(world=mini, tokenizer=kind, game=game, **parts)
     env.reset(seed=3)
     steps = online(env, script or by_role(propose(), solve, read(mini)))
     expected = {"valid": Outcome.VALID, "void": Outcome.VOID}.get(name.split()[0], Outcome.INVALID)
     assert env.game.outcome is expected
+    outages = sum(attempt.outage is not None for attempt in env.game.attempts)
+    assert outages == {"void": 2, "valid with a void attempt": 1}.get(name, 0)
     saved = SavedGame.from_text(save_game(env.game, env.rules).to_text())
     again = replay_env(saved, render_mode="ansi")
     offline(again, steps)
