@@ -49,7 +49,7 @@ def test_a_round_over_http_is_the_round_in_process(mini: MiniWorld, words: WordT
     assert records(remote) == records(local)
 
 
-@pytest.mark.parametrize("mark", ["down", "refused", "truncated", "reset", "html", "flat"])
+@pytest.mark.parametrize("mark", ["down", "truncated", "reset", "html", "flat"])
 def test_a_round_in_progress_voids_exactly_the_games_that_were_hit(
     mini: MiniWorld, words: WordTokenizer, mark: str
 ) -> None:

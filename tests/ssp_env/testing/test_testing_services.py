@@ -161,25 +161,21 @@ class _Reply(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
     def do_POST(self) -> None:
-        prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][0][
-            "content"
-        ]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt, *more = [message["content"] for message in body["messages"]]
         said = prompt.rpartition("- Wien")[2]
-        if "<document>" in prompt:
-            known = (
-                "capital of Austria" in prompt.partition("</document>")[0]
-                and "capital of Austria?" in prompt
-            )
+        if more:
+            # A verifier: the question, then a search, then the documents as its results.
+            known = "capital of Austria" in more[-1] and "capital of Austria?" in prompt
             reply = f"<answer>{'Vienna' if known else ''}</answer>"
         else:
             reply = f"verdict: {'correct' if 'Vienna' in said or 'Wien' in said else 'incorrect'}"
-        body = json.dumps(
-            {"choices": [{"message": {"role": "assistant", "content": reply}}]}
-        ).encode()
+        choice = {"message": {"role": "assistant", "content": reply}}
+        answer = json.dumps({"choices": [choice]}).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer)
 
 
 class _WithModel:
