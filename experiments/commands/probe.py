@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -56,11 +58,9 @@ def run(arguments: Namespace) -> int:
     rules = own_rules(arguments.rules) if arguments.rules else make_rules(config)
     partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
 
-    # Every void game is counted in the report; the log would repeat each.
-    logging.getLogger("ssp_env").setLevel(logging.ERROR)
     console = Console(stderr=True, quiet=arguments.json)
     try:
-        with console.status("") as status:
+        with _without_warnings(), console.status("") as status:
             report = probe(
                 rules,
                 cheats,
@@ -79,6 +79,19 @@ def run(arguments: Namespace) -> int:
     else:
         show(report, config)
     return status_of(report, arguments.allow)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Every void game is counted in the report; the log would repeat each."""
+    logger = logging.getLogger("ssp_env")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def chosen(names: list[str]) -> list[Cheat]:

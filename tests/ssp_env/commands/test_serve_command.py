@@ -90,7 +90,7 @@ def test_a_mistake_ends_it_with_status_2_and_one_line(
             (["--host", "0.0.0.0"], "SSP_SERVE_TOKEN"),
             (["--port", str(taken.getsockname()[1]), "--world", "small"], "in use"),
             (["--world", "wiki-mimi"], "did you mean 'wiki-mini'"),
-            (["--corpus", str(broken), "--port", "0"], f"{broken}:1: field 'title' is missing"),
+            (["--corpus", str(broken), "--port", "0"], f"{broken}:1: a passage needs"),
             (["--max-k", "0"], "max_k = 0"),
         ):
             assert main(["serve", *options]) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import logging
 import re
 import string
 import subprocess
@@ -191,9 +190,6 @@ def test_its_index_is_kept_and_finds_the_same_where_none_can_be_kept(
     assert before == sorted(
         (file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file()
     )
-    # Libraries that other tests import silence the loggers that they find.
-    monkeypatch.setattr(logging.getLogger("ssp_env.worlds.wiki"), "disabled", False)
-    caplog.set_level("WARNING", logger="ssp_env.worlds.wiki")
     monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
     assert wiki_mini().retriever.search(queries, 5) == built
     assert "none can be kept" in caplog.text
