@@ -34,9 +34,8 @@ class BM25Retriever:
 
     In memory k1 is 1.5 and b .75; for an index on disk, see :mod:`ssp_env.search.bm25.disk`.
 
-    A word that a query repeats counts once, so repetition buys no rank, and a query of any length
-    costs at most one pass. Documents that share no word with the query are never returned; in
-    memory, equal scores are ordered by position. May be shared between threads."""
+    A word that a query repeats counts once. Documents that share no word with it are never
+    returned; in memory, equal scores are ordered by position. May be shared between threads."""
 
     def __init__(
         self, corpus: Passages, index: WordIndex | None = None, *, cache_size: int = 1_000_000
