@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.columns import MAX_PADDING, columns_of, microbatches
@@ -20,6 +20,7 @@ def tensors(lengths: list[int]) -> dict[str, torch.Tensor]:
     return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
 
 
+@settings(deadline=None)  # another test may hold the processor
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=60),
     st.sampled_from([1, 50, 1000, 10**9]),

@@ -255,14 +255,13 @@ def test_a_passing_trouble_is_retried(server: Server, client: ChatClient, script
 def test_a_lasting_trouble_is_an_error_after_all_attempts(
     server: Server, script: str, what: str
 ) -> None:
-    began = time.monotonic()
-    with ChatClient(
-        config(server, timeout=TIMEOUT if script in ("slow", "drips") else 20.0)
-    ) as client:
+    began, timed = time.monotonic(), script in ("slow", "drips")
+    with ChatClient(config(server, timeout=TIMEOUT if timed else 20.0)) as client:
         (result,) = OpenAIJudge(client).judge([task(script)])
     assert what in failure(result)
     assert failure(result).endswith("(after 3 calls)")
-    assert server.calls[script] == 3
+    # On a busy machine, a call can be given up before the server has read it.
+    assert server.calls[script] == 3 or (timed and 0 < server.calls[script] < 3)
     assert time.monotonic() - began < 15
 
 
