@@ -35,25 +35,30 @@ def _run(name: str, arguments: Namespace) -> int:
         raise MissingExtra(what, f"pip install -e '.[{extra}]'") from error
 
 
-def _configure_train(parser: ArgumentParser) -> None:
+def _configure_settings(
+    parser: ArgumentParser, *, model: str, seed: str = "decides all randomness (default: 0)"
+) -> None:
+    """What all commands have that start from a preset: how its settings are changed."""
     parser.add_argument("--preset", metavar="NAME", help=PRESETS)
-    parser.add_argument("--seed", type=int, metavar="N", help="decides all randomness (default: 0)")
-    parser.add_argument("--steps", type=int, metavar="N", help="training steps")
-    parser.add_argument("--world", metavar="NAME", help=f"{', '.join(WORLDS)} (files: see below)")
-    parser.add_argument(
-        "--model", metavar="DIR", help="a causal LM directory, in place of the tiny policy"
-    )
+    parser.add_argument("--seed", type=int, metavar="N", help=seed)
+    parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
+    parser.add_argument("--model", metavar="DIR", help=model)
     parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
-    parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
-    parser.add_argument(
-        "--solver-only", action="store_true", help="the proposer plays, but does not learn"
-    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="any other setting, repeatable",
+    )
+
+
+def _configure_train(parser: ArgumentParser) -> None:
+    _configure_settings(parser, model="a causal LM directory, in place of the tiny policy")
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps")
+    parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
+    parser.add_argument(
+        "--solver-only", action="store_true", help="the proposer plays, but does not learn"
     )
     parser.add_argument(
         "--out",
@@ -77,27 +82,13 @@ Ctrl-C stops after the step in progress; --resume continues from there, to the s
 
 
 def _configure_eval(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", metavar="DIR", help="a causal LM directory, such as RUN/checkpoints/STEP/policy"
-    )
-    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
-    parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
-    parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
-    parser.add_argument(
-        "--per-group", type=int, metavar="N", help="questions a hop count, or a benchmark"
+    _configure_settings(
+        parser,
+        model="a causal LM directory, such as RUN/checkpoints/STEP/policy",
+        seed="which questions are drawn (default: 0, as in training)",
     )
     parser.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="which questions are drawn (default: 0, as in training)",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other setting, repeatable",
+        "--per-group", type=int, metavar="N", help="questions per hop count, or per benchmark"
     )
     parser.add_argument("--out", metavar="FILE", help="also write every game there, as JSON lines")
 
@@ -144,21 +135,8 @@ def _configure_plot(parser: ArgumentParser) -> None:
 
 
 def _configure_probe(parser: ArgumentParser) -> None:
-    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
-    parser.add_argument("--seed", type=int, metavar="N", help="decides all randomness (default: 0)")
-    parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
-    parser.add_argument(
-        "--model", metavar="DIR", help="a model directory, whose tokenizer counts the budgets"
-    )
-    parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
+    _configure_settings(parser, model="a model directory, whose tokenizer counts the budgets")
     parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="any other setting, repeatable",
-    )
     parser.add_argument(
         "--rules",
         metavar="MODULE:NAME",
