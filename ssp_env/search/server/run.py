@@ -26,9 +26,8 @@ def run_server(
 ) -> None:
     """Serves until SIGTERM or SIGINT, in the main thread.
 
-    The port is bound first, so that one that is taken is known before the index is loaded; it
-    listens once that is done. A signal ends the process in order: requests in progress are
-    answered. A second Ctrl-C ends it at once.
+    The port is bound before the index is loaded, so that one that is taken is known at once. A
+    signal ends the process in order, requests in progress answered; a second Ctrl-C at once.
 
     Args:
         open_retriever: loads the index.
@@ -38,7 +37,6 @@ def run_server(
     Raises:
         ConfigError: the address cannot be bound.
         KeyboardInterrupt: SIGINT ended it, in order.
-        Exception: what ``open_retriever`` raised.
     """
     with _bind(config) as listener:
         server = make_server(build_app(open_retriever(), config), config)
@@ -46,15 +44,17 @@ def run_server(
         def stop(*_: object) -> None:
             server.should_exit = True
 
-        # When uvicorn has stopped, it raises the signal that stopped it once more. SIGTERM would
-        # then make an orderly stop look like a kill; SIGINT becomes KeyboardInterrupt, rightly.
-        before = signal.signal(signal.SIGTERM, stop)
+        # uvicorn raises the signal that stopped it once more: SIGTERM would make of that a kill,
+        # SIGINT is KeyboardInterrupt, also where a shell's background process ignores it.
+        handlers = {signal.SIGTERM: stop, signal.SIGINT: signal.default_int_handler}
+        before = {number: signal.signal(number, handlers[number]) for number in handlers}
         try:
             listener.listen(_BACKLOG)
             on_ready(_address(config.host, listener.getsockname()[1]))
             server.run([listener])
         finally:
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
