@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 # Python compiles what it imports at the first import; all 23,000 files at once would take a minute.
 PIP := $(BIN)/python -m pip install --no-compile --disable-pip-version-check
 ARGS ?=
-# Tests run in as many processes as there are cores, up to four; see tests/conftest.py.
-WORKERS ?= -n logical --maxprocesses 4 --max-worker-restart 4 --dist loadgroup --no-loadscope-reorder
+# One process more than there are cores, up to four: many tests wait for a Ray or a server to
+# start. See tests/conftest.py for how they are dealt.
+WORKERS ?= -n $(shell $(PYTHON) -c "import os; print(min((os.cpu_count() or 1) + 1, 4))") --max-worker-restart 4 --dist loadgroup --no-loadscope-reorder
 # Small models run fastest with one thread per process.
 export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 TOGETHER = {
-    "tests/experiments/": "runs",
+    "tests/experiments/run/": "runs",
+    "tests/experiments/commands/test_kinds_of_runs.py": "runs",
+    "tests/experiments/commands/test_other_commands.py": "runs",
+    "tests/experiments/commands/test_search_in_training.py": "runs with services",
+    "tests/experiments/commands/test_runs_with_an_api.py": "runs with services",
     "tests/agents/rllib/test_algorithm.py": "agents on Ray",
     "tests/ssp_env/search/": "servers and clocks",
     "tests/ssp_env/judge/test_openai.py": "servers and clocks",
@@ -46,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
 
-    order = ("runs", "agents on Ray", "single", "servers and clocks")
+    order = ("runs", "agents on Ray", "runs with services", "single", "servers and clocks")
 
     def place(item: pytest.Item) -> int:
         group = "single" if item.nodeid.startswith(SINGLE) else group_of(item.nodeid)

@@ -46,8 +46,8 @@ def run_server(
 
         # uvicorn raises the signal that stopped it once more: SIGTERM would make of that a kill,
         # SIGINT is KeyboardInterrupt, also where a shell's background process ignores it.
-        handlers = {signal.SIGTERM: stop, signal.SIGINT: signal.default_int_handler}
-        before = {number: signal.signal(number, handlers[number]) for number in handlers}
+        before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             listener.listen(_BACKLOG)
             on_ready(_address(config.host, listener.getsockname()[1]))
