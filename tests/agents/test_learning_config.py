@@ -13,9 +13,10 @@ from learning import learner_for, some_rows, update, weights_of
 from playful import GAME, LEARNING
 
 from agents.config import LearningConfig
-from agents.rllib.algorithm import SSPConfig, _deal
+from agents.rllib.algorithm import SSPConfig
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
+from agents.rllib.rounds import deal
 from agents.rows import Row, rows_of, with_loss_weights
 from ssp_env.errors import ConfigError
 from ssp_env.game.round import Round
@@ -68,7 +69,7 @@ def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
     """Sizes of the updates of a step."""
     rows = [Row(np.zeros(3), np.ones(3), np.zeros(3), "solver", game, 1.0) for game in range(8)]
     return [
-        (len(part), size) for part, size in _deal(rows, setup.config.training(**changes).learning())
+        (len(part), size) for part, size in deal(rows, setup.config.training(**changes).learning())
     ]
 
 

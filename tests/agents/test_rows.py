@@ -19,7 +19,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.losses import grpo_loss, reinforce_loss
 from agents.metrics import step_metrics
 from agents.models import load_model
-from agents.rllib.algorithm import _deal
+from agents.rllib.rounds import deal
 from agents.rollout import play
 from agents.rows import Row, rows_of, with_loss_weights
 from agents.scoring import token_logprobs
@@ -305,7 +305,7 @@ def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
 def test_minibatches_keep_games_whole_and_cover_all_slots(minibatches: int) -> None:
     settings = config(minibatches=minibatches)
     rows = rows_of(step(), settings)
-    parts = _deal(rows, settings)
+    parts = deal(rows, settings)
     assert sum(size for _, size in parts) == SLOTS
     assert max(size for _, size in parts) - min(size for _, size in parts) <= 1
     dealt = [{row.game for row in part} for part, _ in parts]
@@ -322,13 +322,13 @@ def test_minibatches_get_equal_shares_of_the_games_that_give_rows() -> None:
         for i in range(8)
     ]
     assert [
-        len({row.game for row in part}) for part, _ in _deal(rows_of(games, settings), settings)
+        len({row.game for row in part}) for part, _ in deal(rows_of(games, settings), settings)
     ] == [2, 2]
 
 
 def test_an_update_without_rows_is_empty() -> None:
     settings = config(minibatches=4)
-    parts = _deal(rows_of([game(3, Outcome.VALID, rewards=[1, 0], paid=0.0)], settings), settings)
+    parts = deal(rows_of([game(3, Outcome.VALID, rewards=[1, 0], paid=0.0)], settings), settings)
     assert [len(part) for part, _ in parts] == [2, 0, 0, 0]
 
 

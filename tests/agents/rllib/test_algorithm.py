@@ -16,8 +16,9 @@ import ray
 from playful import GAME, WORLD, make_rules
 
 from agents.config import LearningConfig
-from agents.rllib.algorithm import SSP, SSPConfig, _renumber
+from agents.rllib.algorithm import SSP, SSPConfig
 from agents.rllib.env_runner import Sample
+from agents.rllib.rounds import renumber
 from agents.rows import rows_of
 from ssp_env.errors import ConfigError, ModelError, ServiceError, TokenizerError
 from ssp_env.game.config import GameConfig
@@ -219,7 +220,7 @@ def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) ->
 def test_games_are_numbered_over_all_runners(played: Round) -> None:
     rows = rows_of(played.games, LearningConfig())
     records = [record_game(game, played.rules) for game in played.games]
-    first, second = _renumber([Sample(rows, records, {}), Sample(rows, records, {})])
+    first, second = renumber([Sample(rows, records, {}), Sample(rows, records, {})])
     count = len(records)
     assert [record.slot for record in (*first.records, *second.records)] == list(range(2 * count))
     assert {record.group for record in first.records}.isdisjoint(

@@ -1,0 +1,191 @@
+"""The settings of the algorithm, as RLlib users make them; ``algorithm.py`` says what of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from agents.config import LearningConfig, check_groups, check_shares
+from agents.models import tiny_directory
+from agents.rllib.batch import MODULE_ID
+from agents.rllib.env_runner import SSPEnvRunner
+from agents.rllib.honoured import refuse_ignored
+from agents.rllib.learner import SSPLearner
+from agents.rllib.module import LLMModule, module_spaces
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.config import GameConfig, suited
+from ssp_env.game.protocol import check_tokenizer
+from ssp_env.game.rules import Rules
+from ssp_env.search.config import SearchConfig, check_search, open_search
+from ssp_env.settings import named, read, read_value, suggestion
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import World
+from ssp_env.worlds import WORLDS, check_world, open_world
+
+LEARNING = frozenset(field.name for field in fields(LearningConfig))
+ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
+
+
+class SelfPlayConfig(AlgorithmConfig):
+    """RLlib's config, with the game in ``environment`` and the learning in ``training``.
+
+    ``environment(env_config={...})`` takes ``world`` (a name, or a function that makes one),
+    ``world_options`` (a dict), ``game`` (a :class:`~ssp_env.game.config.GameConfig` or a dict of
+    its fields), ``search`` (a server's address, an index directory, or a dict of the fields of
+    :class:`~ssp_env.search.config.SearchConfig`) and ``make_rules`` (a function of world, tokenizer
+    and game config, for a retriever, judge or verifier of your own).
+
+    ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name, and
+    ``model_dir``, a causal LM directory; the tiny policy that ships is used when there is none.
+    ``debugging(seed=...)`` seeds everything."""
+
+    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+        super().__init__(algo_class=algo_class)
+        self.model_dir = str(tiny_directory())
+        for field in fields(LearningConfig):
+            setattr(self, field.name, field.default)
+        self.env_runner_cls = SSPEnvRunner
+        self.num_env_runners = 0
+        self.create_local_env_runner = True
+        # Connectors work on env steps; our env runners bring rows.
+        self.add_default_connectors_to_env_to_module_pipeline = False
+        self.add_default_connectors_to_module_to_env_pipeline = False
+        # Rollouts of an LLM take long; results that come late must not be dropped.
+        self.sample_timeout_s = 24 * 3600.0
+        self.policies = {MODULE_ID: (None, None, None, None)}
+        self.policy_mapping_fn = _to_llm
+
+    def training(self, *, model_dir: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
+        """Sets fields of :class:`~agents.config.LearningConfig`, and the model directory.
+
+        RLlib's own settings of training are refused: ``validate()`` says what to set instead.
+
+        Raises:
+            ConfigError: no such setting.
+        """
+        if model_dir is not NotProvided:
+            self.model_dir = str(model_dir)
+
+        theirs = inspect.signature(AlgorithmConfig.training).parameters
+        for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
+            if name not in LEARNING:
+                fix = suggestion(name, LearningConfig)
+                raise ConfigError(f"training.{name}", kwargs[name], fix)
+            setattr(self, name, kwargs.pop(name))
+
+        super().training(**kwargs)
+        return self
+
+    def learning(self) -> LearningConfig:
+        """The learning settings, validated."""
+        values = {name: getattr(self, name) for name in LEARNING}
+        return read(LearningConfig, values, "training")
+
+    def game(self) -> GameConfig:
+        """The game's settings, validated; fields that are not given are those that suit the
+        world."""
+        game, world = self.env_config.get("game", {}), self.env_config.get("world", "mini")
+        if isinstance(game, GameConfig):
+            return game
+
+        default, _ = suited(world if isinstance(world, str) else "")
+        return read(GameConfig, game, "env_config.game", default=default)
+
+    def search(self) -> SearchConfig:
+        """Where searches are answered, validated."""
+        given = self.env_config.get("search")
+        search: SearchConfig = read_value(SearchConfig, given, "env_config.search")
+        return search
+
+    def make_world(self) -> World:
+        """Opens the world."""
+        world = self.env_config.get("world", "mini")
+        options = dict(self.env_config.get("world_options", {}))
+        return world(**options) if callable(world) else open_world(world, **options)
+
+    def check_world(self) -> None:
+        """Checks the world's name and settings, and opens it where that takes no time.
+
+        Raises:
+            ConfigError: no such world, or a setting that it cannot have.
+        """
+        world = self.env_config.get("world", "mini")
+        options = self.env_config.get("world_options", {})
+        if not isinstance(options, Mapping):
+            fix = "needs a mapping of the world's settings"
+            raise ConfigError("world_options", options, fix)
+
+        if isinstance(world, str):
+            check_world(world, **options)
+        elif not callable(world):
+            fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes one"
+            raise ConfigError("world", world, fix)
+
+    def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
+        """What games are played by."""
+        make: Callable[..., Rules] | None = self.env_config.get("make_rules")
+        if make is not None:
+            return make(world, tokenizer, self.game())
+        return Rules.build(world, tokenizer, self.game(), retriever=open_search(self.search()))
+
+    def validate(self) -> None:
+        """Checks our settings before RLlib checks its own, and before anything is built.
+
+        Raises:
+            ConfigError: a setting, or a pair of them, that cannot work, or one of RLlib's that
+                nothing would read.
+            ModelError: the model directory holds no tokenizer.
+            TokenizerError: its tokenizer cannot spell a tag.
+        """
+        for key in self.env_config:
+            if key not in ENV_KEYS:
+                raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
+        # RLlib makes a second config for its evaluation, which it fills in and never uses here.
+        if not self.in_evaluation:
+            refuse_ignored(self, type(self)(), LEARNING)
+
+        game, learning = self.game(), self.learning()
+        with named("env_config"):
+            self.check_world()
+            check_groups(game, learning)
+            if "search" in self.env_config and "make_rules" in self.env_config:
+                fix = "make_rules chooses the retriever; leave one of them out"
+                raise ConfigError("search", self.env_config["search"], fix)
+            check_search(self.search())
+        with named("training"):
+            check_shares(game, learning, self.num_env_runners)
+        check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
+
+        if self.num_env_runners and self.create_local_env_runner:
+            # It would hold one more copy of the model in the main process, which may have no GPU
+            # for it.
+            self.create_local_env_runner = False
+        super().validate()
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """The causal LM of ``model_dir``."""
+        observation, action = module_spaces(HuggingFaceTokenizer.load(self.model_dir).vocab_size)
+        return RLModuleSpec(
+            module_class=LLMModule,
+            observation_space=observation,
+            action_space=action,
+            model_config={
+                "model": self.model_dir,
+                "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+            },
+        )
+
+    def get_default_learner_class(self) -> type[SSPLearner]:
+        """Both losses in one learner."""
+        return SSPLearner
+
+
+def _to_llm(agent_id: Any, episode: Any, **_: Any) -> str:
+    return MODULE_ID
