@@ -134,6 +134,24 @@ def _configure_plot(parser: ArgumentParser) -> None:
     )
 
 
+def _configure_play(parser: ArgumentParser) -> None:
+    _configure_settings(parser, model="the policy to play against (default: the tiny policy)")
+    parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
+    parser.add_argument(
+        "--role",
+        choices=("solver", "proposer"),
+        default="solver",
+        help="what you play (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--games", type=int, metavar="N", help="stop after so many (default: never)"
+    )
+    parser.epilog = """\
+As solver you get questions that the policy wrote; as proposer you get an answer and write the
+question. What you type is a turn of the game, under its limits: s WORDS searches, a WORDS ends it.
+  ssp play --role proposer --model runs/tiny-seed0/checkpoints/step_000080/policy"""
+
+
 def _configure_probe(parser: ArgumentParser) -> None:
     _configure_settings(parser, model="a model directory, whose tokenizer counts the budgets")
     parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
@@ -213,4 +231,10 @@ PROBE = Command(
     "play scripted cheats against your rules, and print who is paid what",
     _configure_probe,
     lambda given: _run("probe", given),
+)
+PLAY = Command(
+    "play",
+    "play the game yourself, against the policy",
+    _configure_play,
+    lambda given: _run("play", given),
 )

@@ -23,6 +23,7 @@ COMMANDS = (
     "index",
     "judge",
     "plot",
+    "play",
     "probe",
     "replay",
     "search",

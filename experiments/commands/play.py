@@ -1,0 +1,268 @@
+"""``ssp play``: a person against the policy, in the terminal."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from experiments.commands.train import DEFAULT_PRESET, settings
+from experiments.config import load_preset
+from experiments.play.table import Riddle, Seat, Table
+from experiments.run.checks import check
+from experiments.run.quiet import quiet_libraries
+from ssp_env.checks import one_of
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Game
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.types import Action, Document, Question
+
+HINT_COST = 0.25
+"""What each hint takes off the points of a question."""
+
+_KEYS = {
+    "solver": "[b]s[/b] words: search   [b]a[/b] words: answer   [b]h[/b]: hint   "
+    "[b]n[/b]: next question   [b]q[/b]: quit",
+    "proposer": "[b]s[/b] words: search   [b]a[/b] words: ask this question   [b]h[/b]: hint   "
+    "[b]n[/b]: another answer   [b]q[/b]: quit",
+}
+
+_ENDINGS = {
+    Ending.BUDGET_TOKENS: "what you have read and written used up the game's budget of tokens",
+    Ending.BUDGET_QUERY: "that query was longer than the game allows",
+    Ending.BUDGET_ANSWER: "that answer was longer than the game allows",
+}
+
+
+@dataclass
+class Score:
+    """Points so far, and of how many games."""
+
+    person: float = 0.0
+    policy: float = 0.0
+    games: int = 0
+
+    def add(self, person: float, policy: float) -> None:
+        """Counts a game."""
+        self.person, self.policy = self.person + person, self.policy + policy
+        self.games += 1
+
+    def __str__(self) -> str:
+        games = f"{self.games} game{'' if self.games == 1 else 's'}"
+        return f"you {self.person:.2f}, the policy {self.policy:.2f}, after {games}"
+
+
+class Quit(Exception):
+    """The person has had enough."""
+
+
+class Skip(Exception):
+    """The person wants another game."""
+
+
+class Void(Exception):
+    """A service is out: the game does not count."""
+
+
+def run(arguments: Namespace) -> int:
+    """Plays until the person quits, or ``--games`` are played."""
+    quiet_libraries()
+    one_of("--role", arguments.role, ("solver", "proposer"))
+    config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
+    rules, questions = check(config)
+
+    torch.set_num_threads(config.compute.threads)
+    model = load_model(config.model_dir, "cuda" if config.compute.gpus_per_env_runner else "cpu")
+    engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
+
+    terminal = Terminal(arguments.role)
+    table, score = Table(rules, engine, config.seed), Score()
+    play = _solve if arguments.role == "solver" else _propose
+    terminal.rules(config.world, config.game.attempts)
+    with suppress(Quit):
+        play(terminal, table, score, questions, arguments.games)
+
+    terminal.say(f"[b]{score}[/b]")
+    return 0
+
+
+def _solve(
+    terminal: Terminal, table: Table, score: Score, _: Sequence[Question], games: int | None
+) -> None:
+    terminal.say("[dim]The policy is writing questions ...[/dim]")
+    for number, riddle in enumerate(table.riddles(), 1):
+        terminal.panel(f"question {number}", escape(riddle.question))
+        seat = table.solver(riddle)
+        try:
+            used = terminal.turns(seat, Action.ANSWER, _about(riddle))
+            _count_solution(terminal, score, riddle, seat.finish(), used)
+        except Skip:
+            _count_solution(terminal, score, riddle, None, 0)
+        except Void:
+            continue
+
+        if games is not None and number >= games:
+            return
+
+    terminal.say("The policy has not written any valid question for a long while.")
+
+
+def _count_solution(
+    terminal: Terminal, score: Score, riddle: Riddle, game: Game | None, hints: int
+) -> None:
+    right = game is not None and game.attempts[0].right
+    points = max(0.0, 1.0 - HINT_COST * hints) if right else 0.0
+    said = "[green]right[/green]" if right else "[red]not right[/red]" if game else "skipped"
+    terminal.say(f"{said}: it is [b]{escape(riddle.truth.answer)}[/b], {points:.2f} points for you")
+    terminal.say(f"the policy found it in {riddle.solve_rate:.0%} of its attempts")
+
+    score.add(points, riddle.solve_rate)
+    terminal.say(f"[dim]{score}[/dim]")
+
+
+def _about(riddle: Riddle) -> list[str]:
+    """Hints, from vague to plain."""
+    answer = riddle.truth.answer
+    hints = []
+    if riddle.hops is not None:
+        hints.append(
+            "it asks for one fact" if riddle.hops == 1 else f"it chains {riddle.hops} facts"
+        )
+    if riddle.read:
+        hints.append(f"one of the pages that its author read is {riddle.read[-1].title}")
+    return [*hints, f"it begins with {answer[:1]!r} and has {len(answer)} letters"]
+
+
+def _propose(
+    terminal: Terminal, table: Table, score: Score, questions: Sequence[Question], games: int | None
+) -> None:
+    for number in count(1):
+        seat = table.proposer()
+        answer = escape(seat.game.truth.answer)
+        terminal.panel(f"answer {number}", f"write a question whose only answer is [b]{answer}[/b]")
+        hints = [
+            f"search for {seat.game.truth.answer}: only what you have found can verify a question",
+            f"a question of this world looks like: {questions[number % len(questions)].text}",
+        ]
+        try:
+            used = terminal.turns(seat, Action.QUESTION, hints)
+        except (Skip, Void):
+            continue
+
+        _count_question(terminal, table, score, seat, used)
+        if games is not None and score.games >= games:
+            return
+
+
+def _count_question(terminal: Terminal, table: Table, score: Score, seat: Seat, hints: int) -> None:
+    game = seat.finish()
+    reward = game.proposer_reward or 0.0
+    points = max(0.0, reward - HINT_COST * hints) if reward > 0 else 0.0
+
+    if game.outcome is Outcome.VALID:
+        tried = ", ".join(escape(a.trajectory.result or "nothing") for a in game.attempts)
+        terminal.say(f"[green]valid[/green]: the policy answered {tried}")
+        terminal.say(f"{game.share_right:.0%} of that is right: {points:.2f} points for you")
+    else:
+        read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
+        terminal.say(f"[red]{game.outcome}[/red]: {game.reason}{read}, 0 points for you")
+
+    rival = table.rival(game)
+    theirs = rival.proposer_reward or 0.0
+    wrote = escape(rival.question or "no question")
+    why = "" if rival.reason is None else f" ({rival.reason})"
+    terminal.say(f"the policy itself would have asked: {wrote}{why}, {theirs:.2f} points")
+
+    score.add(points, theirs)
+    terminal.say(f"[dim]{score}[/dim]")
+
+
+class Terminal:
+    """What the person reads and types."""
+
+    def __init__(self, role: str) -> None:
+        self._console, self._role = Console(highlight=False), role
+
+    def rules(self, world: str, attempts: int) -> None:
+        """Says how it goes."""
+        solver = "Find the answers to the policy's questions, by searching."
+        proposer = (
+            "You get an answer and write a question that has it, and only it. You are paid for "
+            f"what the policy gets wrong in {attempts} attempts, if the question is verified."
+        )
+        text = f"{solver if self._role == 'solver' else proposer} A hint costs {HINT_COST} points."
+        self.panel(f"search self-play: {world}", f"{text}\n{_KEYS[self._role]}")
+
+    def say(self, text: str) -> None:
+        """Prints a line, with rich's markup."""
+        self._console.print(text)
+
+    def panel(self, title: str, text: str) -> None:
+        """Prints a frame."""
+        self._console.print(Panel(text, title=title, title_align="left", expand=False))
+
+    def turns(self, seat: Seat, last: Action, hints: list[str]) -> int:
+        """Lets the person play a trajectory to its end; returns how many hints it took.
+
+        Raises:
+            Quit: no more games.
+            Skip: another game.
+            Void: a service is out.
+        """
+        used = 0
+        while not seat.over:
+            key, text = self._read(seat)
+            match key:
+                case "h" if used < len(hints):
+                    self.say(f"[yellow]hint:[/yellow] {escape(hints[used])}")
+                    used += 1
+                case "h":
+                    self.say("there are no more hints")
+                case "s" if not seat.searches_left:
+                    self.say("no searches are left")
+                case "s" | "a" if unknown := seat.unknown_words(text):
+                    self.say(f"this world has no such word: {escape(', '.join(unknown))}")
+                case "s" if text:
+                    for document in self._write(seat, Action.SEARCH, text):
+                        self.panel(escape(document.title), escape(document.text))
+                case "a" if text:
+                    self._write(seat, last, text)
+                case _:
+                    self.say(_KEYS[self._role])
+
+        ending = seat.trajectory.ending
+        if ending is not Ending.ACTION:
+            self.say(f"[red]over[/red]: {_ENDINGS.get(ending, str(ending)) if ending else ''}")
+        return used
+
+    def _read(self, seat: Seat) -> tuple[str, str]:
+        try:
+            line = self._console.input(
+                f"[cyan]{seat.searches_left} searches left >[/cyan] "
+            ).strip()
+        except EOFError:
+            raise Quit from None
+
+        key, _, text = line.partition(" ")
+        if key == "q":
+            raise Quit
+        if key == "n":
+            raise Skip
+        return key, text.strip()
+
+    def _write(self, seat: Seat, action: Action, text: str) -> tuple[Document, ...]:
+        try:
+            return seat.write(action, text)
+        except ServiceError as error:
+            self.say(f"[red]void[/red]: {escape(str(error))}")
+            raise Void from None

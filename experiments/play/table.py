@@ -1,0 +1,164 @@
+"""A person against the policy: one of them writes a turn, then the game goes on.
+
+What is asked of the person and printed for them is the command's
+(``experiments/commands/play.py``); here is what happens in the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agents.engines.base import Engine
+from agents.rollout import play
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Game, Origin, Start
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.record import record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.types import Action, Document, GroundTruth
+
+WAVE = 8
+"""Games of self-play that are played at a time, for their questions."""
+PATIENCE = 12
+"""Waves without any valid question after which there is nothing to solve."""
+
+_QUESTIONS, _SEAT, _TOKENS = 0x9E57, 0x5EA7, 0x7042
+"""First numbers of the seeds of the policy's questions, of the person's games, and of tokens."""
+
+
+@dataclass(frozen=True)
+class Riddle:
+    """A question that the policy wrote, that was verified, and that the policy tried to solve."""
+
+    question: str
+    truth: GroundTruth
+    hops: int | None
+    """How many facts it chains, where the world knows."""
+    read: tuple[Document, ...]
+    """What its proposer found, in order."""
+    solve_rate: float
+    """Share of the policy's attempts that were right."""
+
+
+class Seat:
+    """The person's place in a game; the policy plays all the rest."""
+
+    def __init__(self, table: Table, round_: Round, number: int) -> None:
+        self._table, self._round = table, round_
+        self._rng = np.random.default_rng([_TOKENS, table.seed, number])
+        self.trajectory: Trajectory = round_.pending()[0]
+
+    @property
+    def game(self) -> Game:
+        """The game that is played."""
+        return self._round.games[0]
+
+    @property
+    def over(self) -> bool:
+        """Whether the person's own part has ended."""
+        return self.trajectory.done
+
+    @property
+    def searches_left(self) -> int:
+        """How many more searches the person has."""
+        return self.trajectory.limits.max_searches - len(self.trajectory.searches)
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Words that the tokenizer cannot spell: the policy would read a blank instead."""
+        tokenizer = self.trajectory.limits.tokenizer
+        unknown = getattr(tokenizer, "unknown_id", None)
+        if unknown is None:
+            return []
+
+        return [word for word in text.split() if unknown in tokenizer.encode_data(word)]
+
+    def write(self, action: Action, content: str) -> tuple[Document, ...]:
+        """Takes the person's turn; returns what it found, if it was a search.
+
+        Raises:
+            ServiceError: the search, the verifier or the judge is out.
+        """
+        limits, before = self.trajectory.limits, len(self.trajectory.searches)
+        tags = self._table.rules.config.tags
+        turn = f"{tags.opening(action)} {content} {tags.closing(action)}"
+
+        self.trajectory.feed_turn(limits.tokenizer.encode(turn))
+        self._round.advance()
+
+        outage = self.game.outage
+        if outage is not None:
+            raise ServiceError(outage.service, outage.what)
+        searches = self.trajectory.searches
+        return searches[-1].documents if len(searches) > before else ()
+
+    def finish(self) -> Game:
+        """Lets the policy play what remains; returns the finished game."""
+        return play(self._round, self._table.engine, temperature=1.0, rng=self._rng).games[0]
+
+
+class Table:
+    """Deals games between a person and the policy; the seed decides every one of them."""
+
+    def __init__(self, rules: Rules, engine: Engine, seed: int) -> None:
+        self.rules, self.engine, self.seed = rules, engine, seed
+        self._dealt = 0
+
+    def riddles(self) -> Iterator[Riddle]:
+        """Questions of the policy's own, easy and hard, as self-play makes them.
+
+        Ends where the policy has not written any valid question for a long while.
+        """
+        barren = wave = 0
+        while barren < PATIENCE:
+            found = [_riddle(game, self.rules) for game in self._self_play(wave)]
+            barren = 0 if found else barren + 1
+            wave += 1
+            yield from found
+
+    def solver(self, riddle: Riddle) -> Seat:
+        """The person gets a question, once."""
+        once = replace(self.rules, config=replace(self.rules.config, attempts=1))
+        seed = (_SEAT, self.seed, self._dealt)
+        start = Start(seed, 0, 0, riddle.truth, Origin.GIVEN, question=riddle.question)
+        return self._sit(Round.of_start(once, start))
+
+    def proposer(self, truth: GroundTruth | None = None) -> Seat:
+        """The person gets an answer (a random one if none is given) and writes a question for it."""
+        number = self._dealt
+        if truth is None:
+            (truth,) = self._answers(np.random.default_rng([_SEAT, self.seed, number]), 1)
+
+        start = Start((_SEAT, self.seed, number), 0, 0, truth, Origin.PROPOSED, 1)
+        return self._sit(Round.of_start(self.rules, start))
+
+    def rival(self, game: Game) -> Game:
+        """The policy's own game about the same answer, begun in the same way."""
+        round_ = Round.of_start(self.rules, Start.of(game))
+        rng = np.random.default_rng([_TOKENS, self.seed, self._dealt, 1])
+        return play(round_, self.engine, temperature=1.0, rng=rng).games[0]
+
+    def _sit(self, round_: Round) -> Seat:
+        self._dealt += 1
+        return Seat(self, round_, self._dealt)
+
+    def _self_play(self, wave: int) -> list[Game]:
+        """The valid games of one wave of self-play."""
+        seed = [_QUESTIONS, self.seed, wave]
+        round_ = Round(self.rules, self._answers, WAVE, seed)
+        played = play(round_, self.engine, temperature=1.0, rng=np.random.default_rng(seed)).games
+        return [game for game in played if game.outcome is Outcome.VALID]
+
+    def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        answers = self.rules.world.answers
+        return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
+
+
+def _riddle(game: Game, rules: Rules) -> Riddle:
+    record = record_game(game, rules)
+    assert game.question is not None, "a valid game has a question"
+    return Riddle(game.question, game.truth, record.hops, game.evidence, game.share_right)

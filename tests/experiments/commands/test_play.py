@@ -1,0 +1,102 @@
+"""`ssp play`: a person types, the policy plays the rest."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model, tiny_directory
+from experiments.config import load_preset, make_config
+from experiments.play.table import Riddle, Table
+from experiments.run.checks import check
+from ssp_env.commands.cli import main
+from ssp_env.game.outcome import Outcome
+from ssp_env.types import Action
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    config = make_config(load_preset("tiny"))
+    rules, _ = check(config)
+    stop = StopRule.of(config.game, rules.tokenizer)
+    return Table(rules, TransformersEngine(load_model(tiny_directory()), rules.tokenizer, stop), 0)
+
+
+@pytest.fixture(scope="module")
+def riddle(table: Table) -> Riddle:
+    return next(table.riddles())
+
+
+def test_a_riddle_is_a_valid_question_of_the_policy_s_own(table: Table, riddle: Riddle) -> None:
+    truth = table.rules.world.analyse(riddle.question)
+    assert truth is not None
+    assert riddle.truth.answer in truth.answers
+    assert riddle.read
+    assert 0 <= riddle.solve_rate <= 1
+
+
+def test_a_person_who_answers_right_is_right(table: Table, riddle: Riddle) -> None:
+    seat = table.solver(riddle)
+    left = seat.searches_left
+    found = seat.write(Action.SEARCH, riddle.read[-1].title)
+    assert riddle.read[-1] in found
+    assert seat.searches_left == left - 1
+
+    assert seat.write(Action.ANSWER, riddle.truth.answer) == ()
+    assert seat.over
+    assert seat.finish().attempts[0].right
+
+
+def test_a_person_who_answers_wrong_is_not(table: Table, riddle: Riddle) -> None:
+    seat = table.solver(riddle)
+    seat.write(Action.ANSWER, riddle.read[-1].title + " and " + riddle.truth.answer)
+    assert not seat.finish().attempts[0].right
+
+
+def test_a_person_s_question_is_verified_and_asked(table: Table, riddle: Riddle) -> None:
+    """The riddle itself, written by somebody who was given its answer and read the same pages."""
+    seat = table.proposer(riddle.truth)
+    for document in riddle.read:
+        seat.write(Action.SEARCH, document.title)
+    seat.write(Action.QUESTION, riddle.question)
+    game = seat.finish()
+    assert game.outcome is Outcome.VALID, game.reason
+    assert len(game.attempts) == 5
+    assert game.proposer_reward == pytest.approx(1 - game.share_right)
+
+    rival = table.rival(game)
+    assert rival.truth == game.truth
+    assert rival.outcome is not Outcome.PENDING
+
+
+def test_answers_are_dealt_by_the_seed(table: Table) -> None:
+    ours, theirs = (Table(table.rules, table.engine, seed) for seed in (0, 1))
+    first = [ours.proposer().game.truth for _ in range(3)]
+    assert len(set(first)) == 3
+    assert [theirs.proposer().game.truth for _ in range(3)] != first
+
+
+def test_words_that_a_world_does_not_have_are_named(table: Table, riddle: Riddle) -> None:
+    assert table.solver(riddle).unknown_words("the rival of Foo ?") == ["Foo"]
+
+
+def test_a_session_in_the_terminal(
+    riddle: Riddle,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    typed = ["h", f"s {riddle.read[-1].title}", "s xyzzy", "what", f"a {riddle.truth.answer}", "q"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(typed) + "\n"))
+    assert main(["play"]) == 0
+
+    shown = capsys.readouterr().out
+    assert riddle.question in shown
+    assert "no such word: xyzzy" in shown
+    assert f"right: it is {riddle.truth.answer}, 0.75 points for you" in shown
+    assert shown.rstrip().endswith("after 1 game")
