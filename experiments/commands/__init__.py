@@ -11,7 +11,7 @@ from ssp_env.errors import MissingExtra
 from ssp_env.worlds import WORLDS
 
 TRAINING = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX")
-EXTRAS = {**dict.fromkeys(TRAINING, "train"), "matplotlib": "plot"}
+EXTRAS = {**dict.fromkeys(TRAINING, "train"), "matplotlib": "plot", "sklearn": "analysis"}
 """Package -> the extra that brings it; nothing else that is missing is a matter of installation."""
 PRESETS = "settings to start from: tiny, wiki, h200, paper-7b, paper-7b-code (default: tiny)"
 
@@ -152,6 +152,23 @@ question. What you type is a turn of the game, under its limits: s WORDS searche
   ssp play --role proposer --model runs/tiny-seed0/checkpoints/step_000080/policy"""
 
 
+def _configure_questions(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run directory, finished or in progress")
+    parser.add_argument("--out", metavar="FILE", help="write the questions there, as JSON lines")
+    parser.add_argument("--all", action="store_true", help="with those that were rejected")
+    parser.add_argument(
+        "--window",
+        type=int,
+        metavar="N",
+        help="steps per column of the table (default: an eighth of the run)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.epilog = """\
+A line of the file is a question: answer, path of searches, evidence, verdict, noise, solve rate
+each time it was played, and where it comes from. To read it elsewhere:
+  datasets.load_dataset("json", data_files="ledger.jsonl")"""
+
+
 def _configure_probe(parser: ArgumentParser) -> None:
     _configure_settings(parser, model="a model directory, whose tokenizer counts the budgets")
     parser.add_argument("--verifier", metavar="NAME", help="auto, world, policy, openai or none")
@@ -237,4 +254,10 @@ PLAY = Command(
     "play the game yourself, against the policy",
     _configure_play,
     lambda given: _run("play", given),
+)
+QUESTIONS = Command(
+    "questions",
+    "what a run asked: the questions as a data set, repeats, topics, the gate's precision",
+    _configure_questions,
+    lambda given: _run("questions", given),
 )

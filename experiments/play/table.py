@@ -128,7 +128,7 @@ class Table:
         return self._sit(Round.of_start(once, start))
 
     def proposer(self, truth: GroundTruth | None = None) -> Seat:
-        """The person gets an answer (a random one if none is given) and writes a question for it."""
+        """The person gets an answer, a random one if none is given, and writes a question."""
         number = self._dealt
         if truth is None:
             (truth,) = self._answers(np.random.default_rng([_SEAT, self.seed, number]), 1)

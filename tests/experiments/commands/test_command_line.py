@@ -25,6 +25,7 @@ COMMANDS = (
     "plot",
     "play",
     "probe",
+    "questions",
     "replay",
     "search",
     "serve",
