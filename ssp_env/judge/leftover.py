@@ -93,6 +93,13 @@ _BUILDINGS = vocabulary(
 )
 _CALLED = (("known", "as"), ("called", "as"), ("named", "as"), ("nicknamed", "as"))
 _MUSEUMS = vocabulary("musee museo museu museum")
+_EATEN = vocabulary("shoot leaf seed root bark fruit stem stalk flower")
+"""Parts of plants."""
+_ADJECTIVES_OF = {
+    "instrument": vocabulary("electric acoustic classical"),
+    "animal": vocabulary("black white red yellow blue green brown grey golden"),
+}
+"""Adjectives before a thing that only tell more about it, by what is asked for."""
 _SHIPS = vocabulary("hms uss rms ss mv hmas hmcs hmnzs ins sms")
 LINKING = vocabulary("of the and in for to at on de")
 
@@ -105,6 +112,9 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
         return True
     if "currency" in about.stems and all(word.key in PEOPLES_KEYS for word in before):
         return True
+    for asked, adjectives in _ADJECTIVES_OF.items():
+        if asked in about.stems and all(word.key in adjectives for word in before):
+            return True
     last = before[-1]
     if keys(before) == ("university", "of"):
         return bool(KINDS["university"] & about.stems)
@@ -177,6 +187,8 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
         return all(stem(word.key) in about.stems for word in after[1:])
     if any(word.key in ("or", "nor", "maybe", "perhaps", "possibly") for word in after):
         return False
+    if "eat" in about.stems and all(stem(word.key) in _EATEN for word in after):
+        return True
     if first.key in _JOINS or "/" in first.gap or ";" in first.gap:
         return False
     if _all_kinds(after):
@@ -185,9 +197,11 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
         return False
     if _is_figure(answer[-1]):
         # After a number, words may only repeat the question or be a sentence's rest.
-        return first.key in _TELLS or all(
-            stem(w.key) in about.stems or w.key in LITTLE for w in after
-        )
+        rest = [w for w in after if stem(w.key) not in about.stems]
+        if first.key in _TELLS or all(w.key in LITTLE for w in rest):
+            return True
+        # "206 bones in an adult body", where bones are asked about.
+        return rest[0].key in ("in", "on", "at") and not any(map(_is_figure, rest))
     if first.key == "by" and all(word.is_capital for word in after[1:]) and not about.person:
         return len(after) > 1
     if (
@@ -296,6 +310,10 @@ def may_miss_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) 
     if any(word.key in TURNS or _is_figure(word) for word in before):
         return False
     if last.key == "of" and not before[0].is_capital and before[0].key in ("summit", "top", "city"):
+        return True
+    # "The Prisoner of Azkaban", where a Harry Potter book is asked for.
+    series = last.key == "and" and len(before) > 2 and len(answer) > 1
+    if series and all(stem(word.key) in about.stems for word in before[:-1]):
         return True
     if last.key in _JOINS or any(word.key in _CHANGES for word in before):
         return False

@@ -32,6 +32,8 @@ from ssp_env.wording.words import Word, compact, keys, spelled_words, stem, word
 LONGEST = 1_000
 """Characters of a text that is read as people would; a longer one has to be the same words."""
 
+_ALTERNATIVES = re.compile(r"\s*[;|]\s*|\s+[/+]\s+|(?<=[^\W\d_]{3})/(?=[A-Z][^\W\d_]{2})")
+"""Between answers of which several are offered."""
 _SHORT_YEAR = re.compile(r"['’]\d\d")
 _NOUGHT = {("none",), ("0",), ("nil",)}
 _RANKS = vocabulary("first second third last")
@@ -75,6 +77,9 @@ def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | N
 
     about = asked(question)
     read = [*readings(prediction)]
+    if read and len(offered := _alternatives(about, wordings, read[0])) > 1:
+        found = [next((w for w in wordings if _same(about, w, one)), None) for one in offered]
+        return None if None in found else found[0]
     read += [part for text in read[:1] for part in told(about, text)]
     if len(wordings) > 1 and "," in prediction and elsewhere(wordings, prediction):
         return None
@@ -92,6 +97,18 @@ def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | N
 def _same_normal_form(prediction: str, wordings: Sequence[str]) -> str | None:
     normal = normalise(prediction)
     return next((w for w in wordings if normal and normalise(w) == normal), None)
+
+
+def _alternatives(about: Asked, wordings: Sequence[str], prediction: str) -> list[str]:
+    """The answers between which a prediction leaves the choice (``Bob / Carl``); none if one."""
+    parts = [part for part in _ALTERNATIVES.split(prediction) if words(part)]
+    if len(parts) < 2 or any(_ALTERNATIVES.search(w) or len(_parts(w)) > 1 for w in wordings):
+        return []
+
+    # Several wordings may list what is right, and a sentence may go on behind a semicolon.
+    if len(wordings) > 1 and _all_right(about, wordings, prediction):
+        return []
+    return parts if all(part[0].isupper() or part[0].isdigit() for part in parts) else []
 
 
 def _all_right(about: Asked, wordings: Sequence[str], prediction: str) -> str | None:

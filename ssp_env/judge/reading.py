@@ -128,7 +128,15 @@ _CONTRAST = re.compile(
     r"^(.*\S),? (?:\(?not|rather than|instead of|and not|as opposed to) (.+)$", re.I
 )
 _CORRECTED = re.compile(r"^not .+?,? but (?:rather )?(.+)$", re.IGNORECASE)
-_OWNED = re.compile(r"^(?:[A-Z]\w+ )?[A-Z]\w+['’]s ([A-Z0-9].*)$")
+_OWNED = re.compile(
+    r"^(?:[A-Z]\w+ )?[A-Z]\w+['’]s (?:(?:novel|play|film|movie|book|song|album|opera|poem|painting|"
+    r"series|short story) )?[\"“]?([A-Z0-9].*?)[\"”]?$"
+)
+_KNOWN_AS = re.compile(
+    r"^(.+?),? (?:(?:better|also|commonly|popularly|otherwise|best|usually) )?known as (.+)$"
+)
+_LINES = re.compile(r"(?<=\w)[ \t]*\n\s*(?:[-*•]\s*)?(?=[A-Z])")
+"""The end of a line that is no end of a sentence: what follows is another answer."""
 _DECORATION = re.compile(r"\*\*|__|`|^[\s\"“«]+(?=[^\"“”«»]*$)|^#+ ")
 
 
@@ -138,7 +146,8 @@ def readings(prediction: str) -> tuple[str, ...]:
 
     ``"The answer is Paris."`` comes down to ``"Paris"``, ``"Paris, not London"`` too.
     """
-    text = " ".join(_DECORATION.sub("", compatible(prediction)).split())
+    lines = _LINES.sub(" ; ", _DECORATION.sub("", compatible(prediction)).strip())
+    text = " ".join(lines.split())
     # Quotes round the whole of it.
     if len(text) > 2 and text[0] in "\"'“‘«" and text[-1] in "\"'”’»." and text.count(text[0]) < 3:
         inside = text.rstrip(".")[1:-1]
@@ -155,6 +164,9 @@ def readings(prediction: str) -> tuple[str, ...]:
             found = [match[1].rstrip(",")] if " or " not in match[2] and len(match[1]) > 1 else []
             if match[1].lower().split()[-1] in ("is", "was", "are", "were", "does", "did", "but"):
                 found = []
+    # "Vladimir Ulyanov, better known as Lenin" is either.
+    if found and " known as " in found[0] and (called := _KNOWN_AS.match(found[0])):
+        found += [called[2], called[1]]
     # "Shakespeare's Hamlet" is Hamlet.
     if found and (owned := _OWNED.match(found[0])):
         found.append(owned[1])

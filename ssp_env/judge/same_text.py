@@ -110,7 +110,9 @@ def _same_words(
     # What follows needs a word that both have.
     if {key[:3] for key in keys(mine)}.isdisjoint([key[:3] for key in keys(other)]):
         return False
-    if _turned_round(mine, other) or styled(gold, other):
+    if _turned_round(mine, other) or _person_turned_round(about, mine, other):
+        return True
+    if styled(gold, other):
         return True
     if alternative_title(gold, other) or titled_in_full(mine, given):
         return True
@@ -199,6 +201,20 @@ def _is_short_for(short: Sequence[Word], long: Sequence[Word], told: bool = Fals
     every = "".join(word.cased[:1] for word in full).upper()
     most = "".join(w.cased[:1] for w in full if w.key not in LINKING).upper()
     return letters in (every, most, all_of_it)
+
+
+def _person_turned_round(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """``Kurosawa Akira`` for ``Akira Kurosawa``, ``Ignatius Loyola`` for ``Ignatius of Loyola``."""
+    if not about.person or len(mine) + len(other) > 6:
+        return False
+    left, right = (
+        [w.key for w in run if w.key not in ("of", "st") and w.is_capital] for run in (mine, other)
+    )
+    # Signs between two names make them two.
+    if len(left) != 2 or any(w.gap.strip(".-") for run in (mine, other) for w in run[1:]):
+        return False
+    has_of = ("of" in keys(mine)) != ("of" in keys(other))
+    return left == right if has_of else left == right[::-1]
 
 
 def _turned_round(mine: Sequence[Word], other: Sequence[Word]) -> bool:
@@ -307,6 +323,10 @@ def _same_place(
         return False
     if keys(town) == ("new", "york", "city") and "state" not in about.stems:
         town = town[:2]
+    # "Bruxelles, Belgium" for "Brussels".
+    country = _KNOWN_CITY.get(compact(keys(town)))
+    if _same_city(town, place) and (not other_region or country is None or country in other_region):
+        return True
     if len(town) == len(mine) or not town or not place or not town[0].is_capital:
         return False
     named = gold.partition(",")[0]

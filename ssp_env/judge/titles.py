@@ -15,11 +15,16 @@ _VOLUMES = vocabulary("part vol episode chapter season series book")
 
 def alternative_title(gold: str, other: Sequence[Word]) -> bool:
     """``Frankenstein; or, The Modern Prometheus`` is either; a subtitle stands for the whole."""
-    for mark in ("; or, ", "; or ", ", or, ", " or, ", " or: "):
+    for mark in ("; or, ", "; or ", ", or, ", " or, ", " or: ", ", or "):
         before, found, after = gold.partition(mark)
         if found:
             return _same_keys(words(before), other) or _same_keys(words(after), other)
-    _, found, after = gold.partition(": ")
+    main, found, after = gold.partition(": ")
+    # "Terminator 2" for "Terminator 2: Judgment Day": the number says which.
+    numbers = keys(words(main))[-1:]
+    numbered = bool(found and numbers and numbers[0].isdigit()) and len(words(main)) > 1
+    if numbered and _same_keys(words(main), other):
+        return True
     subtitle = words(after)
     numbered = all(key in _VOLUMES or key[0].isdigit() for key in keys(subtitle))
     return bool(found) and len(subtitle) >= 2 and not numbered and _same_keys(subtitle, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,6 +34,8 @@ _QUOTED = re.compile(r"[\"“”]([^\"“”]+)[\"“”]|(?<=\s)'([^']+)'(?=\s)
 
 _INITIALS = re.compile(r"\b(?:[A-Z]\.){2,4}(?=\s?[A-Z])|^[A-Z]{2,3}(?= [A-Z][a-z])")
 
+_APART = frozenset(";|/+")
+"""Signs between names, never in one."""
 _NOT_PEOPLE = vocabulary(
     "university college school institute academy group band co inc ltd corp bay river lake mount "
     "island city county town street avenue road bridge park station airport stadium hall church "
@@ -76,6 +79,16 @@ _NICKNAMES = """
     christina chris tina christine|cynthia cindy|eleanor ellie nell|frances fran fanny
     gertrude trudy|helen nell|jacqueline jackie|josephine jo josie|rosemary rose|stephanie steph
     suzanne sue|vanessa nessa
+    muhammad mohammed mohamed mohammad muhammed|hussein husain hussain husayn|ahmed ahmad
+    omar umar|osama usama|yusuf youssef yousef|khalid khaled|abdullah abdallah|ibrahim ebrahim
+    mustafa mustapha|hassan hasan|pyotr piotr petr peter pjotr|fyodor feodor fedor fjodor
+    sergei sergey sergej|dmitri dmitry dimitri dmitriy|alexei alexey aleksei aleksey
+    nikolai nikolay nikolaj|andrei andrey andrej|yuri yury yuriy juri|mikhail mikhael
+    alexander aleksandr alexandr aleksander|yevgeny evgeny yevgeni evgeni|grigori grigory
+    vasily vasili vassily|leonid leonyd|vladimir wladimir|boris borys|tatiana tatyana
+    natalia natalya|olga olha|sofia sophia sofya|maria mariya marya|catherine yekaterina ekaterina
+    erik eric|karl carl|nicolas nicholas nikolas|marc mark|lukas lucas luke|johann johan
+    friedrich frederick|philippe philip|etienne stephen
 """
 
 
@@ -121,6 +134,8 @@ class Person:
     """Where they are from ("of Aragon"), or nothing."""
     style: tuple[str, ...]
     """What stands behind a comma ("1st Viscount Peel")."""
+    inverted: bool = False
+    """Whether the surname came first, before a comma."""
 
 
 @lru_cache(maxsize=16384)
@@ -129,10 +144,10 @@ def person(text: str) -> Person | None:
     quoted = (found[1] or found[2] or found[3] for found in _QUOTED.finditer(text))
     nicknames = {words(name)[0].key for name in quoted if len(words(name)) == 1}
     bare = _QUOTED.sub(" ", text) if nicknames or "(" in text else text
-    run = list(words(_INITIALS.sub(_apart, bare)))
-    if not 1 <= len(run) <= 9:
+    cut = list(words(_INITIALS.sub(_apart, bare)))
+    if not 1 <= len(cut) <= 9 or any(_APART & set(word.gap) for word in cut) or _are_two(cut):
         return None
-    run, style = _without_style(run)
+    run, style = _without_style(cut)
     # "P. I. Tchaikovsky": an initial, not a number.
     last = len(run) - 1
     keys = [
@@ -162,13 +177,30 @@ def person(text: str) -> Person | None:
     ):
         return None
     return Person(
-        tuple(proper[:-1]), proper[-1], frozenset(titles), frozenset(nicknames), suffix, of, style
+        tuple(proper[:-1]),
+        proper[-1],
+        frozenset(titles),
+        frozenset(nicknames),
+        suffix,
+        of,
+        style,
+        inverted=run[0] is not cut[0],
     )
 
 
 def _apart(found: re.Match[str]) -> str:
     """Initials with a space between them: ``J.R.R.``, ``JRR``."""
     return ". ".join(found[0].replace(".", "")) + "."
+
+
+def _are_two(run: Sequence[Word]) -> bool:
+    """``Bob Dylan, Joan Baez``."""
+    behind = next((at for at, word in enumerate(run) if at and "," in word.gap), 0)
+    if behind < 2 or run[0].key not in FIRST_NAMES:
+        return False
+    tail = run[behind:]
+    full = len(tail) > 1 and all(word.is_capital and word.key not in PARTICLES for word in tail)
+    return full or tail[0].key in FIRST_NAMES
 
 
 def _without_style(run: list[Word]) -> tuple[list[Word], tuple[str, ...]]:
@@ -197,6 +229,8 @@ def same_person(gold: Person, given: Person, *, surname_will_do: bool) -> bool:
         surname_will_do: whether the question makes clear that a bare surname is meant for a person.
     """
     mononym = not gold.given and given.given[:1] == (gold.surname,)
+    if not gold.given and given.given and _may_be_two(given):
+        return False
     if not (mononym or _same_surname(gold, given)) or not _same_standing(gold, given):
         return False
     spelled = frozenset((_spelled(gold), _spelled(given)))
@@ -235,15 +269,36 @@ def names_in_full(gold: str, given: str, *, suffix: bool = False) -> bool:
     if bare is None or full is None or bare.given or bare.titles or bare.suffix or bare.of:
         return False
     named = bare.surname == full.surname and bare.surname not in _STAGE_NAMES
-    return named and bool(full.given) and (suffix or not full.suffix)
+    return named and bool(full.given) and (suffix or not full.suffix) and not _may_be_two(full)
+
+
+def _may_be_two(name: Person) -> bool:
+    """``Omar, Nadia`` may be a list: only a known first name is surely one behind a comma."""
+    first = name.given[:1]
+    known = bool(first) and (len(first[0]) == 1 or first[0] in FIRST_NAMES)
+    return name.inverted and not (known and name.surname not in FIRST_NAMES)
 
 
 def _spelled(one: Person) -> str:
     return " ".join((*one.given, one.surname, *([one.suffix] if one.suffix == "jr" else [])))
 
 
+_HEARD = (("shch", "sch"), ("tch", "ch"), ("kh", "h"), ("ph", "f"), ("ck", "k"), ("tz", "ts"))
+
+
+def _heard(name: str) -> str:
+    """A long name as it sounds, in whatever way it is transcribed; a short one as it is."""
+    if len(name) < 6:
+        return name
+    for written, read in _HEARD:
+        name = name.replace(written, read)
+    return re.sub(r"(.)\1", r"\1", name)
+
+
 def _same_surname(gold: Person, given: Person) -> bool:
     if gold.surname == given.surname:
+        return True
+    if gold.given and given.given and _heard(gold.surname) == _heard(given.surname):
         return True
     if not gold.given and not given.given and _same_name(gold.surname, given.surname):
         return True

@@ -65,7 +65,7 @@ _SAME_PHRASES = (
     "south of: southern, u s: usa, u k: uk, academy award: oscar, academy awards: oscars, "
     "degrees n: degrees north, degrees s: degrees south, degrees e: degrees east, degrees w: "
     "degrees west, dot net: .net, carbon dioxide: co2, sulfur dioxide: so2, hydrogen peroxide: "
-    "h2o2, sodium chloride: nacl"
+    "h2o2, sodium chloride: nacl, years old: years, years of age: years"
 )
 _PHRASES: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
 """Runs of words that are written in several ways, by their first word."""
