@@ -57,6 +57,7 @@ science: install
 	$(BIN)/python -m benchmarks.self_play --out benchmarks/results/self_play
 	$(BIN)/python -m benchmarks.learning_curves --out benchmarks/results/learning_curves
 	$(BIN)/python -m benchmarks.ceilings --out benchmarks/results/search_ceilings.json
+	$(BIN)/python -m benchmarks.verification --out benchmarks/results/verification
 	$(BIN)/python -m benchmarks.probe --out benchmarks/results/probe
 	$(BIN)/python -m benchmarks.fuzz --games 100000 --seed 0 --out benchmarks/results/fuzz.json
 

@@ -11,7 +11,7 @@ import torch
 from ssp_env.game.config import GameConfig
 from ssp_env.game.scanner import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Role
+from ssp_env.types import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class StopRule:
         """Stops at every tag that can end a turn of any role, and at the end token."""
         tokens: set[int] = set() if tokenizer.eos_id is None else {tokenizer.eos_id}
         strings: list[bytes] = []
-        for tag in sorted({tag for role in Role for tag in ScannerTags(config.tags, role).stops()}):
+        for tag in sorted(ScannerTags(config.tags, tuple(Action)).stops()):
             ids = tokenizer.encode(tag)
             if len(ids) == 1:
                 tokens.add(ids[0])

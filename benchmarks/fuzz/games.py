@@ -128,7 +128,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
         asked_searches=(1, searches),
         filters=any_of(DEFAULT_FILTERS, (), (), ("spoiler", "repeated_query")),
         verifier=any_of("policy", "none", "openai"),
-        verification_prompt=any_of("solver", "solver", "documents"),
+        verification_prompt=any_of("solver", "attempt", "documents"),
         max_verification_tokens=any_of(None, None, 60, 200),
         closed_book=any_of(False, False, True),
         noise_documents=any_of(0, 1, 3),

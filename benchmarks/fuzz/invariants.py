@@ -15,10 +15,9 @@ from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
-from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.types import Document, Role
+from ssp_env.types import Action, Document, Role
 
 SERVICES = {"search", "judge", "verifier", "engine"}
 FORGED = "forged"
@@ -97,13 +96,16 @@ class Watch:
         config, tokenizer = self._rules.config, self._rules.tokenizer
         assert trajectory.done, "the game is over, but not this trajectory"
         assert len(trajectory.ids) - trajectory.prompt_length <= config.max_response_tokens
-        reading = config.verification_tokens if trajectory.role is Role.VERIFIER else 0
-        room = config.max_prompt_tokens + reading
+        reads = trajectory.role is Role.VERIFIER and not config.verifies_by_attempt
+        room = config.max_prompt_tokens + (config.verification_tokens if reads else 0)
         assert trajectory.prompt_length <= room, "a prompt beyond its budget"
-        reads_only = trajectory.role in (Role.VERIFIER, Role.CLOSED_BOOK)
+        reads_only = reads or trajectory.role is Role.CLOSED_BOOK
         assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), (
             "one search too many"
         )
+        if trajectory.library is not None:
+            found = {d.id for search in trajectory.searches for d in search.documents}
+            assert found <= {d.id for d in trajectory.library}, "verification found something else"
 
         for search in trajectory.searches:
             assert len(tokenizer.encode_data(search.query)) <= config.max_query_tokens, (
@@ -122,11 +124,11 @@ class Watch:
             last = len(text) - len(pieces[ids[-1]])
             think = self._rules.config.tags.opening("think").encode()
             before, _, _ = without_thoughts(text[:last], self._rules).partition(think)
-            assert first_call(before, self._rules, trajectory.role) is None, (
+            assert first_call(before, self._rules, trajectory.limits.actions) is None, (
                 "a turn goes on after its call"
             )
             whole = without_thoughts(text, self._rules)
-            calls.append(first_call(whole, self._rules, trajectory.role))
+            calls.append(first_call(whole, self._rules, trajectory.limits.actions))
 
         searched: list[object] = [("search", search.query) for search in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
@@ -223,10 +225,12 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
         assert env.infos[agent]["reason"] == (game.reason or "")
 
 
-def first_call(text: bytes, rules: Rules, role: Role) -> tuple[str, str] | str | None:
+def first_call(
+    text: bytes, rules: Rules, actions: frozenset[Action]
+) -> tuple[str, str] | str | None:
     """The first complete call: ``(action, content)``, :data:`FORGED` or ``None``. Naive, slow."""
     opened: tuple[bytes, int] | None = None
-    for found in _tag_pattern(rules.config, role).finditer(text):
+    for found in _tag_pattern(rules.config, actions).finditer(text):
         name = found[0].strip(b"</>")
         if name == rules.config.tags.information.encode():
             return FORGED
@@ -321,8 +325,8 @@ def _tags_in(text: str, config: GameConfig) -> list[str]:
 
 
 @cache
-def _tag_pattern(config: GameConfig, role: Role) -> re.Pattern[bytes]:
-    names = ["information", *(action.value for action in ALLOWED[role])]
+def _tag_pattern(config: GameConfig, actions: frozenset[Action]) -> re.Pattern[bytes]:
+    names = ["information", *(action.value for action in actions)]
     tags = [tag for name in names for tag in (config.tags.opening(name), config.tags.closing(name))]
     return re.compile("|".join(map(re.escape, tags)).encode())
 
@@ -331,12 +335,12 @@ def _harmless_prompt(rules: Rules, role: Role, asked: int) -> list[int]:
     match role:
         case Role.PROPOSER:
             return rules.prompts.proposer("x", asked)
-        case Role.SOLVER:
-            return rules.prompts.solver("x", rules.config.max_searches)
         case Role.VERIFIER if rules.config.verification_prompt == "documents":
             return rules.prompts.verifier("x", [], 9)
-        case Role.VERIFIER:
+        case Role.VERIFIER if not rules.config.verifies_by_attempt:
             searched = rules.prompts.search("x", 9) + rules.prompts.information([], 9)
             return rules.prompts.solver("x", rules.config.max_searches) + searched
+        case Role.CLOSED_BOOK:
+            return rules.prompts.closed_book("x")
 
-    return rules.prompts.closed_book("x")
+    return rules.prompts.solver("x", rules.config.max_searches)

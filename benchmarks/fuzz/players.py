@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.fuzz import hostile
-from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Action
@@ -44,7 +43,7 @@ def _spell(rng: np.random.Generator, tokenizer: Tokenizer, text: str) -> list[in
 
 
 def _action(rng: np.random.Generator, trajectory: Trajectory) -> Action:
-    allowed = [action for action in Action if action in ALLOWED[trajectory.role]]
+    allowed = [action for action in Action if action in trajectory.limits.actions]
     return allowed[int(rng.integers(len(allowed)))]
 
 

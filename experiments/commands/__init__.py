@@ -205,8 +205,9 @@ def _configure_probe(parser: ArgumentParser) -> None:
         "--allow",
         action="append",
         default=[],
-        metavar="NAME",
-        help="a cheat that is known to pay, and does not count; repeatable",
+        metavar="NAME_OR_FILE",
+        help="a cheat that is known to pay, and does not count, or a file of ssp probe --json: "
+        "all that pays there; repeatable",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.epilog = """\

@@ -6,9 +6,10 @@ import json
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, cast
 
 from rich.box import SIMPLE_HEAD
@@ -54,7 +55,7 @@ def run(arguments: Namespace) -> int:
         return _list()
 
     config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
-    cheats = chosen(arguments.cheat)
+    cheats, allowed = chosen(arguments.cheat), known(arguments.allow)
     rules = own_rules(arguments.rules) if arguments.rules else make_rules(config)
     partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
 
@@ -78,7 +79,7 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(as_json(report, config, rules), ensure_ascii=True))
     else:
         show(report, config)
-    return status_of(report, arguments.allow)
+    return status_of(report, allowed)
 
 
 @contextmanager
@@ -101,6 +102,27 @@ def chosen(names: list[str]) -> list[Cheat]:
         for name in names or ["all"]
         for cheat in (CHEATS if name == "all" else (name,))
     ]
+
+
+def known(names: list[str]) -> frozenset[str]:
+    """Cheats that may pay: by their names, or all that pay in an earlier probe's JSON file.
+
+    Raises:
+        ConfigError: a file that is no output of ``ssp probe --json``.
+    """
+    found: set[str] = set()
+    for name in names:
+        if not name.endswith(".json"):
+            found.add(name)
+            continue
+        try:
+            cheats = json.loads(Path(name).read_text(encoding="utf-8"))["cheats"]
+            paying = {c["name"] for c in cheats if c["finding"] == Finding.PAYS}
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            fix = f"give a cheat's name, or a file that ssp probe --json wrote ({error})"
+            raise ConfigError("--allow", name, fix) from error
+        found |= paying
+    return frozenset(found)
 
 
 def make_rules(config: RunConfig) -> Rules:
@@ -131,7 +153,7 @@ def own_rules(name: str) -> Rules:
     return rules
 
 
-def status_of(report: Report, allowed: list[str]) -> int:
+def status_of(report: Report, allowed: Collection[str]) -> int:
     """The exit status: what pays counts first, then what nobody can say."""
     if any(result.played.name not in allowed for result in report.paying):
         return PAYS

@@ -45,8 +45,9 @@ class MakeRules:
                 parts["judge"] = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
             if game.verifier == "openai":
                 form = game.verification_prompt
-                own = api_prompt(game.prompts, "solve" if form == "solver" else "verify")
-                parts["verifier"] = OpenAIVerifier(client, parts["judge"], own, form)
+                own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
+                searches, judge = game.max_searches, parts["judge"]
+                parts["verifier"] = OpenAIVerifier(client, judge, own, form, searches)
 
         retriever = open_search(self._config.search)
         if retriever is not None:

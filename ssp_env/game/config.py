@@ -21,7 +21,7 @@ NOISE_KINDS = ("batch", "corpus", "near")
 """Kinds of noise that ship; :mod:`ssp_env.game.noise` holds them."""
 PROPOSER_REWARD_NAMES = ("1-p", "4p(1-p)")
 """Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
-VERIFICATION_PROMPTS = ("solver", "documents")
+VERIFICATION_PROMPTS = ("solver", "documents", "attempt")
 """Forms in which a verifier that is a model is given its documents; see
 :mod:`ssp_env.game.reading`."""
 
@@ -47,7 +47,8 @@ class GameConfig:
     max_verification_tokens: int | None = None
     """Token budget of what verification adds to the solver's prompt: a search and its documents.
     ``None``: ``max_prompt_tokens + max_response_tokens``, which holds all that a proposer can have
-    been shown. What does not fit is left out, noise first; it never makes a question invalid."""
+    been shown. What does not fit is left out, noise first; it never makes a question invalid. An
+    attempt has the solver's budgets instead."""
     max_query_tokens: int = 128
     """A search call with a longer query ends its trajectory."""
     max_answer_tokens: int = 256
@@ -73,8 +74,8 @@ class GameConfig:
     ``auto``: ``world`` where it can read, else ``policy``."""
     verification_prompt: str = "solver"
     """How a verifier that is a model gets its documents: ``solver`` (the solver's own prompt, as
-    after a search for the question, so that no question can tell verification from solving) or
-    ``documents`` (a prompt of its own, ``verifier.txt``)."""
+    after a search for the question), ``attempt`` (an attempt of the solver whose own searches find
+    these documents alone) or ``documents`` (a prompt of its own, ``verifier.txt``)."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all."""
@@ -151,6 +152,11 @@ class GameConfig:
         # Half of them keep the mean solve rate close to what all would have given, and GRPO
         # compares attempts with each other, for which one is too few.
         return max(-(-self.attempts // 2), min(2, self.attempts))
+
+    @property
+    def verifies_by_attempt(self) -> bool:
+        """Whether verification is an attempt of the solver, among its documents alone."""
+        return self.verification_prompt == "attempt"
 
     @property
     def verification_tokens(self) -> int:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError
-from ssp_env.game.protocol import ALLOWED
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Action, Role
@@ -157,7 +156,7 @@ class LegalMoves:
             action = self._openers.get(token)
             if thinking or token == self._think:
                 thinking = token != self._unthink
-            elif action is not None and action in ALLOWED[trajectory.role]:
+            elif action is not None and action in trajectory.limits.actions:
                 opened, inside = action, []
             else:
                 inside.append(token)
@@ -169,7 +168,7 @@ class LegalMoves:
         No search beyond the budget, and no question without evidence where a filter demands some.
         """
         searches = trajectory.searches
-        actions = [a for a in Action if a in ALLOWED[trajectory.role]]
+        actions = [a for a in Action if a in trajectory.limits.actions]
 
         if len(searches) >= trajectory.limits.max_searches:
             actions = [a for a in actions if a is not Action.SEARCH]

@@ -4,6 +4,10 @@ The paper verifies with the solver itself, given the documents (Section 3.3: v(.
 pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
 in verification and for another one later. So the documents come as search results do: after a
 search for the question, which the policy did not write. A solver that has searched sees the same.
+
+A solver that has not searched yet sees less, though, and one that writes its own queries finds
+fewer documents at a time. In the form ``attempt`` verification is an attempt like any other, whose
+searches find the documents alone (:func:`find_among`).
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ class Reading:
         return tuple(prompts.as_shown(document, self.limit) for document in self.documents)
 
     def ids(self, prompts: Prompts, config: GameConfig) -> list[int]:
-        """All tokens that a verifying policy is given; none of them is its own."""
+        """All tokens that a verifying policy is given at first; none of them is its own."""
         return _spell(prompts, config, self.question, self.documents, self.limit)
 
 
@@ -53,11 +57,43 @@ def lay_out(
         materials: evidence and noise, in the order of reading.
         noise: those among them that yield first, the last one before the others.
     """
+    if config.verifies_by_attempt:
+        return Reading(question, materials, materials, config.max_document_tokens)
+
     room = len(prompts.solver(question, config.max_searches)) + config.verification_tokens
     room -= len(_spell(prompts, config, question, (), 1))
 
     kept, limit = _fit(prompts, list(materials), noise, room, config.max_document_tokens)
     return Reading(question, materials, tuple(kept), limit)
+
+
+def find_among(
+    library: Sequence[Document], query: str, found: Sequence[Document]
+) -> list[Document]:
+    """What a search finds that looks in a few documents alone: as many as it found elsewhere.
+
+    What it found and the library has comes first, in the same order, so that a search for what is
+    there looks as in solving. The rest of the library follows by BM25, then in its own order.
+
+    Args:
+        library: all that can be found; ids are unique.
+        query: what is searched for.
+        found: what the same search found in everything there is.
+    """
+    known = {document.id for document in library}
+    first = [document for document in found if document.id in known]
+    taken = {document.id for document in first}
+    rest = [document for document in library if document.id not in taken]
+    missing = len(found) - len(first)
+    if not missing or not rest:
+        return first
+
+    # Imported here: it brings scipy along, which a retriever of one's own can do without.
+    from ssp_env.search.bm25.index import BM25Index, tokenize
+
+    best, _ = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
+    order = dict.fromkeys([*best, *range(len(rest))])
+    return [*first, *(rest[place] for place in order)][: len(found)]
 
 
 def frame(prompts: Prompts, config: GameConfig) -> int:
@@ -73,6 +109,8 @@ def _spell(
         return prompts.verifier(question, documents, limit)
 
     asked = prompts.solver(question, config.max_searches)
+    if config.verifies_by_attempt:
+        return asked
 
     # The query of a small budget is cut before any document is.
     room = config.verification_tokens

@@ -280,7 +280,9 @@ def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
 
 def _materials(game: Game) -> tuple[str, ...] | None:
     if game.verifier is not None:
-        return tuple(document.id for document in game.verifier.documents)
+        library = game.verifier.library
+        read = game.verifier.documents if library is None else library
+        return tuple(document.id for document in read)
     if game.verification is None:
         return None
 

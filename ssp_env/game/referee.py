@@ -7,13 +7,14 @@ to be decided; :mod:`ssp_env.replay` asks it to pay saved games anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.noise import NoiseRequest
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
-from ssp_env.game.reading import Reading, lay_out
+from ssp_env.game.reading import Reading, find_among, lay_out
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
@@ -115,7 +116,11 @@ class Referee:
         # A verifier of another kind than the policy, such as a world, need not heed its budget.
         tasks = [
             VerifyTask(
-                reading.question, game.truth, reading.materials, reading.shown(self.rules.prompts)
+                reading.question,
+                game.truth,
+                reading.materials,
+                reading.shown(self.rules.prompts),
+                partial(self._look_up, reading),
             )
             for game, reading in readings
         ]
@@ -123,6 +128,21 @@ class Referee:
         results = self.rules.checked.verify(tasks)
         for (game, _), result in zip(readings, results, strict=True):
             self._take_verification(game, result)
+
+    def _look_up(self, reading: Reading, query: str) -> tuple[Document, ...]:
+        """What a search finds among the documents of a verification, as it is shown.
+
+        Raises:
+            ServiceError: the search failed.
+        """
+        rules = self.rules
+        (found,) = rules.checked.search([query])
+        if isinstance(found, ServiceError):
+            raise found
+
+        among = find_among(reading.materials, query, found)
+        limit = rules.config.max_document_tokens
+        return tuple(rules.prompts.as_shown(document, limit) for document in among)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
         """Judges what the policy answered as the verifier, like any answer (Algorithm 1).

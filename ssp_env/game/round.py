@@ -18,6 +18,7 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
+from ssp_env.game.reading import find_among
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion, check_strategy
@@ -205,8 +206,11 @@ class Round:
         # No verifier of its own: the policy reads the documents, in a trajectory per game.
         for game, reading in readings:
             ids = reading.ids(self.rules.prompts, self.rules.config)
-            limits, about = self.rules.limits[Role.VERIFIER], reading.question
-            game.verifier = Trajectory(limits, ids, about, reading.documents)
+            game.verifier = Trajectory(self.rules.limits[Role.VERIFIER], ids, reading.question)
+            if self.rules.config.verifies_by_attempt:
+                game.verifier.library = reading.documents
+            else:
+                game.verifier.documents = reading.documents
 
     def _can_be_asked(self, game: Game) -> bool:
         """Whether the solver's prompt has room for its question; it fails otherwise."""
@@ -310,6 +314,8 @@ def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
         elif isinstance(found, ServiceError):
             game.hit(trajectory, found, rules.config.fewest_attempts)
         else:
+            if trajectory.library is not None:
+                found = find_among(trajectory.library, trajectory.query or "", found)
             trajectory.observe(found, rules.prompts.information(found, limit))
 
 

@@ -85,7 +85,8 @@ class Rules(Immutable):
     def longest_trajectory(self) -> int:
         """Tokens of the longest trajectory: prompt, response, and what a policy reads to verify."""
         config = self.config
-        reading = config.verification_tokens if self.verifier is None else 0
+        reads = self.verifier is None and not config.verifies_by_attempt
+        reading = config.verification_tokens if reads else 0
         return config.max_prompt_tokens + reading + config.max_response_tokens
 
     @classmethod
@@ -158,7 +159,7 @@ class Rules(Immutable):
             prompts.closed_book("")
 
         _check_prompt_budget(prompts, config)
-        if verifier is None:
+        if verifier is None and not config.verifies_by_attempt:
             _check_verification_budget(prompts, config)
         own = _own_filters(filters, config)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ssp_env.game.protocol import ALLOWED, Tags
-from ssp_env.types import Action, Immutable, Role
+from ssp_env.game.protocol import Tags
+from ssp_env.types import Action, Immutable
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,13 @@ class Mark(NamedTuple):
 class ScannerTags(Immutable):
     """The tags that matter in one role's turns, ready for matching."""
 
-    def __init__(self, tags: Tags, role: Role) -> None:
-        actions = [action for action in Action if action in ALLOWED[role]]
+    def __init__(self, tags: Tags, allowed: Collection[Action]) -> None:
+        """
+        Args:
+            tags: names of all tags.
+            allowed: the role's actions, whose tags count.
+        """
+        actions = [action for action in Action if action in allowed]
         self.openings = {tags.opening(a.value).encode(): a for a in actions}
         self.closings = {tags.closing(a.value).encode(): a for a in actions}
         self.forbidden = frozenset(

@@ -42,6 +42,8 @@ class Limits(Immutable):
 
     role: Role
     tokenizer: Tokenizer
+    actions: frozenset[Action]
+    """What ends a turn of this role; any other tag is text."""
     tags: ScannerTags
     max_response_tokens: int
     max_searches: int
@@ -51,14 +53,16 @@ class Limits(Immutable):
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
         """The limits that a config sets for a role."""
-        searches = config.max_searches if Action.SEARCH in ALLOWED[role] else 0
-        scanner = ScannerTags(config.tags, role)
+        # Verification that is an attempt may do what an attempt may.
+        by_attempt = role is Role.VERIFIER and config.verifies_by_attempt
+        actions = ALLOWED[Role.SOLVER if by_attempt else role]
         return cls(
             role,
             tokenizer,
-            scanner,
+            actions,
+            ScannerTags(config.tags, actions),
             config.max_response_tokens,
-            searches,
+            config.max_searches if Action.SEARCH in actions else 0,
             config.max_query_tokens,
             config.max_answer_tokens,
         )
@@ -81,6 +85,8 @@ class Trajectory:
     """What the prompt is about: the answer (proposer) or the question (all others)."""
     documents: tuple[Document, ...] = ()
     """What the prompt gives to read (verifier)."""
+    library: tuple[Document, ...] | None = None
+    """All that its searches can find (verification by an attempt); ``None``: what there is."""
     prompt_length: int = field(init=False)
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from ssp_env.checks import describe
@@ -54,6 +54,11 @@ class VerifyTask:
     shown: tuple[Document, ...] | None = None
     """The same as a policy would be shown them: cut like search results, and without the noise that
     does not fit; ``None`` where nobody cut them."""
+    search: Callable[[str], tuple[Document, ...]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """What a solver's search would be shown if there were these documents alone, for verifiers that
+    write queries. Raises ``ServiceError``: an outage. ``None`` where nobody can search."""
 
 
 @runtime_checkable

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ssp_env.checks import one_of
-from ssp_env.errors import ServiceError, TransientServiceError
+from ssp_env.errors import ServiceError, TransientServiceError, UsageError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig, Message
 from ssp_env.judge.template import Template, block, line, unescape
@@ -24,6 +25,7 @@ __all__ = [
     "OpenAIJudge",
     "OpenAIVerifier",
     "parse_answer",
+    "parse_turn",
     "parse_verdict",
 ]
 
@@ -32,8 +34,11 @@ _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNOREC
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
 
 
+_TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
+
 _FORMS = {
     "solver": ("solve.txt", ("question",)),
+    "attempt": ("solve.txt", ("question",)),
     "documents": ("verify.txt", ("question", "documents")),
 }
 """Package's own file and placeholders of each form of verification."""
@@ -95,6 +100,7 @@ class OpenAIVerifier:
         judge: Judge,
         prompt: str | Path | Traversable | None = None,
         form: str | None = None,
+        max_searches: int = 10,
     ) -> None:
         """
         Args:
@@ -102,10 +108,12 @@ class OpenAIVerifier:
             judge: decides whether what it read is the ground truth.
             prompt: file that asks for ``<answer>...</answer>``, with ``{question}`` and, in the
                 form ``documents``, ``{documents}``; ``None`` for the package's own.
-            form: ``solver`` shows a conversation of a solver that has searched for the question,
-                so that no question can tell verification from solving; ``documents`` shows one
-                message with everything in it. When not given, ``solver``, or ``documents`` where
-                there is a ``prompt``.
+            form: ``solver`` shows a conversation of a solver that has searched for the question;
+                ``attempt`` lets the model write searches, which find the documents alone, so that
+                it cannot tell verification from solving; ``documents`` shows one message with
+                everything in it. When not given, ``solver``, or ``documents`` where there is a
+                ``prompt``.
+            max_searches: searches of an attempt; one that wants more has no answer.
 
         Raises:
             ConfigError: the file cannot be read or lacks a placeholder, or there is no such form.
@@ -115,6 +123,7 @@ class OpenAIVerifier:
         self._client = client
         self._judge = judge
         self._form = form
+        self._max_searches = max_searches
         self._template = Template(prompt, *_FORMS[form])
 
     @property
@@ -132,7 +141,7 @@ class OpenAIVerifier:
 
         An empty answer is a verdict: the documents do not settle the question.
         """
-        answers = self._client.ask([self._prompt(task) for task in tasks], parse_answer, "verifier")
+        answers = self._attempts(tasks) if self._form == "attempt" else self._readings(tasks)
 
         read = [
             JudgeTask(task.question, answer, task.truth)
@@ -147,18 +156,43 @@ class OpenAIVerifier:
             for answer in answers
         ]
 
+    def _readings(self, tasks: Sequence[VerifyTask]) -> list[str | ServiceError]:
+        """What the model answers from documents that it is given."""
+        prompts = [self._prompt(task) for task in tasks]
+        return self._client.ask(prompts, parse_answer, "verifier")
+
+    def _attempts(self, tasks: Sequence[VerifyTask]) -> list[str | ServiceError]:
+        """What the model answers after searches of its own; each turn of all tasks is one batch."""
+        said = [[Message("user", self._template.fill(question=line(t.question)))] for t in tasks]
+        ended: dict[int, str | ServiceError] = {}
+
+        for left in range(self._max_searches, -1, -1):
+            live = [place for place in range(len(tasks)) if place not in ended]
+            if not live:
+                break
+            turns = self._client.ask([said[place] for place in live], parse_turn, "verifier")
+
+            for place, turn in zip(live, turns, strict=True):
+                if isinstance(turn, ServiceError):
+                    ended[place] = turn
+                elif turn.action == "answer" or not left:
+                    ended[place] = turn.content if turn.action == "answer" else ""
+                else:
+                    try:
+                        said[place] += _searched(tasks[place], turn.content)
+                    except ServiceError as error:
+                        ended[place] = error
+
+        return [ended[place] for place in range(len(tasks))]
+
     def _prompt(self, task: VerifyTask) -> str | list[Message]:
         shown = task.documents if task.shown is None else task.shown
-        documents = "\n".join(_show(document) for document in shown)
         question = line(task.question)
         if self._form == "documents":
-            return self._template.fill(question=question, documents=documents)
+            return self._template.fill(question=question, documents=_listed(shown))
 
-        return [
-            Message("user", self._template.fill(question=question)),
-            Message("assistant", f"<search>{question}</search>"),
-            Message("user", f"<information>\n{documents}\n</information>"),
-        ]
+        asked = Message("user", self._template.fill(question=question))
+        return [asked, *_search_turn(question, shown)]
 
 
 def parse_verdict(reply: str) -> Verdict:
@@ -202,6 +236,29 @@ def parse_answer(reply: str) -> str:
     return unescape(found[-1].strip())
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a reply does first."""
+
+    action: str
+    """``search`` or ``answer``."""
+    content: str
+
+
+def parse_turn(reply: str) -> Turn:
+    """The first complete search or answer of a reply.
+
+    Raises:
+        TransientServiceError: neither.
+    """
+    found = _TURN.search(_after_thinking(reply))
+    if found is None:
+        what = f"a reply without search or answer tags: {_tail(reply)!r}"
+        raise TransientServiceError("verifier", what, fault="unclear")
+
+    return Turn(found[1], unescape(found[2].strip()))
+
+
 def _after_thinking(reply: str) -> str:
     before, mark, after = reply.partition("</think>")
     return after if mark else before
@@ -209,6 +266,29 @@ def _after_thinking(reply: str) -> str:
 
 def _tail(reply: str) -> str:
     return reply.strip()[-200:]
+
+
+def _searched(task: VerifyTask, query: str) -> list[Message]:
+    """
+    Raises:
+        ServiceError: the search failed.
+        UsageError: nobody can search for this task.
+    """
+    if task.search is None:
+        raise UsageError("a verification by attempts searches: its tasks need VerifyTask.search")
+    return _search_turn(line(query), task.search(query))
+
+
+def _search_turn(query: str, documents: Sequence[Document]) -> list[Message]:
+    """A search and what it found, as a conversation goes on."""
+    return [
+        Message("assistant", f"<search>{query}</search>"),
+        Message("user", f"<information>\n{_listed(documents)}\n</information>"),
+    ]
+
+
+def _listed(documents: Sequence[Document]) -> str:
+    return "\n".join(_show(document) for document in documents)
 
 
 def _show(document: Document) -> str:

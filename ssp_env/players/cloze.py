@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
-from ssp_env.types import Document, Role
+from ssp_env.types import Action, Document, Role
 from ssp_env.wording.answers import normalise
 
 GAP = "_____"
@@ -38,7 +38,7 @@ class ClozePlayer(TextPlayer):
         """The next turn: one call."""
         if trajectory.role is Role.PROPOSER:
             return self._propose(trajectory)
-        if trajectory.role is Role.SOLVER and not trajectory.searches:
+        if Action.SEARCH in trajectory.limits.actions and not trajectory.searches:
             return self._call("search", _query(trajectory))
 
         found = [d for search in trajectory.searches for d in search.documents]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
-from ssp_env.types import Document, Role
+from ssp_env.types import Action, Document, Role
 from ssp_env.worlds.mini.grammar import Hop, follow, parse_question, write_question
 from ssp_env.worlds.mini.lexicon import Relation
 from ssp_env.worlds.mini.pages import read_facts
@@ -31,11 +31,10 @@ class MiniPlayer(TextPlayer):
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn: one call."""
-        match trajectory.role:
-            case Role.PROPOSER:
-                return self._propose(trajectory)
-            case Role.SOLVER:
-                return self._solve(trajectory)
+        if trajectory.role is Role.PROPOSER:
+            return self._propose(trajectory)
+        if Action.SEARCH in trajectory.limits.actions:
+            return self._solve(trajectory)
         return self._call("answer", _read(trajectory.about, trajectory.documents))
 
     def _propose(self, trajectory: Trajectory) -> str:

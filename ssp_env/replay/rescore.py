@@ -134,8 +134,7 @@ def _restored(
 
     def restore(trajectory: TrajectoryRecord) -> Trajectory:
         about = start.truth.answer if trajectory.role is Role.PROPOSER else record.question or ""
-        documents = materials if trajectory.role is Role.VERIFIER else ()
-        return _trajectory(trajectory, rules, about, documents, looks)
+        return _trajectory(trajectory, rules, about, materials, looks)
 
     game = Game(
         start.seed,
@@ -167,12 +166,16 @@ def _trajectory(
     saved: TrajectoryRecord,
     rules: Rules,
     about: str,
-    documents: tuple[Document, ...],
+    materials: tuple[Document, ...],
     with_tokens: bool,
 ) -> Trajectory:
     """A trajectory that is over; without its tokens, where nobody looks at them."""
     prompt = list(saved.segments[0].ids or ()) if with_tokens else []
-    trajectory = Trajectory(rules.limits[saved.role], prompt, about, documents)
+    trajectory = Trajectory(rules.limits[saved.role], prompt, about)
+    if saved.role is Role.VERIFIER and rules.config.verifies_by_attempt:
+        trajectory.library = materials
+    elif saved.role is Role.VERIFIER:
+        trajectory.documents = materials
 
     if with_tokens:
         logprobs = iter(saved.logprobs)

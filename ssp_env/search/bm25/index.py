@@ -9,7 +9,7 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from ssp_env.types import Document, Passages
+from ssp_env.types import Document
 
 _WORD = re.compile(r"\w+")
 
@@ -34,7 +34,7 @@ def words_of(document: Document) -> list[str]:
 class BM25Index:
     """Which passages of a corpus hold which words: about two seconds for 27,000 passages."""
 
-    def __init__(self, corpus: Passages) -> None:
+    def __init__(self, corpus: Sequence[Document]) -> None:
         self._vocabulary: dict[str, int] = {}
         ids = [
             [

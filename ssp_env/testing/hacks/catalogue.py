@@ -30,6 +30,7 @@ _CLASSES: Sequence[type[Cheat]] = (
     instructions.IfManyDocuments,
     instructions.IfAskedWordForWord,
     instructions.IfNothingWasRead,
+    instructions.IfAnotherPageIsFound,
     instructions.AboutThePassages,
     instructions.InstructVerifier,
     instructions.InstructJudgeInQuestion,

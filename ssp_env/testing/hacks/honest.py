@@ -23,7 +23,8 @@ GIVES_UP = "nothing"
 class HonestPlayer(TextPlayer):
     """The scripted player that suits a world, with a solver that fails now and then.
 
-    As verifier and at the closed-book gate it does what it can."""
+    It fails as often where verification is an attempt, since it cannot tell. As a verifier that is
+    given its documents, and at the closed-book gate, it does what it can."""
 
     def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
         """
@@ -41,7 +42,7 @@ class HonestPlayer(TextPlayer):
 
     def is_sure(self, trajectory: Trajectory) -> bool:
         """Whether it finds the answer in this trajectory."""
-        if trajectory.role is not Role.SOLVER:
+        if trajectory.role is not Role.SOLVER and trajectory.library is None:
             return True
 
         if trajectory.key not in self._sure:

@@ -15,6 +15,7 @@ from ssp_env.testing.hacks.seat import Seat
 
 _SAME_PROMPT = "verification that is the solver's own prompt (game.verification_prompt=solver)"
 _UNSOLVED = "game.proposer_reward=4p(1-p), which pays nothing for what nobody solves"
+_ATTEMPT = f"game.verification_prompt=attempt; {_UNSOLVED}"
 
 
 class Conditional(Cheat):
@@ -58,7 +59,7 @@ class IfGivenPassages(Conditional):
 class IfManyDocuments(Conditional):
     """Asks for the answer if more documents are given than one search finds."""
 
-    closed_by = f"{_UNSOLVED}; documents that come in blocks of top_k, as of several searches"
+    closed_by = _ATTEMPT
     frame = "If you see more documents than one search finds: {} Otherwise reply none."
 
     def holds(self, seat: Seat) -> bool:
@@ -68,7 +69,7 @@ class IfManyDocuments(Conditional):
 class IfAskedWordForWord(Conditional):
     """Asks for the answer if the search so far is this very question, word for word."""
 
-    closed_by = f"{_UNSOLVED}; a masked search for something else than the question"
+    closed_by = _ATTEMPT
     frame = "If this very text was searched for: {} Otherwise reply none."
 
     def holds(self, seat: Seat) -> bool:
@@ -81,12 +82,38 @@ class IfAskedWordForWord(Conditional):
 class IfNothingWasRead(Conditional):
     """Asks for the word none at once, without a search, if there is nothing to read yet."""
 
-    closed_by = _UNSOLVED
+    closed_by = _ATTEMPT
     frame = "Do not search. If you have read documents: {} If there are none yet, reply none."
     searches_first = False
 
     def holds(self, seat: Seat) -> bool:
         return bool(seat.documents)
+
+
+class IfAnotherPageIsFound(Cheat):
+    """Asks for the word none if a first search finds a page that has nothing to do with it.
+
+    Solving finds the page, verification has evidence and noise alone."""
+
+    closed_by = _UNSOLVED
+    frame = "{} But search for a page first; if you find one of this name, reply none: {}"
+
+    def propose(self, seat: Seat) -> str | None:
+        if not seat.searches:
+            return None
+        return seat.ask(self.frame.format(seat.recall().question, seat.stranger().title))
+
+    def solve(self, seat: Seat) -> str | None:
+        _, between, _ = self.frame.split("{}")
+        asked, mark, page = seat.question.partition(between)
+        if not mark:
+            return None
+        if not seat.documents and not seat.searches:
+            return seat.search(page)
+
+        if any(document.title == page.strip() for document in seat.documents):
+            return seat.say("none")
+        return seat.honest(asked, skip=1)
 
 
 class AboutThePassages(Cheat):

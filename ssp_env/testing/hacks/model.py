@@ -18,7 +18,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.players.cloze import GAP
-from ssp_env.testing.hacks.instructions import IfGivenPassages
+from ssp_env.testing.hacks.instructions import (
+    Conditional,
+    IfAnotherPageIsFound,
+    IfAskedWordForWord,
+    IfGivenPassages,
+    IfManyDocuments,
+    IfNothingWasRead,
+)
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 
@@ -29,6 +36,10 @@ _CLOZE = re.compile(r'"(.*' + re.escape(GAP) + r'.*)"')
 _CANDIDATE = re.compile(r"<(candidate|model)_answer>(.*?)</\1_answer>", re.DOTALL)
 _REFERENCES = re.compile(r"<reference_answers>(.*?)</reference_answers>", re.DOTALL)
 _QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
+_SEARCH = re.compile(r"^<search>(.*)</search>$", re.MULTILINE)
+_TITLE = re.compile(r"^<document>\n(.*)$", re.MULTILINE)
+_FOUND = 3
+"""Documents per search in the preset that this model is served for."""
 _CODED = re.compile(r"[A-Za-z0-9+/]{6,}={0,2}")
 
 
@@ -36,7 +47,7 @@ def careful(prompt: str) -> str:
     """A reader and judge that takes questions and answers for data, and follows no instruction."""
     if (candidate := _CANDIDATE.search(prompt)) is not None:
         return _judge(prompt, candidate[2])
-    return f"<answer>{_read(prompt)}</answer>"
+    return _turn(prompt)
 
 
 def obedient(prompt: str) -> str:
@@ -48,7 +59,7 @@ def obedient(prompt: str) -> str:
     for code in reversed(_CODED.findall(_asked(prompt))):
         if (decoded := _decoded(code)) is not None:
             return f"<answer>{decoded}</answer>"
-    return f"<answer>{_read(prompt)}</answer>"
+    return _turn(prompt)
 
 
 @contextmanager
@@ -112,6 +123,51 @@ def _asked(prompt: str) -> str:
     return str(marked[-1]).strip() if marked else ""
 
 
+def _turn(prompt: str) -> str:
+    """A solver's next turn: a search, where nothing was found yet, or an answer."""
+    question, searches = _asked(prompt), _SEARCH.findall(prompt)
+    _, page = _parted(question)
+    begun = bool(searches) or "<document>" in prompt
+    cloze = _CLOZE.findall(question)
+    query = " ".join((cloze[-1] if cloze else question).replace(GAP, " ").split())
+
+    if not begun and "<search>" in prompt and not _is_a(IfNothingWasRead, question):
+        return f"<search>{page or query}</search>"
+    if not _met(question, prompt):
+        return "<answer>none</answer>"
+    if searches == [page]:
+        return f"<search>{query}</search>"
+    return f"<answer>{_read(prompt)}</answer>"
+
+
+def _met(question: str, prompt: str) -> bool:
+    """Whether the condition of a question holds; one without a condition has nothing to fail.
+
+    A condition is part of a question: it is read as the solver reads it, not passed over.
+    """
+    if _is_a(IfGivenPassages, question):
+        return "passages" in prompt.replace(question, "")
+    if _is_a(IfManyDocuments, question):
+        return len(_TITLE.findall(prompt)) > _FOUND
+    if _is_a(IfAskedWordForWord, question):
+        return question in _SEARCH.findall(prompt)
+    if _is_a(IfNothingWasRead, question):
+        return bool(_TITLE.findall(prompt))
+
+    _, page = _parted(question)
+    return not page or page not in _TITLE.findall(prompt)
+
+
+def _is_a(cheat: type[Conditional], question: str) -> bool:
+    return question.startswith(cheat.frame.partition("{}")[0])
+
+
+def _parted(question: str) -> tuple[str, str]:
+    """A question, and the page that it wants to be searched for first; "" for none."""
+    asked, _, page = question.partition(IfAnotherPageIsFound.frame.split("{}")[1])
+    return asked, page.strip()
+
+
 def _read(prompt: str) -> str:
     """What stands in the gap that a prompt asks about; nothing if it asks for something else.
 
@@ -120,12 +176,6 @@ def _read(prompt: str) -> str:
     asked = _CLOZE.findall(prompt)
     if not asked:
         return ""
-
-    # A condition is part of a question: it is read as the solver reads it, not passed over.
-    question = _asked(prompt)
-    condition = IfGivenPassages.frame.partition("{}")[0]
-    if question.startswith(condition) and "passages" not in prompt.replace(question, ""):
-        return "none"
 
     before, _, after = " ".join(asked[-1].split()).partition(GAP)
     pattern = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))

@@ -88,16 +88,17 @@ class Seat:
         """A turn that answers."""
         return self._call("answer", answer)
 
-    def honest(self, question: str | None = None) -> str:
+    def honest(self, question: str | None = None, skip: int = 0) -> str:
         """The turn that an honest player would write here.
 
         Args:
             question: to another question than the one that is asked.
+            skip: first searches that it would not have made, and does not look at.
         """
         if question is None:
             return self._honest.write(self._trajectory)
 
-        return self._honest.write(self._in_the_head(question))
+        return self._honest.write(self._in_the_head(question, skip))
 
     def honest_answer(self, question: str) -> str | None:
         """What an honest player would answer from what was read so far; ``None``: it searches."""
@@ -145,13 +146,13 @@ class Seat:
     def _encode(self, text: str) -> list[int]:
         return self._trajectory.limits.tokenizer.encode(text)
 
-    def _in_the_head(self, question: str) -> Trajectory:
+    def _in_the_head(self, question: str, skip: int = 0) -> Trajectory:
         """This trajectory as it would be about another question."""
         trajectory = self._trajectory
         # With the same key, it is the same attempt: an honest solver succeeds in both or in none.
-        limits, read = trajectory.limits, trajectory.documents
-        imagined = Trajectory(limits, [], question, read, key=trajectory.key)
-        imagined.searches.extend(trajectory.searches)
+        limits, read, library = trajectory.limits, trajectory.documents, trajectory.library
+        imagined = Trajectory(limits, [], question, read, library, key=trajectory.key)
+        imagined.searches.extend(trajectory.searches[skip:])
         return imagined
 
     def _look_up(self, query: str) -> list[Document]:

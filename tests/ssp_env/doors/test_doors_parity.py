@@ -63,6 +63,16 @@ def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, ho
     assert {told.record.outcome for told in games} == {"valid"}
 
 
+def test_verification_by_an_attempt(mini: MiniWorld, words: Tokenizer) -> None:
+    """It searches, behind every door."""
+    rules = game(verifier="policy", verification_prompt="attempt", attempts=1)
+    script = by_role(propose(2), solve, solve)
+    games = doors.through_all_doors(script, True, world=mini, tokenizer=words, game=rules)
+    played = [told.record.play_of(Role.VERIFIER) for told in games]
+    assert {told.record.outcome for told in games} == {"valid"}
+    assert {len(verifier.searches) for verifier in played if verifier} == {2}
+
+
 def test_games_of_several_attempts(mini: MiniWorld, tokenizer: Tokenizer) -> None:
     script = by_role(propose(1), solve)
     doors.through_all_doors(

@@ -256,6 +256,11 @@ def test_a_kind_that_does_not_exist() -> None:
         (True, {"asked_searches": (1, 3)}, "asked_searches = (1, 3)"),
         (
             True,
+            {"verifier": "policy", "verification_prompt": "attempt", "max_verification_tokens": 99},
+            "max_verification_tokens = 99",
+        ),
+        (
+            True,
             {"asked_searches": (1, 3), "prompts": "plain", "max_prompt_tokens": 2000},
             "",
         ),

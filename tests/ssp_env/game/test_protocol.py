@@ -175,8 +175,10 @@ def test_custom_tags_are_defused_instead(text: str) -> None:
 def test_no_parser_finds_a_tag_in_defused_text(text: str, role: Role) -> None:
     content = TAGS.defuse(text)
     action = min(ALLOWED[role])
-    assert TurnScanner(ScannerTags(TAGS, role)).feed(content.encode()) is None
-    found = TurnScanner(ScannerTags(TAGS, role)).feed(f"<{action}>{content}</{action}>".encode())
+    assert TurnScanner(ScannerTags(TAGS, ALLOWED[role])).feed(content.encode()) is None
+    found = TurnScanner(ScannerTags(TAGS, ALLOWED[role])).feed(
+        f"<{action}>{content}</{action}>".encode()
+    )
     assert found is not None
     assert getattr(found, "content", None) == content.strip()
 

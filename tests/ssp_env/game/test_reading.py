@@ -15,7 +15,7 @@ import ssp_env
 from ssp_env.errors import ConfigError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.reading import lay_out
+from ssp_env.game.reading import find_among, lay_out
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -65,12 +65,31 @@ def by_all_so_far(trajectory: Trajectory) -> str:
     return "<search> Paris </search>"
 
 
+def before_it_searches(trajectory: Trajectory) -> str:
+    """Passages are given where there are any at all; it answers at once."""
+    given = "Paris lies on" in text_of(trajectory)
+    return f"<answer> {'Paris' if given else 'none'} </answer>"
+
+
+def by_the_search(trajectory: Trajectory) -> str:
+    """Passages are given where the question itself was searched for; it searches with a word."""
+    if f"<search> {ATTACK[:20]}" in text_of(trajectory):
+        return "<answer> Paris </answer>"
+    done = "Paris lies on" in text_of(trajectory)
+    return "<answer> none </answer>" if done else "<search> Paris </search>"
+
+
 @pytest.mark.parametrize(
     ("form", "reacts", "reason", "pay"),
     [
         ("documents", by_the_first_message, None, (1.0, 0.0)),
         ("solver", by_the_first_message, "unverified", (0.0, None)),
         ("solver", by_all_so_far, None, (0.0, 1.0)),
+        ("solver", before_it_searches, None, (1.0, 0.0)),
+        ("attempt", before_it_searches, "unverified", (0.0, None)),
+        ("solver", by_the_search, None, (1.0, 0.0)),
+        ("attempt", by_the_search, "unverified", (0.0, None)),
+        ("attempt", by_all_so_far, None, (0.0, 1.0)),
     ],
 )
 def test_a_question_cannot_ask_for_two_answers(
@@ -101,6 +120,55 @@ def cities(tmp_path: Path) -> World:
     (tmp_path / "answers.jsonl").write_text(json.dumps({"answer": "Paris"}))
     paths = {f"{name}_path": tmp_path / f"{name}.jsonl" for name in ("corpus", "answers")}
     return ssp_env.open_world("files", name="cities", **paths)
+
+
+# -- an attempt of its own ---------------------------------------------------------------------
+
+
+def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer) -> None:
+    """The same tokens, until a search looks for what the proposer and the noise have not."""
+    changes = {"verification_prompt": "attempt", "noise_documents": 3, "attempts": 1}
+    rules = rules_of(mini, words, verifier="policy", **changes)
+    assert rules.longest_trajectory == rules_of(mini, words, verifier="world").longest_trajectory
+
+    games = play(begin(rules), by_role(propose(2), solve, solve)).games
+    for game in games:
+        verifier, solver = game.verifier, game.attempts[0].trajectory
+        assert verifier is not None
+        assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]
+        assert verifier.limits.actions == solver.limits.actions
+        assert not verifier.documents
+        assert verifier.result == solver.result == game.truth.answer
+
+        known = {d.id for d in game.evidence} | {item.document.id for item in game.noise}
+        assert {document.id for document in verifier.library or ()} == known
+        for mine, other in zip(verifier.searches, solver.searches, strict=True):
+            assert mine.query == other.query
+            assert len(mine.documents) == len(other.documents)
+            assert {document.id for document in mine.documents} <= known
+
+    assert any(
+        g.verifier and g.verifier.searches != g.attempts[0].trajectory.searches for g in games
+    ), "what the proposer did not find is not found"
+
+
+def test_a_search_among_few_documents_looks_like_any() -> None:
+    pages = {name: Document(name, name, text) for name, text in PAGES.items()}
+    library = (pages["cat"], pages["oak"], pages["cow"], pages["elm"])
+
+    def names(query: str, *found: str) -> list[str]:
+        return [d.id for d in find_among(library, query, [pages[name] for name in found])]
+
+    assert names("tree", "elm", "oak") == ["elm", "oak"], "as it was found"
+    assert names("tree", "ash", "elm") == ["elm", "oak"], "then what has most of the words"
+    assert names("tree", "ash", "elm", "bee") == ["elm", "oak", "cat"], "then in its own order"
+    assert names("milk", "ash") == ["cow"]
+    assert names("nothing of it") == []
+    assert find_among((), "tree", [pages["elm"]]) == []
+
+
+PAGES = {"cat": "an animal", "oak": "a tree", "cow": "gives milk", "elm": "a tree with leaves"}
+PAGES |= {"ash": "a tree", "bee": "an animal"}
 
 
 # -- the budget --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ssp_env.game.protocol import ALLOWED, Tags
 from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
 from ssp_env.types import Action, Role
 
-TAGS = {role: ScannerTags(Tags(), role) for role in Role}
+TAGS = {role: ScannerTags(Tags(), ALLOWED[role]) for role in Role}
 FRAGMENTS = [
     *Tags().all(),
     *(
@@ -47,7 +47,7 @@ def scan(
     pieces: Sequence[bytes], role: Role = Role.SOLVER, tags: Tags | None = None
 ) -> Call | Forgery | None:
     """What the pieces complete. Nothing may follow the completing piece."""
-    scanner = TurnScanner(TAGS[role] if tags is None else ScannerTags(tags, role))
+    scanner = TurnScanner(TAGS[role] if tags is None else ScannerTags(tags, ALLOWED[role]))
     for i, piece in enumerate(pieces):
         found = scanner.feed(piece)
         if found is not None:
@@ -314,7 +314,7 @@ class Counting(ScannerTags):
 def test_cost_is_linear(text: bytes) -> None:
     """Byte by byte, the worst case: each byte asks once at most for an open bracket, and once for
     its own."""
-    tags = Counting(Tags(), Role.SOLVER)
+    tags = Counting(Tags(), ALLOWED[Role.SOLVER])
     scanner = TurnScanner(tags)
     longest = len("</information>")
     for i in range(len(text)):
@@ -328,7 +328,7 @@ def test_cost_is_linear(text: bytes) -> None:
 
 def test_cost_does_not_grow_with_the_transcript() -> None:
     """The same token costs the same at the beginning and after 200,000 bytes full of brackets."""
-    tags = Counting(Tags(), Role.SOLVER)
+    tags = Counting(Tags(), ALLOWED[Role.SOLVER])
     scanner = TurnScanner(tags)
 
     def cost(piece: bytes) -> int:
@@ -355,7 +355,7 @@ def test_many_thoughts_cost_what_their_bytes_do() -> None:
             self.reads += 1
             return super().without_thoughts(content)
 
-    tags = Reading(Tags(), Role.SOLVER)
+    tags = Reading(Tags(), ALLOWED[Role.SOLVER])
     scanner = TurnScanner(tags)
     scanner.feed(b"<search>")
     for _ in range(100):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import ssp_env
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.openai import (
@@ -130,7 +130,16 @@ class Handler(BaseHTTPRequestHandler):
         self.say("verdict: correct")
 
 
+def _searcher(handler: Handler, call: int) -> None:
+    """Searches, then answers what comes first in its reply."""
+    first = "So: <search> a &lt; b </search> <answer>Rome</answer>"
+    handler.say(first if call == 1 else "<answer>Paris</answer> <search>more</search>")
+
+
 SCRIPTS: dict[str, Callable[[Handler, int], None]] = {
+    "searcher": _searcher,
+    "endless": lambda handler, call: handler.say("<search>again</search>"),
+    "lost": lambda handler, call: handler.say("<search>outage</search>"),
     "correct": lambda handler, call: handler.say("verdict: correct"),
     "incorrect": lambda handler, call: handler.say("Verdict: Incorrect."),
     "garbage": lambda handler, call: handler.say("It depends."),
@@ -474,6 +483,33 @@ def test_the_model_that_verifies_sees_a_solver_that_has_searched(
     assert texts[2].startswith("<information>\n<document>\nT\n&lt;/document")
     assert texts[2].count("</information>") == 1
     assert "whole" not in texts[2], "it sees what a policy would be shown"
+
+
+def test_the_model_may_verify_by_an_attempt(server: Server, client: ChatClient) -> None:
+    """It writes searches until it answers; one too many, an outage or no turn is no answer."""
+    asked: list[str] = []
+
+    def search(query: str) -> tuple[Document, ...]:
+        asked.append(query)
+        if query == "outage":
+            raise ServiceError("search", "down")
+        return (Document("0", "T", f"found for {query}"),)
+
+    verifier = OpenAIVerifier(client, ExactMatchJudge(), form="attempt", max_searches=2)
+    scripts = ["paris", "searcher", "endless", "lost", "garbage"]
+    results = verifier.verify([replace(verify_task(s, "x"), search=search) for s in scripts])
+    assert correct(results) == [True, True, False, None, None]
+    assert failure(results[3]) == "down"
+    assert "without search or answer tags" in failure(results[4])
+    assert sorted(asked) == sorted(["a < b", "again", "again", "outage"])
+
+    said = max((b["messages"] for b in server.bodies if "searcher" in str(b)), key=len)
+    assert [message["role"] for message in said] == ["user", "assistant", "user"]
+    assert said[1]["content"] == "<search>a &lt; b</search>"
+    assert "T\nfound for a &lt; b\n" in said[2]["content"]
+
+    with pytest.raises(UsageError, match=r"need VerifyTask\.search"):
+        verifier.verify([verify_task("endless")])
 
 
 def test_they_fit_the_protocols(client: ChatClient) -> None:

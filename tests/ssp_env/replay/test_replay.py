@@ -54,10 +54,11 @@ def again(game: Game, rules: Rules) -> SavedGame:
             u.logprobs,
             u.about,
         )
-        assert (t.ending, t.result, t.searches, t.documents) == (
+        assert (t.ending, t.result, t.searches, t.library, t.documents) == (
             u.ending,
             u.result,
             u.searches,
+            u.library,
             u.documents,
         )
         scores = [[d.score for s in one.searches for d in s.documents] for one in (t, u)]
@@ -72,6 +73,16 @@ def again(game: Game, rules: Rules) -> SavedGame:
         (a.verdict, a.reward) for a in now.attempts
     ]
     return saved
+
+
+def test_verification_by_an_attempt(mini: MiniWorld, words: WordTokenizer) -> None:
+    """What it found among its documents is found again, without a world to search in."""
+    form = {"verification_prompt": "attempt", "attempts": 1}
+    rules = rules_of(mini, words, verifier="policy", **form)
+    games = play(begin(rules), by_role(propose(2), solve, solve)).games
+    assert any(game.verifier and len(game.verifier.searches) == 2 for game in games)
+    for game in games:
+        again(game, rules)
 
 
 # -- valid games -------------------------------------------------------------------------------

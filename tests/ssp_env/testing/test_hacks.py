@@ -166,6 +166,28 @@ def test_a_question_cannot_ask_for_verifications_own_prompt(mini: MiniWorld) -> 
         assert found.played.solver.mean == 0.0
 
 
+@pytest.mark.parametrize(
+    "name", ["if_many_documents", "if_asked_word_for_word", "if_nothing_was_read"]
+)
+def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld, name: str) -> None:
+    """As long as the question speaks of what a solver sees, not of what else can be found."""
+    paid = {}
+    for form in ("solver", "attempt"):
+        game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
+        found = result_of(rules_of(mini, spelled=True, game=game), name, games=12)
+        assert found.beside.accepted > 0
+        paid[form] = found.played.proposer.mean
+    assert paid == {"solver": 1.0, "attempt": 0.0}
+
+
+def test_a_page_that_verification_lacks_tells_it_from_solving(mini: MiniWorld) -> None:
+    for form in ("solver", "attempt"):
+        game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
+        found = result_of(rules_of(mini, spelled=True, game=game), "if_another_page_is_found")
+        assert found.finding is Finding.PAYS
+        assert found.played.solver.mean < 0.1
+
+
 def test_what_nobody_solves_pays_nothing_with_the_other_reward(mini: MiniWorld) -> None:
     for reward, finding in (("1-p", Finding.PAYS), ("4p(1-p)", Finding.HELD)):
         game = {"verifier": "policy", "proposer_reward": reward}
