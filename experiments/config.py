@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import yaml
 
 from agents.config import LearningConfig
+from agents.engines.config import EngineConfig
 from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
@@ -66,6 +67,15 @@ class ComputeConfig:
     """GPUs of each learner (with 0 learners: of the main process)."""
     threads: int = 1
     """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
+    engine: str = "transformers"
+    """What samples: ``transformers``, or ``vllm``, which needs its package."""
+    engine_memory: float = 0.4
+    """Share of a GPU's memory that vLLM may fill."""
+    engine_check_every: int = 50
+    """Steps between two comparisons of the engine's log-probabilities with the learner's; the first
+    step of a run has one too."""
+    engine_max_gap: float = 0.05
+    """Mean distance of these log-probabilities, in nats, beyond which the run ends."""
 
     SYNONYMS: ClassVar[Mapping[str, str]] = {
         "num_env_runners": "env_runners",
@@ -75,6 +85,10 @@ class ComputeConfig:
         "num_gpus_per_env_runner": "gpus_per_env_runner",
         "num_gpus_per_learner": "gpus_per_learner",
         "num_threads": "threads",
+        "backend": "engine",
+        "rollout_engine": "engine",
+        "inference_engine": "engine",
+        "gpu_memory_utilization": "engine_memory",
     }
     """What these settings are called elsewhere; an error offers the name here."""
 
@@ -83,6 +97,18 @@ class ComputeConfig:
         at_least(self, "compute", 0, "env_runners", "learners")
         at_least(self, "compute", 0, "gpus_per_env_runner", "gpus_per_learner")
         at_least(self, "compute", 1, "threads")
+        try:
+            self.engine_config()
+        except ConfigError as error:
+            name = error.field.partition(".")[2]
+            own = "engine" if name == "kind" else f"engine_{name}"
+            raise ConfigError(f"compute.{own}", error.value, error.fix) from None
+
+    def engine_config(self) -> EngineConfig:
+        """The engine's settings, checked."""
+        return EngineConfig(
+            self.engine, self.engine_memory, self.engine_check_every, self.engine_max_gap
+        )
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,14 @@ def small_config(vocab_size: int) -> Lfm2Config:
 
 def playful_model(seed: int = 0) -> Lfm2ForCausalLM:
     """Random weights, tilted towards the tags of actions and some names of the world."""
+    config = small_config(len(tiny_tokenizer()))
+    return tilted(Lfm2ForCausalLM._from_config(config, attn_implementation="eager"), seed)
+
+
+def tilted(model: Any, seed: int) -> Any:
+    """A model of the tiny policy's tokens, with weights of that kind."""
     tokenizer = tiny_tokenizer()
     generator = torch.Generator().manual_seed(seed)
-    model = Lfm2ForCausalLM._from_config(small_config(len(tokenizer)), attn_implementation="eager")
     tags = [
         tag for tag in Tags().all() if not tag.strip("</>").startswith(("think", "information"))
     ]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
-
-import torch
 
 from ssp_env.game.config import GameConfig
 from ssp_env.game.scanner import ScannerTags
@@ -16,7 +14,7 @@ from ssp_env.types import Action
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A sequence to be continued."""
+    """A sequence to be continued by one turn."""
 
     key: int
     """Which trajectory. An engine may reuse what it computed under the same key before."""
@@ -24,6 +22,12 @@ class Request:
     """All tokens so far; a later request of the same key continues an earlier one's tokens."""
     max_new_tokens: int
     """At most this many tokens are sampled, at least one."""
+    temperature: float
+    """0 takes the likeliest token; log-probabilities are those of the distribution sampled from (at
+    0: of the unscaled one)."""
+    seed: int
+    """From 0 up to, not including, 2**63. What is sampled follows from it, the ids, the weights and
+    the temperature, never from what else the engine is doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +77,76 @@ def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
 
 
 class Engine(Protocol):
-    """Samples continuations. ``weights_version`` counts the updates that its weights have seen."""
+    """Samples turns: requests go in, finished turns come out as they finish."""
 
     weights_version: int
+    """How many updates its weights have seen."""
 
-    def generate(
-        self, requests: Sequence[Request], *, temperature: float, generator: torch.Generator
-    ) -> list[Generation]:
-        """One generation a request, in order.
+    @property
+    def running(self) -> int:
+        """How many requests have been submitted and not finished."""
+        ...
 
-        Args:
-            requests: sequences to continue, one a key.
-            temperature: 0 takes the likeliest token; log-probabilities are those of the
-                distribution sampled from (at 0: of the unscaled one).
-            generator: source of all randomness.
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Takes requests in; they join those that are running.
 
         Raises:
-            ServiceError: the engine failed (service ``engine``).
+            UsageError: a key is running already.
         """
         ...
 
-    def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """Takes new weights in place and forgets everything computed with the old ones."""
+    def step(self) -> list[tuple[int, Generation]]:
+        """Goes on with all requests by about one token; returns those that it finished, by key.
+
+        Raises:
+            ServiceError: the engine failed (service ``engine``); nothing is running any more.
+        """
         ...
+
+    def release(self, keys: Iterable[int]) -> None:
+        """Ends these requests, if they run, and forgets what was computed under their keys."""
+        ...
+
+    def update_weights(self, state: Mapping[str, Any], version: int) -> None:
+        """Takes new weights in place and forgets everything computed with the old ones.
+
+        Args:
+            state: parameter name -> tensor or array, as the `transformers` model names them.
+            version: how many updates they have seen.
+
+        Raises:
+            UsageError: requests are running.
+        """
+        ...
+
+    def weights(self) -> dict[str, Any]:
+        """The present weights as float arrays, named as the `transformers` model names them.
+
+        Raises:
+            UsageError: the engine does not give them out.
+        """
+        ...
+
+    def sleep(self) -> None:
+        """Gives memory back for as long as nothing is sampled; new weights are to follow."""
+        ...
+
+    def wake(self) -> None:
+        """Ends the sleep, if there is one."""
+        ...
+
+
+def generate(engine: Engine, requests: Sequence[Request]) -> list[Generation]:
+    """Submits requests to an engine that has no others, and waits for all of them; in order.
+
+    Raises:
+        ServiceError: the engine failed.
+        UsageError: two requests have the same key.
+    """
+    engine.submit(requests)
+
+    finished: dict[int, Generation] = {}
+    while len(finished) < len(requests):
+        finished.update(engine.step())
+
+    return [finished[request.key] for request in requests]

@@ -6,6 +6,8 @@ end is garbage that the attention mask hides and the next tokens overwrite.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -49,35 +51,39 @@ class RaggedCache:
         """After the forward call: the new tokens belong to their rows."""
         self.lengths = self.lengths + self._new
 
+    @classmethod
+    def gathered(cls, parts: Sequence[tuple[RaggedCache, Tensor]]) -> RaggedCache:
+        """A copy of some rows of some caches, one after another.
+
+        Args:
+            parts: a cache, and which of its rows, int64 (rows,). A cache that no model has written
+                to yet gives empty rows.
+        """
+        lengths = [cache.lengths[rows] for cache, rows in parts]
+        whole = cls(sum(map(len, lengths)), parts[0][0].lengths.device)
+        whole.lengths = torch.cat(lengths)
+        longest = int(whole.lengths.max()) if len(whole.lengths) else 0
+
+        for name in ("_keys", "_values"):
+            stores = [getattr(cache, name) for cache, _ in parts]
+            for layer in dict.fromkeys(layer for store in stores for layer in store):
+                pieces = [
+                    (store.get(layer), rows) for store, (_, rows) in zip(stores, parts, strict=True)
+                ]
+                getattr(whole, name)[layer] = _rows(pieces, longest)
+
+        states = [cache._conv for cache, _ in parts]
+        for layer in dict.fromkeys(layer for store in states for layer in store):
+            pieces = [
+                (store.get(layer), rows) for store, (_, rows) in zip(states, parts, strict=True)
+            ]
+            whole._conv[layer] = _rows(pieces, None)
+
+        return whole
+
     def select(self, rows: Tensor) -> RaggedCache:
-        """A copy of some rows, in the given order; -1 makes an empty row."""
-        part = RaggedCache(len(rows), self.lengths.device)
-        source = rows.clamp(min=0)
-        fresh = rows < 0
-        part.lengths = self.lengths[source].masked_fill(fresh, 0)
-        longest = int(part.lengths.max()) if len(rows) else 0
-
-        for mine, theirs in ((self._keys, part._keys), (self._values, part._values)):
-            for layer, tensor in mine.items():
-                theirs[layer] = tensor[:, :, :longest].index_select(0, source)
-
-        for layer, tensor in self._conv.items():
-            part._conv[layer] = tensor.index_select(0, source).masked_fill(
-                fresh[:, None, None], 0.0
-            )
-
-        return part
-
-    def put_back(self, rows: Tensor, part: RaggedCache) -> None:
-        """Writes selected rows back to where they came from."""
-        self.lengths[rows] = part.lengths
-        for mine, theirs in ((self._keys, part._keys), (self._values, part._values)):
-            for layer, tensor in theirs.items():
-                mine[layer] = _room(mine[layer], tensor.shape[2])
-                mine[layer][:, :, : tensor.shape[2]].index_copy_(0, rows, tensor)
-
-        for layer, tensor in part._conv.items():
-            self._conv[layer].index_copy_(0, rows, tensor)
+        """A copy of some rows, int64 (rows,), in the given order."""
+        return self.gathered([(self, rows)])
 
     # -- what models call ----------------------------------------------------------------------
 
@@ -127,6 +133,31 @@ class RaggedCache:
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Length of the longest row."""
         return int(self.lengths.max()) if len(self.lengths) else 0
+
+
+def _rows(pieces: Sequence[tuple[Tensor | None, Tensor]], length: int | None) -> Tensor:
+    """Some rows of some tensors, whose third dimension is cut or filled up to a common length.
+
+    Args:
+        pieces: a tensor (``None`` for rows of zeros), and which of its rows.
+        length: the length; ``None`` where it is the same for all.
+    """
+    model = next(tensor for tensor, _ in pieces if tensor is not None)
+    size = model.shape[2] if length is None else length
+
+    found = []
+    for tensor, rows in pieces:
+        if tensor is None:
+            found.append(model.new_zeros(len(rows), model.shape[1], size, *model.shape[3:]))
+            continue
+
+        part = tensor[:, :, :size].index_select(0, rows)
+        if part.shape[2] < size:
+            room = part.new_zeros(*part.shape[:2], size - part.shape[2], *part.shape[3:])
+            part = torch.cat([part, room], dim=2)
+        found.append(part)
+
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def _room(tensor: Tensor, length: int) -> Tensor:

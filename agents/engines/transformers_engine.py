@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from torch import Tensor
 
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.ragged_cache import RaggedCache
-from ssp_env.errors import ModelError, UsageError
+from agents.engines.turn import Turn
+from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
 SERVED_LAYERS = frozenset({"full_attention", "conv"})
@@ -19,15 +22,28 @@ SERVED_LAYERS = frozenset({"full_attention", "conv"})
 _LOGIT_SETTINGS = ("logits_scaling", "logit_scale", "final_logit_softcapping", "lm_head_multiplier")
 """Settings by which some architectures change the logits after the output layer."""
 _COMPACT_BELOW = 0.6
+"""Share of rows that still go on, below which those that have stopped leave the batch."""
+_JOIN_FROM = 0.5
+"""Waiting requests per running one, from which on they are let in: each entry costs a pass of its
+own, and a copy of the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was computed for a turn that is over."""
+
+    cache: RaggedCache
+    row: int
+    seen: list[int]
+    """The tokens that the row has read."""
 
 
 class TransformersEngine:
-    """Lock-step batched sampling: all requests of a call are decoded together.
+    """Continuous batching: rows join the running batch, and leave it when their turn is over.
 
-    The cache holds the sequences of the last call. A request whose key was part of it, and whose
-    tokens go on from there, is continued; any other is computed from its first token. Rows that
-    have stopped are dropped from the decoding batch once they are many, so that one long turn does
-    not cost the whole batch."""
+    A request whose key has been here before, and whose tokens go on from there, is continued; any
+    other is computed from its first token. The random numbers of a row are its request's own.
+    """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
         """
@@ -52,10 +68,36 @@ class TransformersEngine:
         self._tokenizer, self._stop = tokenizer, stop
         self._device = next(model.parameters()).device
         self._mapping = "conv" in (getattr(model.config, "layer_types", None) or ())
+        self._most_rows: int | None = None
         self._forget()
 
+    @property
+    def running(self) -> int:
+        """How many requests have been submitted and not finished."""
+        return len(self._turns)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """See :class:`~agents.engines.base.Engine`."""
+        for request in requests:
+            if request.key in self._turns:
+                raise UsageError("two requests that run at once have the same key")
+            turn = Turn(request, self._stop, self._tokenizer)
+            self._turns[turn.key] = self._waiting[turn.key] = turn
+
+    def release(self, keys: Iterable[int]) -> None:
+        """See :class:`~agents.engines.base.Engine`."""
+        for key in keys:
+            self._kept.pop(key, None)
+            self._waiting.pop(key, None)
+            turn = self._turns.pop(key, None)
+            if turn is not None:
+                turn.stopped = True  # its row idles until the batch is made anew
+
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """Takes a state dict of the whole model; see :class:`~agents.engines.base.Engine`."""
+        """See :class:`~agents.engines.base.Engine`."""
+        if self._turns:
+            raise UsageError(f"{len(self._turns)} requests still run with the old weights")
+
         # Arrays that come from Ray's object store are read-only.
         writable = {
             n: v if isinstance(v, Tensor) else np.require(v, requirements="W")
@@ -67,119 +109,187 @@ class TransformersEngine:
         self.weights_version = version
         self._forget()
 
+    def weights(self) -> dict[str, Any]:
+        """See :class:`~agents.engines.base.Engine`."""
+        state = self.model.state_dict()
+        return {name: tensor.float().cpu().numpy() for name, tensor in state.items()}
+
+    def sleep(self) -> None:
+        """Drops what was computed; the weights stay where they are."""
+        self._forget()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        """There is nothing to fetch back."""
+
     @torch.inference_mode()
-    def generate(
-        self, requests: Sequence[Request], *, temperature: float, generator: torch.Generator
-    ) -> list[Generation]:
-        """See :class:`~agents.engines.base.Engine`.
+    def step(self) -> list[tuple[int, Generation]]:
+        """One pass of the model: over the requests that join, or one token for all that run.
+
+        Where memory runs out, fewer rows run side by side from then on; their tokens stay the same.
 
         Raises:
-            UsageError: two requests have the same key.
+            ServiceError: not even one row fits into memory, or the weights are not numbers.
         """
-        if not requests:
-            return []
-
         try:
-            return self._generate(requests, temperature, _on(self._device, generator))
+            turns = self._join() if self._may_join() else self._go_on()
+        except torch.OutOfMemoryError as error:
+            self._halve(error)
+            return []
         except BaseException:
             # A cache that was left in the middle of a step would continue rows wrongly, and
             # silently.
             self._forget()
             raise
 
-    def _generate(
-        self, requests: Sequence[Request], temperature: float, generator: torch.Generator
-    ) -> list[Generation]:
-        turns = [_Turn(request, self._stop, self._tokenizer) for request in requests]
-        logits = self._read(requests)
-        cache = self._cache
-        rows = torch.arange(len(requests), device=self._device)
-        live = turns
+        for turn in turns:
+            del self._turns[turn.key]
+        return [(turn.key, turn.generation) for turn in turns]
 
-        while True:
-            tokens, logprobs = _sample(logits, temperature, generator)
-            pairs = zip(live, tokens.tolist(), logprobs.tolist(), strict=True)
-            going = torch.tensor(
-                [turn.take(token, logprob) for turn, token, logprob in pairs], device=self._device
-            )
-            if not bool(going.any()):
-                break
-
-            if float(going.float().mean()) < _COMPACT_BELOW:
-                if cache is not self._cache:
-                    self._cache.put_back(rows, cache)
-
-                rows, tokens, going = rows[going], tokens[going], going[going]
-                live = [turn for turn in live if not turn.stopped]
-                cache = self._cache.select(rows)
-
-            logits = self._forward(cache, tokens[:, None], going.long())
-
-        if cache is not self._cache:
-            self._cache.put_back(rows, cache)
-
-        for request, turn in zip(requests, turns, strict=True):
-            # The last sampled token was never fed: it belongs to the next call's prefill.
-            self._seen[request.key] = [*request.ids, *turn.ids[:-1]]
-
-        return [Generation(turn.ids, turn.logprobs) for turn in turns]
+    # -- which rows run ------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        self._cache = RaggedCache(0, self._device)
-        self._rows: dict[int, int] = {}
-        self._seen: dict[int, list[int]] = {}
+        self._turns: dict[int, Turn] = {}
+        self._waiting: dict[int, Turn] = {}
+        self._kept: dict[int, _Kept] = {}
+        self._run([], RaggedCache(0, self._device))
 
-    def _read(self, requests: Sequence[Request]) -> Tensor:
-        """Makes the cache hold exactly the requested rows, in order.
+    def _run(self, rows: list[Turn], cache: RaggedCache) -> None:
+        self._rows, self._cache = rows, cache
+
+    def _live(self) -> list[int]:
+        """The rows of the batch whose turns go on."""
+        return [row for row, turn in enumerate(self._rows) if not turn.stopped]
+
+    def _may_join(self) -> bool:
+        live = len(self._live())
+        full = self._most_rows is not None and live >= self._most_rows
+        return bool(self._waiting) and not full and len(self._waiting) >= _JOIN_FROM * live
+
+    def _join(self) -> list[Turn]:
+        """Reads what the waiting requests bring, lets them in, and samples a token for each.
+
+        Returns:
+            Those that this token has finished.
+        """
+        live = self._live()
+        room = len(self._waiting) if self._most_rows is None else self._most_rows - len(live)
+        cache, logits, joined = self._read(list(self._waiting.values())[:room])
+        for turn in joined:
+            del self._waiting[turn.key]
+            self._kept.pop(turn.key, None)
+
+        first = len(live)
+        if live:
+            here, all_new = self._tensor(live), torch.arange(len(joined), device=self._device)
+            cache = RaggedCache.gathered([(self._cache, here), (cache, all_new)])
+        self._run([self._rows[row] for row in live] + joined, cache)
+
+        return self._take(first, *_sample(logits, joined))
+
+    def _go_on(self) -> list[Turn]:
+        """One more token for each row that runs; returns those that it has finished."""
+        live = self._live()
+        if not live:
+            return []
+        if len(live) < _COMPACT_BELOW * len(self._rows):
+            self._run([self._rows[i] for i in live], self._cache.select(self._tensor(live)))
+
+        last = self._tensor([turn.ids[-1] for turn in self._rows])
+        going = self._tensor([not turn.stopped for turn in self._rows])
+        logits = self._forward(self._cache, last[:, None], going)
+
+        return self._take(0, *_sample(logits, self._rows))
+
+    def _take(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
+        """Hands the rows from ``first`` on their tokens; returns the turns that these finish."""
+        values: list[float] = logprobs.tolist()
+        if math.isnan(sum(values)):
+            what = f"the weights (version {self.weights_version}) give logits that are no numbers"
+            raise ServiceError("engine", what)
+
+        finished = []
+        for row, (token, value) in enumerate(zip(tokens.tolist(), values, strict=True), first):
+            turn = self._rows[row]
+            if turn.stopped or turn.take(token, value):
+                continue
+
+            # The last token was never read: it belongs to the next turn's prefill.
+            self._kept[turn.key] = _Kept(self._cache, row, turn.read[:-1])
+            finished.append(turn)
+
+        return finished
+
+    def _halve(self, error: torch.OutOfMemoryError) -> None:
+        """Starts all requests again where they are, half as many side by side.
+
+        Raises:
+            ServiceError: there was only one.
+        """
+        rows = max(len(self._live()), 1 if self._rows else len(self._waiting))
+        turns = self._turns
+        self._forget()
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        if rows <= 1:
+            raise ServiceError("engine", f"one sequence is too large: {error}") from error
+
+        self._most_rows = rows // 2
+        self._turns, self._waiting = turns, dict(turns)
+
+    # -- what the model computes ---------------------------------------------------------------
+
+    def _read(self, joining: Sequence[Turn]) -> tuple[RaggedCache, Tensor, list[Turn]]:
+        """Computes what the model has not yet read of these turns.
 
         Attempts at one question often begin alike, down to what their searches found. Equal
         sequences are fed once and their rows copied.
 
         Returns:
-            Logits (rows, vocabulary) at the last token of each request.
+            A cache of their rows, logits (rows, vocabulary) at the last token of each, and the
+            turns in the order of the rows.
         """
-        self._drop_changed(requests)
-        owners: dict[tuple[int, ...], int] = {}
-        owner = [owners.setdefault(tuple(request.ids), len(owners)) for request in requests]
-        distinct = [requests[owner.index(i)] for i in range(len(owners))]
-        old = [self._rows.get(request.key, -1) for request in distinct]
+        equal: dict[tuple[int, ...], list[Turn]] = {}
+        for turn in joining:
+            equal.setdefault(tuple(turn.read), []).append(turn)
 
-        if not self._rows:
-            self._cache = RaggedCache(len(distinct), self._device)
-        elif old != list(range(len(self._cache.lengths))):
-            self._cache = self._cache.select(torch.tensor(old, device=self._device))
+        # Rows that come from one cache are copied together.
+        fresh = _Kept(RaggedCache(1, self._device), 0, [])
+        places: dict[int, list[tuple[_Kept, tuple[int, ...]]]] = {}
+        for ids, turns in equal.items():
+            kept = next((self._kept[t.key] for t in turns if self._goes_on(t.key, ids)), fresh)
+            places.setdefault(id(kept.cache), []).append((kept, ids))
 
-        logits = self._prefill(distinct)
-        if len(distinct) < len(requests):
-            copies = torch.tensor(owner, device=self._device)
-            self._cache, logits = self._cache.select(copies), logits[copies]
+        rows = [place for part in places.values() for place in part]
+        cache = RaggedCache.gathered(
+            [
+                (part[0][0].cache, self._tensor([kept.row for kept, _ in part]))
+                for part in places.values()
+            ]
+        )
+        logits = self._prefill(cache, [ids[len(kept.seen) :] for kept, ids in rows])
 
-        self._rows = {request.key: row for row, request in enumerate(requests)}
-        self._seen = {}
+        if len(rows) < len(joining):
+            copies = self._tensor([row for row, (_, ids) in enumerate(rows) for _ in equal[ids]])
+            cache, logits = cache.select(copies), logits[copies]
+        return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
 
-        return logits
+    def _goes_on(self, key: int, ids: tuple[int, ...]) -> bool:
+        """Whether these tokens go on from what was computed under a key."""
+        kept = self._kept.get(key)
+        if kept is None or len(kept.seen) >= len(ids):
+            return False
+        return kept.seen == [*ids[: len(kept.seen)]]
 
-    def _drop_changed(self, requests: Sequence[Request]) -> None:
-        """Forgets rows whose tokens do not go on from what they were."""
-        if len({request.key for request in requests}) != len(requests):
-            raise UsageError("two requests of one call have the same key")
-
-        for request in requests:
-            seen = self._seen.get(request.key, [])
-            if len(request.ids) <= len(seen) or list(request.ids[: len(seen)]) != seen:
-                self._rows.pop(request.key, None)
-                self._seen.pop(request.key, None)
-
-    def _prefill(self, requests: Sequence[Request]) -> Tensor:
-        """Feeds the new tokens of each request; returns logits (rows, vocabulary) at the last."""
-        new = [request.ids[len(self._seen.get(request.key, ())) :] for request in requests]
-        lengths = torch.tensor([len(ids) for ids in new], device=self._device)
-        width = int(lengths.max())
-        padded = torch.zeros(len(new), width, dtype=torch.long)
+    def _prefill(self, cache: RaggedCache, new: Sequence[Sequence[int]]) -> Tensor:
+        """Feeds each row its new tokens; returns logits (rows, vocabulary) at the last."""
+        lengths = self._tensor([len(ids) for ids in new])
+        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)
         for row, ids in enumerate(new):
             padded[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
 
-        return self._forward(self._cache, padded.to(self._device), lengths)
+        return self._forward(cache, padded.to(self._device), lengths)
 
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
         positions, visible = cache.expect(new, ids.shape[1])
@@ -199,72 +309,35 @@ class TransformersEngine:
         # Some models have more logits than the tokenizer has tokens.
         return logits.float()[:, : self._tokenizer.vocab_size]
 
-
-class _Turn:
-    """One request's sampled tokens, and whether they have come to an end."""
-
-    def __init__(self, request: Request, stop: StopRule, tokenizer: Tokenizer) -> None:
-        self.ids: list[int] = []
-        self.logprobs: list[float] = []
-        self.stopped = False
-        self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
-        self._reach = max(map(len, stop.strings), default=1) - 1
-        # A tag may have begun in an earlier generation of the same turn.
-        before = (
-            b"".join(tokenizer.pieces[i] for i in request.ids[-self._reach :])
-            if self._reach
-            else b""
-        )
-        self._tail = before[-self._reach :]
-
-    def take(self, token: int, logprob: float) -> bool:
-        """Notes a token, unless the turn is over; true while it goes on."""
-        if self.stopped:
-            return False
-
-        self.ids.append(token)
-        self.logprobs.append(logprob)
-        self.stopped = (
-            len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
-        )
-
-        return not self.stopped
-
-    def _spelled(self, token: int) -> bool:
-        if not self._stop.strings:
-            return False
-
-        before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
-        self._tail = text[-self._reach :] if self._reach else b""
-
-        # Only what this token completes counts.
-        return any(
-            text.find(string, max(0, before - len(string) + 1)) >= 0
-            for string in self._stop.strings
-        )
+    def _tensor(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=self._device)
 
 
-def _on(device: torch.device, generator: torch.Generator) -> torch.Generator:
-    """The generator itself, or, where it lives on another device, one that is seeded from it."""
-    if generator.device.type == device.type:
-        return generator
-    seed = int(torch.randint(1 << 62, (), generator=generator, device=generator.device))
-    return torch.Generator(device).manual_seed(seed)
+def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
+    """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary).
 
-
-def _sample(
-    logits: Tensor, temperature: float, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Tokens (rows,) and their log-probabilities (rows,) from logits (rows, vocabulary)."""
-    if temperature > 0:
-        logits = logits / temperature
-
+    Each row has a random number of its own, which says how far into its cumulated distribution the
+    token lies; so no row's token hangs on another row.
+    """
+    temperatures = [turn.temperature for turn in turns]
+    if set(temperatures) - {0.0, 1.0}:
+        scale = torch.tensor([t or 1.0 for t in temperatures], device=logits.device)
+        logits = logits / scale[:, None]
     logprobs = torch.log_softmax(logits, dim=-1)
 
-    if temperature > 0:
-        tokens = torch.multinomial(logprobs.exp(), 1, generator=generator).squeeze(1)
-    else:
+    if not any(temperatures):
         tokens = logprobs.argmax(dim=-1)
+    else:
+        # In double precision: in single, the likely tokens of a large vocabulary would swallow
+        # the unlikely ones.
+        reached = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
+        numbers = [0.0 if turn.stopped else turn.draw() for turn in turns]
+        aims = torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
+        tokens = torch.searchsorted(reached, aims * reached[:, -1:], right=True).squeeze(1)
+        tokens = tokens.clamp(max=logits.shape[1] - 1)
+        if not all(temperatures):
+            greedy = torch.tensor([not t for t in temperatures], device=logits.device)
+            tokens = torch.where(greedy, logprobs.argmax(dim=-1), tokens)
 
     return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
 

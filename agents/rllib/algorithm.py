@@ -13,8 +13,10 @@ from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
+from agents.engines.gap import Gap
 from agents.metrics import step_metrics
 from agents.rllib.batch import MODULE_ID, shard, to_batch
+from agents.rllib.comparison import compare
 from agents.rllib.config import SelfPlayConfig
 from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
 from agents.rllib.honoured import EVALUATION
@@ -36,6 +38,8 @@ class SSP(Algorithm):
     """
 
     last_games: Sequence[GameRecord] = ()
+    last_gap: Gap | None = None
+    """What the latest comparison of engine and learner found."""
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:
@@ -48,11 +52,13 @@ class SSP(Algorithm):
         began = time.perf_counter()
         samples = self._play()
         sampled = time.perf_counter()
+        self.last_games = [record for sample in samples for record in sample.records]
+        if self.last_gap is None or self.iteration % self.config.engine_config().check_every == 0:
+            self.last_gap = compare(self, self.last_games)
         rows = [row for sample in samples for row in sample.rows]
         updates = [self._learn(part, size, game.attempts) for part, size in deal(rows, learning)]
         self._hand_over_weights(self.iteration + 1)
         learnt = time.perf_counter()
-        self.last_games = [record for sample in samples for record in sample.records]
         figures = step_metrics(
             self.last_games, learning.batch_size, [update for update in updates if update]
         )

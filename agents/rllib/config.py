@@ -12,6 +12,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.config import LearningConfig, check_groups, check_shares
+from agents.engines.config import EngineConfig
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
@@ -42,13 +43,16 @@ class SelfPlayConfig(AlgorithmConfig):
     :class:`~ssp_env.search.config.SearchConfig`) and ``make_rules`` (a function of world, tokenizer
     and game config, for a retriever, judge or verifier of your own).
 
-    ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name, and
-    ``model_dir``, a causal LM directory; the tiny policy that ships is used when there is none.
+    ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name,
+    ``model_dir``, a causal LM directory (the tiny policy that ships when there is none), and
+    ``engine``: its kind, a dict of the fields of :class:`~agents.engines.config.EngineConfig`, or
+    one of these.
     ``debugging(seed=...)`` seeds everything."""
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)
         self.model_dir = str(tiny_directory())
+        self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         for field in fields(LearningConfig):
             setattr(self, field.name, field.default)
         self.env_runner_cls = SSPEnvRunner
@@ -62,8 +66,10 @@ class SelfPlayConfig(AlgorithmConfig):
         self.policies = {MODULE_ID: (None, None, None, None)}
         self.policy_mapping_fn = _to_llm
 
-    def training(self, *, model_dir: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
-        """Sets fields of :class:`~agents.config.LearningConfig`, and the model directory.
+    def training(
+        self, *, model_dir: Any = NotProvided, engine: Any = NotProvided, **kwargs: Any
+    ) -> SelfPlayConfig:
+        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, the engine.
 
         RLlib's own settings of training are refused: ``validate()`` says what to set instead.
 
@@ -72,6 +78,8 @@ class SelfPlayConfig(AlgorithmConfig):
         """
         if model_dir is not NotProvided:
             self.model_dir = str(model_dir)
+        if engine is not NotProvided:
+            self.engine = engine
 
         theirs = inspect.signature(AlgorithmConfig.training).parameters
         for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
@@ -87,6 +95,13 @@ class SelfPlayConfig(AlgorithmConfig):
         """The learning settings, validated."""
         values = {name: getattr(self, name) for name in LEARNING}
         return read(LearningConfig, values, "training")
+
+    def engine_config(self) -> EngineConfig:
+        """The engine's settings, validated."""
+        given = self.engine
+        if isinstance(given, EngineConfig):
+            return given
+        return read(EngineConfig, {"kind": given} if isinstance(given, str) else given, "engine")
 
     def game(self) -> GameConfig:
         """The game's settings, validated; fields that are not given are those that suit the
@@ -152,6 +167,7 @@ class SelfPlayConfig(AlgorithmConfig):
             refuse_ignored(self, type(self)(), LEARNING)
 
         game, learning = self.game(), self.learning()
+        self.engine_config()
         with named("env_config"):
             self.check_world()
             check_groups(game, learning)

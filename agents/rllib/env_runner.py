@@ -15,9 +15,8 @@ from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
+from agents.engines.base import Engine, Generation, StopRule
+from agents.engines.opening import open_engine
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.module import module_spaces
 from agents.rollout import answer, play
@@ -42,9 +41,8 @@ class Sample:
     """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
 
 
-_GAMES, _TOKENS = 0x9A3E, 0x7E3A
-"""First numbers of the seeds of training games and of the tokens sampled in them: their random
-streams never coincide."""
+_GAMES = 0x9A3E
+"""First number of the seeds of training games: their random streams are no others'."""
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
@@ -65,10 +63,15 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def make_module(self) -> None:
         """Loads the model into an inference engine."""
-        gpus = self.config.num_gpus_per_env_runner
-        model = load_model(self.config.model_dir, "cuda" if gpus else "cpu")
-        self.engine = TransformersEngine(
-            model, self.tokenizer, StopRule.of(self.game, self.tokenizer)
+        config = self.config
+        self.engine: Engine = open_engine(
+            config.engine_config(),
+            config.model_dir,
+            self.tokenizer,
+            StopRule.of(self.game, self.tokenizer),
+            device="cuda" if config.num_gpus_per_env_runner else "cpu",
+            longest=self.rules.longest_trajectory,
+            shares=not (config.num_env_runners or config.num_learners),
         )
 
     def sample(self, *, step: int = 0, slots: int | None = None, **_: Any) -> Sample:
@@ -81,11 +84,12 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         seed = (self.config.seed or 0, step, self._index)
         engine = _Stopwatch(self.engine)
         began = time.perf_counter()
+        engine.wake()
         wanted = self.learning.batch_size if slots is None else slots
         round_ = Round(self.rules, self._answers, wanted, [_GAMES, *seed], self.strategy)
-        rng = np.random.default_rng([_TOKENS, *seed])
-        play(round_, engine, temperature=self.learning.temperature, rng=rng)
+        play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
+        engine.sleep()  # the learner's turn
         rows = rows_of(round_.games, self.learning)
         game_seconds = time.perf_counter() - began - engine.seconds
 
@@ -95,6 +99,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         self, questions: Sequence[Question], temperature: float, seed: int
     ) -> list[GameRecord]:
         """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
+        self.engine.wake()
         return answer(self.rules, questions, self.engine, temperature=temperature, seed=seed)
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
@@ -126,10 +131,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             state[COMPONENT_STRATEGY] = self.strategy.get_state()
 
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            weights = {
-                name: tensor.cpu().numpy()
-                for name, tensor in self.engine.model.state_dict().items()
-            }
+            weights = self.engine.weights()
             state[COMPONENT_RL_MODULE] = {
                 MODULE_ID: {f"lm.{name}": value for name, value in weights.items()}
             }
@@ -165,16 +167,20 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 class _Stopwatch:
     """An engine that notes how long it was at work."""
 
-    def __init__(self, engine: TransformersEngine) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine, self.seconds = engine, 0.0
         self.weights_version = engine.weights_version
+        self.submit, self.release = engine.submit, engine.release
+        self.update_weights = engine.update_weights
+        self.sleep, self.wake = engine.sleep, engine.wake
 
-    def generate(self, *args: Any, **kwargs: Any) -> Any:
+    @property
+    def running(self) -> int:
+        return self._engine.running
+
+    def step(self) -> list[tuple[int, Generation]]:
         began = time.perf_counter()
         try:
-            return self._engine.generate(*args, **kwargs)
+            return self._engine.step()
         finally:
             self.seconds += time.perf_counter() - began
-
-    def update_weights(self, state: Any, version: int) -> None:
-        self._engine.update_weights(state, version)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
-from agents.columns import Columns
+from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
 from agents.models import autocast_dtype, load_model
 from agents.rllib.batch import MODULE_ID
+from agents.rows import Row
 from agents.scoring import checkpoint_layers, token_logprobs
 from agents.update import SUMMED, Update
 
@@ -83,6 +85,22 @@ class SSPLearner(TorchLearner):
         out = self.module[MODULE_ID].forward_train({**part, "temperature": temperature})
         logprobs: Tensor = out["action_logp"]
         return logprobs
+
+    def score(self, rows: Sequence[Row]) -> np.ndarray:
+        """The policy's log-probabilities of what it wrote: float32 (tokens,), row by row.
+
+        Computed as in an update, one row at a time, without gradients.
+        """
+        device = torch.device(self._device)
+        dtype = autocast_dtype(self.learning.precision, device)
+        found = []
+        with torch.no_grad(), torch.autocast(device.type, dtype, enabled=dtype is not None):
+            for row in rows:
+                columns = columns_of([row])
+                part = {n: torch.as_tensor(column).to(device) for n, column in columns.items()}
+                found.append(self._score(part).float().cpu().numpy())
+
+        return np.concatenate(found)
 
     def _score_reference(self, part: Columns) -> Tensor:
         temperature = self.learning.temperature

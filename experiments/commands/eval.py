@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
+from agents.engines.opening import open_engine
 from agents.rollout import play
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset
@@ -79,9 +77,14 @@ def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[G
         ModelError: the weights cannot be loaded.
     """
     torch.set_num_threads(config.compute.threads)
-    device = "cuda" if config.compute.gpus_per_env_runner else "cpu"
-    model = load_model(config.model_dir, device)
-    engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
+    engine = open_engine(
+        config.compute.engine_config(),
+        config.model_dir,
+        rules.tokenizer,
+        StopRule.of(config.game, rules.tokenizer),
+        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+        longest=rules.longest_trajectory,
+    )
     records: list[GameRecord] = []
     seed = config.evaluation.seed
     chunks = range(0, len(questions), CHUNK)
@@ -90,12 +93,7 @@ def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[G
     ):
         asked = questions[start : start + CHUNK]
         part = Round.of_questions(rules, asked, [seed, start])
-        play(
-            part,
-            engine,
-            temperature=config.evaluation.temperature,
-            rng=np.random.default_rng([seed, start]),
-        )
+        play(part, engine, temperature=config.evaluation.temperature)
         records.extend(
             record_game(game, rules, question_group=question.group)
             for game, question in zip(part.games, asked, strict=True)

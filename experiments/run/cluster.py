@@ -34,7 +34,9 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
             "make_rules": MakeRules(config),
         }
     )
-    made.training(model_dir=config.model_dir, **vars(config.learning))
+    made.training(
+        model_dir=config.model_dir, engine=compute.engine_config(), **vars(config.learning)
+    )
 
     # Ray gives each actor as many threads as it has CPUs.
     made.env_runners(

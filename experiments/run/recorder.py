@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
+from agents.rollout import waits_for_others
 from experiments.config import RunConfig
 from experiments.run.directory import RunDirectory
 from experiments.run.evaluation import Accuracy, accuracies
@@ -165,6 +166,16 @@ class Board:
             raise RunError(f"{self._folder} cannot be written: {error}") from error
 
 
+def same_seed(config: RunConfig, rules: Rules) -> str:
+    """What another run of the same seed on the same machine gives."""
+    compute = config.compute
+    if compute.engine != "transformers" or compute.gpus_per_env_runner or compute.gpus_per_learner:
+        return "the same up to floating point (engine or GPU)"
+    if waits_for_others(rules):
+        return "the same up to floating point (services of other machines)"
+    return "the same to the last bit"
+
+
 def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[str, Any]:
     """The result of a finished run, from what its directory holds.
 
@@ -191,6 +202,8 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
         "seconds_per_step": round(median(line["seconds"]["step"] for line in lines[1:]), 3),
         "fingerprint": fingerprint(rules),
+        "engine": config.compute.engine,
+        "same_seed": same_seed(config, rules),
         "model": config.model or "tiny (shipped)",
         "git_commit": git_commit(),
         "machine": machine(),

@@ -12,8 +12,8 @@ import torch
 
 from agents.config import check_groups, check_shares
 from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model, save_policy
+from agents.engines.opening import open_engine
+from agents.models import save_policy
 from agents.rollout import answer
 from experiments.config import RunConfig
 from experiments.run.checks import check, checkpoint_bytes
@@ -106,8 +106,8 @@ def _play(
     torch.set_num_threads(config.compute.threads)
     recorder = Recorder(config, directory, questions, progress, first, began)
 
-    # Needs no Ray, so the first figures are there seconds earlier.
-    here = not config.compute.env_runners
+    # Needs no Ray, so the first figures are there seconds earlier. Of vLLM, a process holds one.
+    here = not config.compute.env_runners and config.compute.engine == "transformers"
     if not first and here:
         recorder.base(_BasePolicy(config, rules))
 
@@ -139,12 +139,14 @@ class _BasePolicy:
         self, questions: Sequence[Question], temperature: float, seed: int
     ) -> list[GameRecord]:
         """One record per question. The model is forgotten afterwards."""
-        device = "cuda" if self._config.compute.gpus_per_env_runner else "cpu"
-        tokenizer = self._rules.tokenizer
-        engine = TransformersEngine(
-            load_model(self._config.model_dir, device),
+        config, tokenizer = self._config, self._rules.tokenizer
+        engine = open_engine(
+            config.compute.engine_config(),
+            config.model_dir,
             tokenizer,
-            StopRule.of(self._config.game, tokenizer),
+            StopRule.of(config.game, tokenizer),
+            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            longest=self._rules.longest_trajectory,
         )
         return answer(self._rules, questions, engine, temperature=temperature, seed=seed)
 

@@ -187,26 +187,37 @@ class Referee:
     # -- after them ----------------------------------------------------------------------------
 
     def judge_attempts(self, games: Sequence[Game]) -> None:
-        """Judges all attempts in one call, and pays the games that no outage has voided.
+        """Judges what is not judged yet in one call, and pays the games that no outage has voided.
 
         Raises:
             UsageError: the judge did not return one verdict or error per task, or a reward is not
                 a finite number.
         """
-        asked = [(game, attempt) for game in games if game.accepted for attempt in game.counted]
-        self.take_verdicts(asked)
+        asked = [
+            (game, attempt)
+            for game in games
+            if game.accepted
+            for attempt in game.counted
+            if attempt.verdict is None
+        ]
+        self.take_verdicts(asked, self.ask_verdicts(asked))
 
         for game in games:
             if game.accepted:
                 self.finish(game)
 
-    def take_verdicts(self, asked: Sequence[tuple[Game, Attempt]]) -> None:
-        """Judges these attempts in one call; an outage voids those that it hits.
+    def ask_verdicts(self, asked: Sequence[tuple[Game, Attempt]]) -> list[Verdict | ServiceError]:
+        """The judge's word on attempts that have ended, in one call; changes nothing.
 
         Raises:
             UsageError: the judge did not return one verdict or error per task.
         """
-        verdicts = self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
+        return self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
+
+    def take_verdicts(
+        self, asked: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
+    ) -> None:
+        """Hands attempts the judge's word on them; an outage voids those that it hits."""
         fewest = self.rules.config.fewest_attempts
 
         for (game, attempt), verdict in zip(asked, verdicts, strict=True):

@@ -134,6 +134,11 @@ class Round:
                     game.hit(trajectory, error, self.rules.config.fewest_attempts)
 
     @property
+    def referee(self) -> Referee:
+        """What judges its attempts, for those who have them judged before all have ended."""
+        return self._referee
+
+    @property
     def done(self) -> bool:
         """Whether all games have an outcome."""
         return self.phase is Phase.DONE
@@ -304,19 +309,29 @@ def advance_all(rounds: Sequence[Round]) -> None:
 
 def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
     results = rules.checked.search([trajectory.query or "" for _, trajectory in due])
-
-    limit = rules.config.max_document_tokens
     for (game, trajectory), found in zip(due, results, strict=True):
-        if trajectory.done:
-            continue  # another search of the game has voided it
-        if isinstance(found, ServiceError) and found.fault == "text":
-            trajectory.end(Ending.REFUSED)
-        elif isinstance(found, ServiceError):
-            game.hit(trajectory, found, rules.config.fewest_attempts)
-        else:
-            if trajectory.library is not None:
-                found = find_among(trajectory.library, trajectory.query or "", found)
-            trajectory.observe(found, rules.prompts.information(found, limit))
+        take_found(rules, game, trajectory, found)
+
+
+def take_found(
+    rules: Rules, game: Game, trajectory: Trajectory, found: list[Document] | ServiceError
+) -> None:
+    """Hands a trajectory what ``rules.checked.search`` found for its query, or the error.
+
+    Needed only to search before :meth:`Round.advance` does, while others of the round still write.
+    """
+    if trajectory.done:
+        return  # another search of the game has voided it
+
+    if isinstance(found, ServiceError) and found.fault == "text":
+        trajectory.end(Ending.REFUSED)
+    elif isinstance(found, ServiceError):
+        game.hit(trajectory, found, rules.config.fewest_attempts)
+    else:
+        if trajectory.library is not None:
+            found = find_among(trajectory.library, trajectory.query or "", found)
+        limit = rules.config.max_document_tokens
+        trajectory.observe(found, rules.prompts.information(found, limit))
 
 
 def _none(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:

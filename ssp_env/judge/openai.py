@@ -47,6 +47,9 @@ _FORMS = {
 class OpenAIJudge:
     """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
+    remote = True
+    """It waits for a server, so the game may ask it beside other work."""
+
     def __init__(self, client: ChatClient, prompt: str | Path | Traversable | None = None) -> None:
         """
         Args:
@@ -93,6 +96,9 @@ class OpenAIJudge:
 
 class OpenAIVerifier:
     """Lets a model answer from the documents alone; a judge then compares with the ground truth."""
+
+    remote = True
+    """It waits for a server, so the game may ask it beside other work."""
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from playful import GAME, LEARNING, WORLD, make_rules, new_round, save_playful
@@ -56,7 +55,7 @@ def played(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Round:
     engine = TransformersEngine(
         load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer)
     )
-    return play(new_round(rules), engine, temperature=0.8, rng=np.random.default_rng(0))
+    return play(new_round(rules), engine, temperature=0.8)
 
 
 @pytest.fixture(scope="session")

@@ -1,41 +1,89 @@
-"""Whole rounds against an engine: turns that the engine cuts in the middle of a thought go on."""
+"""Whole rounds against an engine: who waits for whom, and that nothing of it changes a game."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+import pytest
+from playful import GAME, WORLD, LengthJudge, new_round
 
 import ssp_env
 from agents.engines.base import Generation, Request, StopRule
-from agents.rollout import play
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rollout import play, play_all, waits_for_others
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
+from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.search.base import Retriever
+from ssp_env.settings import read
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.types import Document
+from ssp_env.worlds.mini import MiniWorld
 
 
-class Reciting:
-    """Writes the same turn in every trajectory, and stops wherever a turn may end."""
+class Scripted:
+    """Writes given tokens, one per step and trajectory, and stops wherever a turn may end."""
 
     weights_version = 0
 
-    def __init__(self, ids: list[int], prompt_length: int, stop: StopRule) -> None:
-        self._ids, self._prompt_length, self._stop = ids, prompt_length, stop
-        self.calls = 0
+    def __init__(self, text: Sequence[int], stop: StopRule, delay: Mapping[int, int]) -> None:
+        """``delay``: by the order of first requests, how many steps a trajectory does nothing."""
+        self._text, self._stop, self._delay = list(text), stop, delay
+        self._prompts: dict[int, int] = {}
+        self._turns: dict[int, tuple[list[int], int]] = {}
+        self.calls, self.steps = 0, 0
+        self.finished: list[tuple[int, int]] = []
 
-    def generate(
-        self, requests: Sequence[Request], *, temperature: float, generator: torch.Generator
-    ) -> list[Generation]:
-        self.calls += 1
-        return [self._continue(len(request.ids) - self._prompt_length) for request in requests]
+    @property
+    def running(self) -> int:
+        return len(self._turns)
 
-    def _continue(self, start: int) -> Generation:
-        end = next(i for i in range(start, len(self._ids)) if self._ids[i] in self._stop.token_ids)
-        written = self._ids[start : end + 1]
-        return Generation(written, [-1.0] * len(written))
+    def submit(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            self.calls += 1
+            order, length = len(self._prompts), len(request.ids)
+            prompt = self._prompts.setdefault(request.key, length)
+            ids = self._turn(length - prompt)
+            wait = self._delay.get(order, 0) if prompt == length else 0
+            self._turns[request.key] = (ids, self.steps + wait + len(ids))
+
+    def step(self) -> list[tuple[int, Generation]]:
+        self.steps += 1
+        over = [key for key, (_, end) in self._turns.items() if end <= self.steps]
+        self.finished += [(self.steps, key) for key in over]
+        turns = [(key, self._turns.pop(key)[0]) for key in over]
+        return [(key, Generation(ids, [-1.0] * len(ids))) for key, ids in turns]
+
+    def _turn(self, start: int) -> list[int]:
+        """What is written from there on; once all is written, the whole text again."""
+        stops, ids = self._stop.token_ids, self._text
+        start = start if start < len(ids) else 0
+        end = next(i for i in range(start, len(ids)) if ids[i] in stops)
+        return ids[start : end + 1]
+
+    def release(self, keys: Iterable[int]) -> None:
+        for key in keys:
+            self._turns.pop(key, None)
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None: ...
+
+    def weights(self) -> dict[str, Any]:
+        return {}
+
+    def sleep(self) -> None: ...
+
+    def wake(self) -> None: ...
 
 
 def test_an_engine_that_stops_inside_a_thought_goes_on() -> None:
@@ -45,10 +93,8 @@ def test_an_engine_that_stops_inside_a_thought_goes_on() -> None:
 
     right = question.answers[0]
     turn = f"<think> </search> <information> </think> <answer> {right} </answer>"
-    engine = Reciting(
-        words.encode(turn), round_.pending()[0].prompt_length, StopRule.of(rules.config, words)
-    )
-    play(round_, engine, temperature=1.0, rng=np.random.default_rng(0))
+    engine = Scripted(words.encode(turn), StopRule.of(rules.config, words), {})
+    play(round_, engine, temperature=1.0)
 
     (attempt,) = round_.games[0].attempts
     assert engine.calls == 3, "it stopped twice inside the thought"
@@ -56,3 +102,180 @@ def test_an_engine_that_stops_inside_a_thought_goes_on() -> None:
     assert attempt.verdict is not None
     assert attempt.verdict.correct
     assert attempt.trajectory.ids[attempt.trajectory.prompt_length :] == words.encode(turn)
+
+
+# -- services beside the engine ----------------------------------------------------------------
+
+
+class Slow:
+    """A retriever of another machine, whose answers come in an order of their own."""
+
+    remote = True
+
+    def __init__(self, retriever: Retriever, seed: int, fails: str = "") -> None:
+        self._retriever, self._fails = retriever, fails
+        self._rng, self._lock = np.random.default_rng(seed), threading.Lock()
+        self.calls, self.threads = 0, set[int]()
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        with self._lock:
+            self.calls += 1
+            self.threads.add(threading.get_ident())
+            pause = float(self._rng.choice([0.0, 0.004, 0.02]))
+        time.sleep(pause)
+        if self._fails and self._fails in queries:
+            raise ServiceError("search", "gone")
+        return self._retriever.search(queries, k)
+
+
+class SlowJudge(LengthJudge):
+    remote = True
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        time.sleep(0.003)
+        self.calls.append(len(tasks))
+        return super().judge(tasks)
+
+
+@pytest.fixture(scope="module")
+def world() -> MiniWorld:
+    return MiniWorld(**WORLD)
+
+
+@pytest.fixture(scope="module")
+def engine(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> TransformersEngine:
+    stop = StopRule.of(read(GameConfig, GAME, "game"), tokenizer)
+    return TransformersEngine(load_model(model_dir), tokenizer, stop)
+
+
+def rules_with(world: MiniWorld, tokenizer: HuggingFaceTokenizer, **parts: Any) -> Rules:
+    config = read(GameConfig, GAME, "game")
+    return Rules.build(world, tokenizer, config, **{"judge": LengthJudge(), **parts})
+
+
+def records(round_: Round) -> list[GameRecord]:
+    return [record_game(game, round_.rules) for game in round_.games]
+
+
+def tokens(games: Sequence[GameRecord]) -> list[tuple[int, ...]]:
+    return [trajectory.ids for game in games for trajectory in game.trajectories]
+
+
+@pytest.fixture(scope="module")
+def local(
+    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
+) -> list[GameRecord]:
+    return records(play(new_round(rules_with(world, tokenizer)), engine, temperature=0.8))
+
+
+def test_local_services_give_the_same_games_to_the_bit(
+    world: MiniWorld,
+    tokenizer: HuggingFaceTokenizer,
+    engine: TransformersEngine,
+    local: list[GameRecord],
+) -> None:
+    rules = rules_with(world, tokenizer)
+    assert not waits_for_others(rules)
+    assert records(play(new_round(rules), engine, temperature=0.8)) == local
+
+
+def test_whatever_finishes_first_the_games_are_the_same(
+    world: MiniWorld,
+    tokenizer: HuggingFaceTokenizer,
+    engine: TransformersEngine,
+    local: list[GameRecord],
+) -> None:
+    for seed in (0, 1):
+        retriever, judge = Slow(world.retriever, seed), SlowJudge()
+        rules = rules_with(world, tokenizer, retriever=retriever, judge=judge)
+        assert waits_for_others(rules)
+        games = records(play(new_round(rules), engine, temperature=0.8))
+
+        assert retriever.calls > 4
+        assert threading.get_ident() not in retriever.threads
+        assert len(judge.calls) > 1, "attempts are judged while others are written"
+        assert tokens(games) == tokens(local)
+        assert [game.outcome for game in games] == [game.outcome for game in local]
+        assert [game.solve_rate for game in games] == [game.solve_rate for game in local]
+        for game, other in zip(games, local, strict=True):
+            for one, two in zip(game.trajectories, other.trajectories, strict=True):
+                np.testing.assert_allclose(one.logprobs, two.logprobs, atol=1e-4)
+
+
+def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
+    world: MiniWorld,
+    tokenizer: HuggingFaceTokenizer,
+    engine: TransformersEngine,
+    local: list[GameRecord],
+) -> None:
+    asked = [
+        (i, search.query)
+        for i, game in enumerate(local)
+        for trajectory in game.trajectories
+        if trajectory.role == "proposer"
+        for search in trajectory.searches
+    ]
+    query = asked[len(asked) // 2][1]
+    rules = rules_with(world, tokenizer, retriever=Slow(world.retriever, 0, fails=query))
+    games = records(play(new_round(rules), engine, temperature=0.8))
+
+    void = {i for i, game in enumerate(games) if game.outcome == "void"}
+    assert {i for i, text in asked if text == query} <= void
+    assert len(void) < len(games)
+    assert {games[i].reason for i in void} == {"search"}
+    assert engine.running == 0
+
+
+def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
+    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
+) -> None:
+    class Wrong(Slow):
+        def search(self, queries: Sequence[str], k: int) -> Any:
+            return None
+
+    rules = rules_with(world, tokenizer, retriever=Wrong(world.retriever, 0))
+    with pytest.raises(UsageError, match="the retriever gave"):
+        play(new_round(rules), engine, temperature=0.8)
+    assert engine.running == 0
+
+
+def test_rounds_side_by_side_are_those_that_are_played_alone(
+    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
+) -> None:
+    rules = rules_with(world, tokenizer)
+
+    def rounds() -> list[Round]:
+        answers = rules.world.answers
+
+        def draw(rng: np.random.Generator, count: int) -> list[Any]:
+            return [answers[i] for i in rng.integers(len(answers), size=count)]
+
+        return [Round(rules, draw, 4, [9, number]) for number in range(3)]
+
+    alone = [tokens(records(play(round_, engine, temperature=0.8))) for round_ in rounds()]
+    together = rounds()
+    play_all(together, engine, temperature=0.8)
+    assert [tokens(records(round_)) for round_ in together] == alone
+    assert len({str(games) for games in alone}) == 3
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_long_turn_holds_nobody(remote: bool) -> None:
+    """One attempt takes 200 steps for its first turn; the others search and end meanwhile."""
+    rules = ssp_env.raw_env(world="mini", game={"attempts": 5}).rules
+    if remote:
+        rules = replace(rules, retriever=Slow(rules.retriever, 0))
+    words, question = rules.tokenizer, rules.world.questions(0, per_group=1)[0]
+    round_ = Round.of_questions(rules, [question], [0])
+    slow = round_.pending()[2].key
+
+    text = words.encode(f"<search> {question.answers[0]} </search>")
+    engine = Scripted(text, StopRule.of(rules.config, words), {2: 200})
+    play(round_, engine, temperature=1.0)
+
+    ends = {key: step for step, key in engine.finished}
+    assert len(ends) == 5
+    assert ends.pop(slow) > 200 > max(ends.values())

@@ -14,7 +14,7 @@ from playful import new_round
 
 from agents.columns import columns_of
 from agents.config import LearningConfig
-from agents.engines.base import StopRule
+from agents.engines.base import Generation, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.losses import grpo_loss, reinforce_loss
 from agents.metrics import step_metrics
@@ -363,31 +363,27 @@ def test_rollouts_give_every_kind_of_game(played: Round) -> None:
     assert len(rates) > 2
 
 
-class Failing:
-    """An engine that fails at its n-th call."""
+class Failing(TransformersEngine):
+    """An engine that fails at its n-th step."""
 
-    weights_version = 0
+    left = 0
 
-    def __init__(self, engine: TransformersEngine, call: int) -> None:
-        self._engine, self._left = engine, call
-
-    def generate(self, *args: object, **kwargs: object) -> object:
-        self._left -= 1
-        if self._left < 0:
+    def step(self) -> list[tuple[int, Generation]]:
+        self.left -= 1
+        if self.left < 0:
             raise ServiceError("engine", "gone")
-        return self._engine.generate(*args, **kwargs)  # type: ignore[arg-type]
+        return super().step()
 
 
-@pytest.mark.parametrize("call", [0, 1, 3])
+@pytest.mark.parametrize("steps", [0, 5, 60])
 def test_an_engine_that_fails_voids_what_was_pending_and_no_more(
-    call: int, played: Round, model_dir: Path, tokenizer: HuggingFaceTokenizer
+    steps: int, played: Round, model_dir: Path, tokenizer: HuggingFaceTokenizer
 ) -> None:
     rules = played.rules
-    engine = TransformersEngine(
-        load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer)
-    )
+    engine = Failing(load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer))
+    engine.left = steps
     fresh = new_round(rules)
-    play(fresh, Failing(engine, call), temperature=0.8, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+    play(fresh, engine, temperature=0.8)
     assert fresh.done
     void = [g for g in fresh.games if g.outcome is Outcome.VOID]
     assert void

@@ -307,18 +307,18 @@ def _check_weights(algorithm: SSP, version: int) -> None:
 def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SSPConfig) -> None:
     with running(changed(algorithm_config, strategy="dummy")) as algorithm:
         engine, before = algorithm.env_runner.engine, weights_of(algorithm)
-        generate = engine.generate
+        step = engine.step
 
         def fail(*_: object, **__: object) -> None:
             raise ServiceError("engine", "gone")
 
-        engine.generate = fail
+        engine.step = fail
         figures = algorithm.train()["ssp"]["figures"]
         assert figures["void_games"] == figures["games"] == 8
         assert figures["learner_updates"] == 0
         assert "valid_rate" not in figures
         assert distance(weights_of(algorithm), before) == 0.0
-        engine.generate = generate
+        engine.step = step
         figures = algorithm.train()["ssp"]["figures"]
         assert figures["void_games"] == 0
         assert figures["learner_updates"] == 1

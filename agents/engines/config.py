@@ -1,0 +1,35 @@
+"""Which engine plays, and how its log-probabilities are held against the learner's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ssp_env.checks import at_least, one_of
+from ssp_env.errors import ConfigError
+from ssp_env.settings import check_types
+
+ENGINES = ("transformers", "vllm")
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """The engine of env runners."""
+
+    kind: str = "transformers"
+    """``transformers``, or ``vllm``, which needs its package."""
+    memory: float = 0.4
+    """Share of a GPU's memory that vLLM may fill."""
+    check_every: int = 50
+    """Steps between two comparisons with the learner; the first step of a run has one too."""
+    max_gap: float = 0.05
+    """Mean distance of log-probabilities, in nats, beyond which a run ends."""
+
+    def __post_init__(self) -> None:
+        check_types(self, "engine")
+        one_of("engine.kind", self.kind, ENGINES)
+        at_least(self, "engine", 1, "check_every")
+        if not 0 < self.memory < 1:
+            raise ConfigError("engine.memory", self.memory, "give a share between 0 and 1")
+        if not (self.max_gap > 0 and math.isfinite(self.max_gap)):
+            raise ConfigError("engine.max_gap", self.max_gap, "give a finite number above 0")

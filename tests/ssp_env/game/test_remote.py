@@ -1,0 +1,45 @@
+"""What counts as a service of another machine."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import ssp_env
+from ssp_env.game.remote import is_remote
+from ssp_env.judge.chat import ChatClient, ChatConfig
+from ssp_env.judge.lenient import LenientJudge
+from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
+from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.client import HTTPRetriever
+from ssp_env.search.rerank import RerankedRetriever
+
+SERVER = "http://127.0.0.1:9/retrieve"
+
+
+@pytest.fixture(scope="module")
+def here() -> object:
+    return ssp_env.raw_env(world="small").rules.retriever
+
+
+def test_servers_are_remote_and_what_is_in_this_process_is_not(here: object) -> None:
+    with HTTPRetriever(SERVER) as there, ChatClient(ChatConfig("http://127.0.0.1:9", "m")) as chat:
+        judge = OpenAIJudge(chat)
+        for part in (there, CachedRetriever(there), judge, OpenAIVerifier(chat, judge)):
+            assert is_remote(part)
+    for part in (here, CachedRetriever(here), LenientJudge(), None):  # type: ignore[arg-type]
+        assert not is_remote(part)
+
+
+def test_what_stands_before_a_server_is_remote(here: object) -> None:
+    with HTTPRetriever(SERVER) as there:
+        assert is_remote(SimpleNamespace(retrievers=[here, there]))
+        assert not is_remote(SimpleNamespace(retrievers=[here, here]))
+        reranker = SimpleNamespace(scores=lambda pairs: [0.0] * len(pairs))
+        assert is_remote(RerankedRetriever(there, reranker))
+
+
+def test_a_part_of_ones_own_says_it(here: object) -> None:
+    assert is_remote(SimpleNamespace(remote=True))
+    assert not is_remote(SimpleNamespace(remote=False, config=SimpleNamespace(endpoint=SERVER)))
