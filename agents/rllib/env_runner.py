@@ -171,7 +171,7 @@ class _Stopwatch:
         self._engine, self.seconds = engine, 0.0
         self.weights_version = engine.weights_version
         self.submit, self.release = engine.submit, engine.release
-        self.update_weights = engine.update_weights
+        self.weights, self.update_weights = engine.weights, engine.update_weights
         self.sleep, self.wake = engine.sleep, engine.wake
 
     @property

@@ -27,8 +27,8 @@ WAVE = 8
 PATIENCE = 12
 """Waves without any valid question after which there is nothing to solve."""
 
-_QUESTIONS, _SEAT, _TOKENS = 0x9E57, 0x5EA7, 0x7042
-"""First numbers of the seeds of the policy's questions, of the person's games, and of tokens."""
+_QUESTIONS, _SEAT = 0x9E57, 0x5EA7
+"""First numbers of the seeds of the policy's questions and of the person's games."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,8 @@ class Riddle:
 class Seat:
     """The person's place in a game; the policy plays all the rest."""
 
-    def __init__(self, table: Table, round_: Round, number: int) -> None:
+    def __init__(self, table: Table, round_: Round) -> None:
         self._table, self._round = table, round_
-        self._rng = np.random.default_rng([_TOKENS, table.seed, number])
         self.trajectory: Trajectory = round_.pending()[0]
 
     @property
@@ -98,7 +97,7 @@ class Seat:
 
     def finish(self) -> Game:
         """Lets the policy play what remains; returns the finished game."""
-        return play(self._round, self._table.engine, temperature=1.0, rng=self._rng).games[0]
+        return play(self._round, self._table.engine, temperature=1.0).games[0]
 
 
 class Table:
@@ -139,18 +138,16 @@ class Table:
     def rival(self, game: Game) -> Game:
         """The policy's own game about the same answer, begun in the same way."""
         round_ = Round.of_start(self.rules, Start.of(game))
-        rng = np.random.default_rng([_TOKENS, self.seed, self._dealt, 1])
-        return play(round_, self.engine, temperature=1.0, rng=rng).games[0]
+        return play(round_, self.engine, temperature=1.0).games[0]
 
     def _sit(self, round_: Round) -> Seat:
         self._dealt += 1
-        return Seat(self, round_, self._dealt)
+        return Seat(self, round_)
 
     def _self_play(self, wave: int) -> list[Game]:
         """The valid games of one wave of self-play."""
-        seed = [_QUESTIONS, self.seed, wave]
-        round_ = Round(self.rules, self._answers, WAVE, seed)
-        played = play(round_, self.engine, temperature=1.0, rng=np.random.default_rng(seed)).games
+        round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
+        played = play(round_, self.engine, temperature=1.0).games
         return [game for game in played if game.outcome is Outcome.VALID]
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
