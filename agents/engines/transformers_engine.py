@@ -69,6 +69,7 @@ class TransformersEngine:
         self._device = next(model.parameters()).device
         self._mapping = "conv" in (getattr(model.config, "layer_types", None) or ())
         self._most_rows: int | None = None
+        self._tried = 0
         self._forget()
 
     @property
@@ -175,7 +176,9 @@ class TransformersEngine:
         """
         live = self._live()
         room = len(self._waiting) if self._most_rows is None else self._most_rows - len(live)
-        cache, logits, joined = self._read(list(self._waiting.values())[:room])
+        joining = list(self._waiting.values())[:room]
+        self._tried = len(live) + len(joining)
+        cache, logits, joined = self._read(joining)
         for turn in joined:
             del self._waiting[turn.key]
             self._kept.pop(turn.key, None)
@@ -196,6 +199,7 @@ class TransformersEngine:
         if len(live) < _COMPACT_BELOW * len(self._rows):
             self._run([self._rows[i] for i in live], self._cache.select(self._tensor(live)))
 
+        self._tried = len(self._rows)
         last = self._tensor([turn.ids[-1] for turn in self._rows])
         going = self._tensor([not turn.stopped for turn in self._rows])
         logits = self._forward(self._cache, last[:, None], going)
@@ -227,8 +231,7 @@ class TransformersEngine:
         Raises:
             ServiceError: there was only one.
         """
-        rows = max(len(self._live()), 1 if self._rows else len(self._waiting))
-        turns = self._turns
+        rows, turns = self._tried, self._turns
         self._forget()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()

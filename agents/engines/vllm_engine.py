@@ -68,7 +68,8 @@ class VLLMEngine:
         """
         self._tokenizer, self._stop = tokenizer, stop
         self._on_gpu = torch.device(device).type == "cuda"
-        self._sleeps, self._asleep = sleeps and self._on_gpu, False
+        self._sleeps = sleeps and self._on_gpu
+        self._asleep: set[str] = set()
         self.weights_version = 0
         self._turns: dict[str, Turn] = {}
         self._names: dict[int, str] = {}
@@ -147,8 +148,7 @@ class VLLMEngine:
         """
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
-        if self._asleep:
-            self._llm.wake_up(tags=["weights"])
+        self._wake("weights")
 
         # The output layer of a tied model is its embedding.
         weights = [
@@ -179,13 +179,22 @@ class VLLMEngine:
         """Gives the GPU's memory back, weights included: new ones are to follow."""
         if self._sleeps and not self._asleep:
             self._llm.sleep(level=2)
-            self._asleep = True
+            self._asleep = {"weights", "kv_cache"}
 
     def wake(self) -> None:
-        """Takes the memory for what is computed; :meth:`update_weights` has brought the weights."""
-        if self._asleep:
-            self._llm.wake_up(tags=["kv_cache"])
-            self._asleep = False
+        """Takes back the memory for what is computed.
+
+        Raises:
+            UsageError: :meth:`update_weights` has not brought weights since it fell asleep.
+        """
+        if "weights" in self._asleep:
+            raise UsageError("an engine that sleeps gets new weights before it wakes")
+        self._wake("kv_cache")
+
+    def _wake(self, part: str) -> None:
+        if part in self._asleep:
+            self._llm.wake_up(tags=[part])
+            self._asleep.remove(part)
 
     def _parameters(self, request: Request) -> Any:
         from vllm import SamplingParams
@@ -258,7 +267,7 @@ def _started(given: Mapping[str, Any]) -> Any:
         raise MissingExtra("compute.engine=vllm", "pip install 'ssp-env[gpu]'") from error
 
     if given["dtype"] == "float32":
-        _flatten_rotary()
+        _prepare_cpu()
     try:
         return LLM(**given).llm_engine
     except (ValueError, NotImplementedError) as error:
@@ -278,6 +287,17 @@ def _reload(worker: Any, weights: Sequence[tuple[str, Tensor]]) -> None:
     if head is not None and head.weight.device.type == "cpu":
         # The CPU's kernel has a packed copy of a tied output layer, which nothing else renews.
         head.quant_method.process_weights_after_loading(head)
+
+
+def _prepare_cpu() -> None:
+    """Mends what keeps vLLM's CPU build from starting, or from being right, beside our packages."""
+    from vllm.triton_utils import dispatcher
+
+    # It looks at every object of every module, and some of numba's have no attributes to look at.
+    dispatcher.vars = lambda value: value.__dict__ or {}
+    # Else sampling would wait for a C++ compiler.
+    torch._dynamo.config.disable = True
+    _flatten_rotary()
 
 
 def _flatten_rotary() -> None:

@@ -37,13 +37,15 @@ class Scripted:
 
     weights_version = 0
 
-    def __init__(self, text: Sequence[int], stop: StopRule, delay: Mapping[int, int]) -> None:
-        """``delay``: by the order of first requests, how many steps a trajectory does nothing."""
-        self._text, self._stop, self._delay = list(text), stop, delay
+    def __init__(self, text: Sequence[int], stop: StopRule, held: int = -1, until: int = 0) -> None:
+        """The trajectory that was the ``held``-th to be asked for does not get on before ``until``
+        turns of others are over."""
+        self._text, self._stop = list(text), stop
+        self._held, self._until = held, until
         self._prompts: dict[int, int] = {}
         self._turns: dict[int, tuple[list[int], int]] = {}
         self.calls, self.steps = 0, 0
-        self.finished: list[tuple[int, int]] = []
+        self.finished: list[int] = []
 
     @property
     def running(self) -> int:
@@ -52,16 +54,22 @@ class Scripted:
     def submit(self, requests: Sequence[Request]) -> None:
         for request in requests:
             self.calls += 1
-            order, length = len(self._prompts), len(request.ids)
-            prompt = self._prompts.setdefault(request.key, length)
-            ids = self._turn(length - prompt)
-            wait = self._delay.get(order, 0) if prompt == length else 0
-            self._turns[request.key] = (ids, self.steps + wait + len(ids))
+            length = len(request.ids)
+            ids = self._turn(length - self._prompts.setdefault(request.key, length))
+            self._turns[request.key] = (ids, self.steps + len(ids))
 
     def step(self) -> list[tuple[int, Generation]]:
         self.steps += 1
-        over = [key for key, (_, end) in self._turns.items() if end <= self.steps]
-        self.finished += [(self.steps, key) for key in over]
+        assert self.steps < 20_000, "the others wait for the one that is held back"
+        time.sleep(0.0005)  # calls of services have to get a turn
+
+        held = [*self._prompts][self._held] if 0 <= self._held < len(self._prompts) else None
+        over = [
+            key
+            for key, (_, end) in self._turns.items()
+            if end <= self.steps and (key != held or len(self.finished) >= self._until)
+        ]
+        self.finished += over
         turns = [(key, self._turns.pop(key)[0]) for key in over]
         return [(key, Generation(ids, [-1.0] * len(ids))) for key, ids in turns]
 
@@ -93,7 +101,7 @@ def test_an_engine_that_stops_inside_a_thought_goes_on() -> None:
 
     right = question.answers[0]
     turn = f"<think> </search> <information> </think> <answer> {right} </answer>"
-    engine = Scripted(words.encode(turn), StopRule.of(rules.config, words), {})
+    engine = Scripted(words.encode(turn), StopRule.of(rules.config, words))
     play(round_, engine, temperature=1.0)
 
     (attempt,) = round_.games[0].attempts
@@ -112,7 +120,7 @@ class Slow:
 
     remote = True
 
-    def __init__(self, retriever: Retriever, seed: int, fails: str = "") -> None:
+    def __init__(self, retriever: Retriever, seed: int, fails: str | None = None) -> None:
         self._retriever, self._fails = retriever, fails
         self._rng, self._lock = np.random.default_rng(seed), threading.Lock()
         self.calls, self.threads = 0, set[int]()
@@ -123,7 +131,7 @@ class Slow:
             self.threads.add(threading.get_ident())
             pause = float(self._rng.choice([0.0, 0.004, 0.02]))
         time.sleep(pause)
-        if self._fails and self._fails in queries:
+        if self._fails in queries:
             raise ServiceError("search", "gone")
         return self._retriever.search(queries, k)
 
@@ -156,6 +164,11 @@ def rules_with(world: MiniWorld, tokenizer: HuggingFaceTokenizer, **parts: Any) 
     return Rules.build(world, tokenizer, config, **{"judge": LengthJudge(), **parts})
 
 
+@pytest.fixture(scope="module")
+def retriever(world: MiniWorld, tokenizer: HuggingFaceTokenizer) -> Retriever:
+    return rules_with(world, tokenizer).retriever
+
+
 def records(round_: Round) -> list[GameRecord]:
     return [record_game(game, round_.rules) for game in round_.games]
 
@@ -186,16 +199,17 @@ def test_whatever_finishes_first_the_games_are_the_same(
     world: MiniWorld,
     tokenizer: HuggingFaceTokenizer,
     engine: TransformersEngine,
+    retriever: Retriever,
     local: list[GameRecord],
 ) -> None:
     for seed in (0, 1):
-        retriever, judge = Slow(world.retriever, seed), SlowJudge()
-        rules = rules_with(world, tokenizer, retriever=retriever, judge=judge)
+        slow, judge = Slow(retriever, seed), SlowJudge()
+        rules = rules_with(world, tokenizer, retriever=slow, judge=judge)
         assert waits_for_others(rules)
         games = records(play(new_round(rules), engine, temperature=0.8))
 
-        assert retriever.calls > 4
-        assert threading.get_ident() not in retriever.threads
+        assert slow.calls > 4
+        assert threading.get_ident() not in slow.threads
         assert len(judge.calls) > 1, "attempts are judged while others are written"
         assert tokens(games) == tokens(local)
         assert [game.outcome for game in games] == [game.outcome for game in local]
@@ -209,6 +223,7 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
     world: MiniWorld,
     tokenizer: HuggingFaceTokenizer,
     engine: TransformersEngine,
+    retriever: Retriever,
     local: list[GameRecord],
 ) -> None:
     asked = [
@@ -219,7 +234,7 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
         for search in trajectory.searches
     ]
     query = asked[len(asked) // 2][1]
-    rules = rules_with(world, tokenizer, retriever=Slow(world.retriever, 0, fails=query))
+    rules = rules_with(world, tokenizer, retriever=Slow(retriever, 0, fails=query))
     games = records(play(new_round(rules), engine, temperature=0.8))
 
     void = {i for i, game in enumerate(games) if game.outcome == "void"}
@@ -230,13 +245,16 @@ def test_an_outage_meanwhile_voids_what_it_hit_and_no_more(
 
 
 def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
-    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
+    world: MiniWorld,
+    tokenizer: HuggingFaceTokenizer,
+    engine: TransformersEngine,
+    retriever: Retriever,
 ) -> None:
     class Wrong(Slow):
         def search(self, queries: Sequence[str], k: int) -> Any:
             return None
 
-    rules = rules_with(world, tokenizer, retriever=Wrong(world.retriever, 0))
+    rules = rules_with(world, tokenizer, retriever=Wrong(retriever, 0))
     with pytest.raises(UsageError, match="the retriever gave"):
         play(new_round(rules), engine, temperature=0.8)
     assert engine.running == 0
@@ -264,18 +282,17 @@ def test_rounds_side_by_side_are_those_that_are_played_alone(
 
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_long_turn_holds_nobody(remote: bool) -> None:
-    """One attempt takes 200 steps for its first turn; the others search and end meanwhile."""
-    rules = ssp_env.raw_env(world="mini", game={"attempts": 5}).rules
+    """One attempt's first turn takes until the others have searched four times, and ended."""
+    rules = ssp_env.raw_env(world="small", game={"attempts": 5}).rules
     if remote:
         rules = replace(rules, retriever=Slow(rules.retriever, 0))
     words, question = rules.tokenizer, rules.world.questions(0, per_group=1)[0]
     round_ = Round.of_questions(rules, [question], [0])
-    slow = round_.pending()[2].key
+    slow, turns = round_.pending()[2].key, rules.config.max_searches + 1
 
     text = words.encode(f"<search> {question.answers[0]} </search>")
-    engine = Scripted(text, StopRule.of(rules.config, words), {2: 200})
+    engine = Scripted(text, StopRule.of(rules.config, words), held=2, until=4 * turns)
     play(round_, engine, temperature=1.0)
 
-    ends = {key: step for step, key in engine.finished}
-    assert len(ends) == 5
-    assert ends.pop(slow) > 200 > max(ends.values())
+    assert slow not in engine.finished[: 4 * turns]
+    assert engine.finished[4 * turns :] == [slow] * turns
