@@ -42,6 +42,11 @@ from ssp_env.tokenizers.base import Tokenizer
 
 
 class TestTransformersEngine(EngineTests):
+    @pytest.fixture(params=["lfm2", "qwen2"])
+    def name(self, request: pytest.FixtureRequest) -> str:
+        """One of each kind of layer: Llama's are Qwen's without their biases."""
+        return str(request.param)
+
     def engine(self, lm: Any, tokenizer: Tokenizer, stop: StopRule) -> Engine:
         # A model of its own: tests of weights change them in place.
         twin = type(lm)(lm.config).eval()
