@@ -16,7 +16,9 @@ _AT_ONCE = 32
 class Errands:
     """What is under way, and what is to be done with each result, in the caller's own thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int = _AT_ONCE) -> None:
+        """``at_once``: how many calls wait side by side."""
+        self._at_once = at_once
         self._threads: ThreadPoolExecutor | None = None
         self._open: dict[Future[Any], Callable[[Any], None]] = {}
 
@@ -39,7 +41,7 @@ class Errands:
     def send(self, call: Callable[[], T], then: Callable[[T], None]) -> None:
         """Begins a call, which must change nothing; ``then`` gets what it returns."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ssp-errand")
+            self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix="ssp-errand")
         self._open[self._threads.submit(call)] = then
 
     def collect(self, patience: bool) -> None:
