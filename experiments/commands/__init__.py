@@ -82,15 +82,52 @@ Ctrl-C stops after the step in progress; --resume continues from there, to the s
 
 
 def _configure_eval(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="POLICY",
+        help="model directories, or files that --out wrote; two are compared",
+    )
     _configure_settings(
         parser,
-        model="a causal LM directory, such as RUN/checkpoints/STEP/policy",
+        model="the same as POLICY, such as RUN/checkpoints/STEP/policy",
         seed="which questions are drawn (default: 0, as in training)",
     )
     parser.add_argument(
         "--per-group", type=int, metavar="N", help="questions per hop count, or per benchmark"
     )
-    parser.add_argument("--out", metavar="FILE", help="also write every game there, as JSON lines")
+    parser.add_argument("--questions", metavar="FILE", help="your own: question, answers, group")
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        metavar="K",
+        help="attempts at each, for avg@K, pass@K and majority@K (default: 1)",
+    )
+    parser.add_argument(
+        "--closed-book", action="store_true", help="also ask without search: what it knew anyway"
+    )
+    parser.add_argument(
+        "--retriever",
+        metavar="NAME",
+        help="what search is worth: empty, random, lying or delayed:SECONDS",
+    )
+    parser.add_argument(
+        "--player",
+        choices=("engine", "api"),
+        default="engine",
+        help="a model here, or the one of openai.* (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="also write every game there, as JSON lines; the same command goes on if it was stopped",
+    )
+    parser.epilog = """\
+  ssp eval base tuned --attempts 8 --set evaluation.temperature=1     # both, then a paired test
+  ssp eval runs/a/checkpoints/step_000080/policy --closed-book --retriever lying
+  ssp eval --player api --preset wiki --set openai.base_url=http://localhost:8000/v1 \\
+    --set openai.model=NAME"""
 
 
 def _configure_bootstrap(parser: ArgumentParser) -> None:
