@@ -121,7 +121,7 @@ def _configure_eval(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="also write every game there, as JSON lines; the same command goes on if it was stopped",
+        help="also write every game there, as JSON lines; a stopped one is gone on with",
     )
     parser.epilog = """\
   ssp eval base tuned --attempts 8 --set evaluation.temperature=1     # both, then a paired test
