@@ -12,8 +12,8 @@ import numpy as np
 from experiments.evaluation.scores import (
     Comparison,
     Estimate,
-    bootstrap,
     compare,
+    estimate,
     majority,
     pass_at_k,
 )
@@ -146,7 +146,7 @@ def _row(group: str, results: Sequence[Answered], judge: str, seed: int) -> Row 
         group,
         judge,
         k,
-        bootstrap(shares, np.random.default_rng([seed, len(group)])),
+        estimate(shares, np.random.default_rng([seed, len(group)])),
         fmean(passed) if k > 1 else None,
         fmean(voted) if k > 1 else None,
         fmean(fmean(result.f1) for result in counted),

@@ -12,6 +12,7 @@ from math import comb
 
 import numpy as np
 
+from experiments.run.evaluation import Accuracy
 from ssp_env.wording.answers import normalise
 
 RESAMPLES = 2000
@@ -63,6 +64,23 @@ class Estimate:
     high: float
     count: int
     """Questions."""
+
+
+def estimate(values: Sequence[float], rng: np.random.Generator) -> Estimate:
+    """The mean of some questions' scores with its interval.
+
+    It is Wilson's where every score is 0 or 1 (of questions that are all wrong, resampling would
+    say that it is certain), else that of :func:`bootstrap`.
+
+    Args:
+        values: one score per question, from 0 to 1, at least one.
+        rng: draws the resamples.
+    """
+    if not set(values) <= {0.0, 1.0}:
+        return bootstrap(values, rng)
+
+    share = Accuracy(int(sum(values)), len(values))
+    return Estimate(share.value, *share.interval(), len(values))
 
 
 def bootstrap(values: Sequence[float], rng: np.random.Generator) -> Estimate:

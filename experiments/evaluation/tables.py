@@ -102,7 +102,7 @@ def _cells(one: Evaluated, row: Row, others: dict[str, dict[str, float]]) -> lis
         row.group,
         str(average.count),
         f"{average.mean:.3f}",
-        f"{average.low:.3f} to {average.high:.3f}",
+        f"{average.low:.2f} to {average.high:.2f}",
         *("-" if figure is None else f"{figure:.3f}" for figure in figures),
         f"{row.searches:.2f}",
     ]
@@ -126,7 +126,7 @@ def show_comparison(first: Evaluated, second: Evaluated, seed: int) -> None:
 
     for group, found in paired(first.results, second.results, judge, seed):
         d = found.difference
-        interval = f"{d.low:+.3f} to {d.high:+.3f}"
+        interval = f"{d.low:+.2f} to {d.high:+.2f}"
         counts = (str(found.better), str(found.worse), f"{found.p_value:.3f}")
         made.add_row(group, str(d.count), f"{d.mean:+.3f}", interval, *counts)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.evaluation.scores import bootstrap, compare, majority, pass_at_k
+from experiments.evaluation.scores import bootstrap, compare, estimate, majority, pass_at_k
 
 
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.data())
@@ -48,6 +48,16 @@ def test_an_interval_encloses_its_mean_and_narrows_with_questions() -> None:
     assert many.high - many.low < (few.high - few.low) / 5
     # The normal approximation of a share of .5 over 2,000 questions.
     assert many.high - many.low == pytest.approx(2 * 1.96 * 0.5 / 2000**0.5, rel=0.1)
+
+
+def test_questions_that_are_all_wrong_do_not_make_a_policy_certain_to_fail() -> None:
+    rng = np.random.default_rng(0)
+    nothing = estimate([0.0] * 20, rng)
+    assert (nothing.mean, nothing.low) == (0.0, 0.0)
+    assert nothing.high == pytest.approx(0.161, abs=0.001)  # Wilson's, from a table
+    shares = [0.25, 0.5, 1.0]
+    drawn = estimate(shares, np.random.default_rng(1))
+    assert drawn == bootstrap(shares, np.random.default_rng(1))
 
 
 def test_a_difference_in_every_question_is_no_chance() -> None:
