@@ -137,7 +137,7 @@ def _row(group: str, results: Sequence[Answered], judge: str, seed: int) -> Row 
 
     # An outage may have hit some attempts of a question: k is what every question has.
     k = min(len(result.answers) for result in counted)
-    shares = [fmean(result.right[judge]) for result in counted]
+    shares = _shares(counted, judge)
     passed = [pass_at_k(sum(r.right[judge]), len(r.answers), k) for r in counted]
     voted = [majority(result.answers, result.right[judge]) for result in counted]
 
@@ -168,22 +168,25 @@ def paired(
     """
     theirs = {(result.group, result.question): result for result in second if result.answers}
     pairs = [
-        (ours, theirs[key])
-        for ours in first
-        if ours.answers and (key := (ours.group, ours.question)) in theirs
+        (result, theirs[key])
+        for result in first
+        if result.answers and (key := (result.group, result.question)) in theirs
     ]
     if not pairs:
         raise UsageError("the two evaluations have no question in common")
 
-    groups = sorted({ours.group for ours, _ in pairs})
+    groups = sorted({result.group for result, _ in pairs})
     found = []
     for group in [*groups, ALL] if len(groups) > 1 else groups:
         members = [pair for pair in pairs if group in (ALL, pair[0].group)]
-        shares = [
-            [fmean(side.right[judge]) for side in sides] for sides in zip(*members, strict=True)
-        ]
-        found.append((group, compare(*shares, np.random.default_rng([seed, len(group)]))))
+        ours, others = zip(*members, strict=True)
+        rng = np.random.default_rng([seed, len(group)])
+        found.append((group, compare(_shares(ours, judge), _shares(others, judge), rng)))
     return found
+
+
+def _shares(results: Sequence[Answered], judge: str) -> list[float]:
+    return [fmean(result.right[judge]) for result in results]
 
 
 def _correct(verdict: Any) -> bool:

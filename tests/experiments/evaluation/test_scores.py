@@ -6,12 +6,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.evaluation.scores import bootstrap, compare, estimate, majority, pass_at_k
 
 
+@settings(deadline=None)
 @given(st.integers(1, 7).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.data())
 def test_pass_at_k_counts_all_draws(made: tuple[int, int], data: st.DataObject) -> None:
     right, attempts = made
