@@ -51,7 +51,10 @@ def bootstrap(
     game: GameConfig,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Lfm2ForCausalLM:
-    """Trains a fresh tiny policy.
+    """Trains a fresh tiny policy, in float32.
+
+    The same seed gives the same weights to the bit on one kind of processor: PyTorch chooses its
+    kernels by what the processor can do, and those add up in different orders.
 
     Args:
         config: seeds, sizes and faults of the demonstrations.
@@ -76,9 +79,7 @@ def bootstrap(
         for group in optimizer.param_groups:
             group["lr"] = config.lr * _schedule(step, config.steps)
 
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = _loss(model, ids, mask)
-
+        loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
