@@ -190,6 +190,26 @@ question. What you type is a turn of the game, under its limits: s WORDS searche
   ssp play --role proposer --model runs/tiny-seed0/checkpoints/step_000080/policy"""
 
 
+def _configure_plan(parser: ArgumentParser) -> None:
+    _configure_settings(parser, model="a model directory; its config.json is enough")
+    parser.add_argument(
+        "--gpus", type=int, metavar="N", help="GPUs there are (default: what the settings ask for)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=80.0,
+        metavar="GIB",
+        help="memory of each of them in GiB (default: %(default)g)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, in bytes")
+    parser.epilog = """\
+Nothing is loaded or allocated: the learner's passes are counted on fake tensors.
+  ssp plan --preset h200 --model DIR --gpus 1 --memory 141
+
+exit status: 0, or 2 if it does not fit (the message names the setting to change)"""
+
+
 def _configure_questions(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run directory, finished or in progress")
     parser.add_argument("--out", metavar="FILE", help="write the questions there, as JSON lines")
@@ -293,6 +313,12 @@ PLAY = Command(
     "play the game yourself, against the policy",
     _configure_play,
     lambda given: _run("play", given),
+)
+PLAN = Command(
+    "plan",
+    "say what each GPU of a run will hold, and whether that fits",
+    _configure_plan,
+    lambda given: _run("plan", given),
 )
 QUESTIONS = Command(
     "questions",
