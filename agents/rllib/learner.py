@@ -19,6 +19,12 @@ from agents.scoring import checkpoint_layers, token_logprobs
 from agents.update import SUMMED, Update
 from ssp_env.errors import ConfigError
 
+FIGURES = (
+    *(name for name in SUMMED if name != "logprob_gap_sum"),
+    *("logprob_gap", "grad_norm", "skipped_updates"),
+)
+"""What :meth:`SSPLearner.merge` says of an update."""
+
 
 class SSPLearner(TorchLearner):
     """One update over a batch whose rows carry role, advantage and weight.

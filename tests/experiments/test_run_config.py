@@ -339,7 +339,7 @@ def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> Non
         check_learning(
             config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}")
         )
-    assert raised.value.field == "learning.batch_size"
+    assert raised.value.field == "learning.round_size"
 
 
 def test_every_field_is_documented() -> None:
