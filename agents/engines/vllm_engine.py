@@ -102,10 +102,9 @@ class VLLMEngine:
             self._asked += 1
             name = f"{request.key}-{self._asked}"
             turn = Turn(request, self._stop, self._tokenizer)
+            prompt = {"prompt_token_ids": turn.prompt}
+            self._llm.add_request(name, prompt, self._parameters(request))
             self._turns[name], self._names[request.key] = turn, name
-            self._llm.add_request(
-                name, {"prompt_token_ids": turn.prompt}, self._parameters(request)
-            )
 
     def step(self) -> list[tuple[int, Generation]]:
         """See :class:`~agents.engines.base.Engine`."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
-from playful import GAME, WORLD, make_rules, new_round, playful_model, tilted
+from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
 from agents.engines.base import Engine, StopRule
@@ -21,7 +21,7 @@ from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import arguments
 from agents.rollout import play
-from agents.tiny.model import tiny_tokenizer
+from agents.tiny.model import tiny_config, tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game
@@ -81,12 +81,15 @@ class TestVLLMEngine(EngineTests):
 
 
 def playful(name: str, seed: int) -> Any:
-    """A policy of random weights that plays, with the tiny policy's tokens."""
-    if name == "lfm2":
-        return playful_model(seed).eval()
+    """A policy of random weights that plays, with the tiny policy's tokens.
 
-    lm = CONFIGS[name](**{**SIZES, "vocab_size": len(tiny_tokenizer())})
-    return tilted(AutoModelForCausalLM.from_config(lm, attn_implementation="eager"), seed).eval()
+    Lfm2 is of the tiny policy's size: vLLM has no kernel for smaller heads.
+    """
+    sizes = {**SIZES, "vocab_size": len(tiny_tokenizer())}
+    config = tiny_config(len(tiny_tokenizer())) if name == "lfm2" else CONFIGS[name](**sizes)
+    config.tie_word_embeddings = False
+    lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    return tilted(lm, seed).eval()
 
 
 @needs_vllm
