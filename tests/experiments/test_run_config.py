@@ -10,6 +10,7 @@ import pytest
 import yaml
 from runs import ssp
 
+from agents.config import LearningConfig
 from agents.engines.config import EngineConfig
 from experiments.config import (
     ComputeConfig,
@@ -330,10 +331,10 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
 
 
 def test_vllm_does_not_sample_hotter_than_it_can() -> None:
-    hot = {"learning": LearningConfig(temperature=2.5)}
-    assert RunConfig(**hot).compute.engine == "transformers"
+    hot = LearningConfig(temperature=2.5)
+    assert RunConfig(learning=hot).compute.engine == "transformers"
     with pytest.raises(ConfigError, match="temperatures of up to 2"):
-        RunConfig(**hot, compute=ComputeConfig(engine="vllm"))
+        RunConfig(learning=hot, compute=ComputeConfig(engine="vllm"))
 
 
 def test_every_setting_of_learning_and_game_reaches_rllib() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
 from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
@@ -20,8 +21,9 @@ from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import arguments
+from agents.models import load_model, tiny_directory
 from agents.rollout import play
-from agents.tiny.model import tiny_config, tiny_tokenizer
+from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game
@@ -81,13 +83,16 @@ class TestVLLMEngine(EngineTests):
 
 
 def playful(name: str, seed: int) -> Any:
-    """A policy of random weights that plays, with the tiny policy's tokens.
+    """The tiny policy, or one of random weights that plays with its tokens."""
+    if name == "lfm2":
+        lm = load_model(tiny_directory())
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in lm.parameters() if seed else ():
+                parameter += 0.01 * torch.randn(parameter.shape, generator=generator)
+        return lm
 
-    Lfm2 is of the tiny policy's size: vLLM has no kernel for smaller heads.
-    """
-    sizes = {**SIZES, "vocab_size": len(tiny_tokenizer())}
-    config = tiny_config(len(tiny_tokenizer())) if name == "lfm2" else CONFIGS[name](**sizes)
-    config.tie_word_embeddings = False
+    config = CONFIGS[name](**{**SIZES, "vocab_size": len(tiny_tokenizer())})
     lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     return tilted(lm, seed).eval()
 
