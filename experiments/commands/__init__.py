@@ -149,7 +149,8 @@ def _configure_bootstrap(parser: ArgumentParser) -> None:
     )
     parser.epilog = """\
 The 1,800 steps take about a quarter of an hour on one core. There are no checkpoints:
-Ctrl-C leaves nothing, and the next call begins anew."""
+Ctrl-C leaves nothing, and the next call begins anew. The same seed gives the same weights
+on one kind of processor; on another they may differ (origin.json, beside them, names it)."""
 
 
 def _configure_plot(parser: ArgumentParser) -> None:
