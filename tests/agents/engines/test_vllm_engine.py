@@ -133,6 +133,7 @@ def test_a_rotary_kernel_that_is_wrong_is_noticed(
     tokenizer: HuggingFaceTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM's CPU kernel as it is, which reads the queries of Lfm2 in another layout."""
+    from vllm.model_executor.layers import rotary_embedding
     from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
 
     from agents.engines import vllm_engine as module
@@ -140,6 +141,8 @@ def test_a_rotary_kernel_that_is_wrong_is_noticed(
     module._flatten_rotary()
     monkeypatch.setattr(RotaryEmbedding, "forward_cpu", RotaryEmbedding.forward_cpu.__wrapped__)
     monkeypatch.setattr(module, "_flatten_rotary", lambda: None)
+    # Models of one process share these, and another test may have made a right one.
+    monkeypatch.setattr(rotary_embedding, "_ROPE_DICT", {})
 
     rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
     lm = playful("lfm2", 0)
