@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,7 +22,6 @@ def open_engine(
     device: torch.device | str = "cpu",
     longest: int | None = None,
     shares: bool = False,
-    model: Any = None,
 ) -> Engine:
     """Loads a model into an engine.
 
@@ -35,7 +33,6 @@ def open_engine(
         device: where it computes: in bfloat16 on a GPU, in float32 on the CPU.
         longest: tokens of the longest trajectory.
         shares: whether a learner has to get by on the same GPU.
-        model: what the engine of `transformers` samples from, in place of the directory's model.
 
     Raises:
         MissingExtra: the engine's package is not installed.
@@ -55,8 +52,7 @@ def open_engine(
             sleeps=shares,
         )
 
-    if model is None:
-        model = load_model(model_dir, device)
-        if torch.device(device).type == "cuda":
-            model = model.to(torch.bfloat16)
+    model = load_model(model_dir, device)
+    if torch.device(device).type == "cuda":
+        model = model.to(torch.bfloat16)
     return TransformersEngine(model, tokenizer, stop)

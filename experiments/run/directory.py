@@ -50,7 +50,6 @@ CHANGEABLE = (
     "steps",
     "checkpoint_every",
     "record_tokens",
-    "compute.env_runners",
     "compute.learners",
     "compute.gpus_per_env_runner",
     "compute.gpus_per_learner",
@@ -171,7 +170,7 @@ class RunDirectory:
         try:
             before = self.metrics.stat().st_size if self.metrics.exists() else 0
             with open(self.metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(_finite(line), allow_nan=False) + "\n")
+                file.write(json.dumps(finite(line), allow_nan=False) + "\n")
         except OSError as error:
             self._shorten_metrics(before)
             raise RunError(f"{self.metrics} cannot be written: {error}") from error
@@ -230,23 +229,35 @@ class RunDirectory:
 
     # -- what was written ----------------------------------------------------------------------
 
-    def read_metrics(self) -> list[dict[str, Any]]:
+    def read_metrics(self, *, growing: bool = False) -> list[dict[str, Any]]:
         """All lines of ``metrics.jsonl``.
 
+        Args:
+            growing: a run is writing: leave out a last line whose end is not there yet.
+
         Raises:
-            RunError: there are none, or one is not JSON.
+            RunError: there are none, or one is no JSON object with a step; names the line.
         """
         try:
-            lines = [
-                json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()
-            ]
-        except OSError as error:
+            texts = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        except (OSError, UnicodeDecodeError) as error:
             raise RunError(f"{self.path} holds no metrics: {error}") from error
-        except ValueError as error:
-            raise RunError(f"{self.metrics}: a line is not JSON ({error})") from error
-        if not lines:
+        if growing and texts and not texts[-1].endswith("\n"):
+            texts.pop()
+        if not texts:
             raise RunError(f"{self.metrics} is empty")
-        return lines
+        return [self._metrics_line(number, text) for number, text in enumerate(texts, start=1)]
+
+    def _metrics_line(self, number: int, text: str) -> dict[str, Any]:
+        place = f"{self.metrics}:{number}"
+        try:
+            line = json.loads(text)
+        except ValueError as error:
+            what = f"not JSON ({error})" if text.endswith("\n") else "cut off: a run was stopped"
+            raise RunError(f"{place}: {what}") from error
+        if not isinstance(line, dict) or type(line.get("step")) is not int:
+            raise RunError(f"{place}: no line of metrics: an object with a 'step' is wanted")
+        return line
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""
@@ -282,7 +293,7 @@ class RunDirectory:
         return 0
 
     def _check_resumable(self, config: RunConfig) -> int:
-        theirs, ours = _flat(self.read_config()), _flat(plain(config))
+        theirs, ours = flat(self.read_config()), flat(plain(config))
         names = sorted({*theirs, *ours} - {*CHANGEABLE})
         differing = [name for name in names if theirs.get(name) != ours.get(name)]
         if differing:
@@ -299,17 +310,6 @@ class RunDirectory:
                 f"--steps"
             )
         return latest[0]
-
-    def go_back(self) -> int:
-        """Forgets what came after the newest checkpoint; its step, or 0 where there is none.
-
-        Raises:
-            RunError: the directory cannot be read or written.
-        """
-        latest = self.latest_checkpoint()
-        step = latest[0] if latest else 0
-        self._drop_after(step)
-        return step
 
     def _drop_after(self, step: int) -> None:
         """Forgets what came after the checkpoint: those steps are played again, to the same result.
@@ -384,18 +384,21 @@ def newest(base: str | Path) -> Path:
     return runs[-1][1]
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same with ``None`` for every number that is not finite, which JSON cannot hold."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
+def flat(values: dict[str, Any]) -> dict[str, Any]:
     """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    flat: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            flat.update({f"{name}.{inner}": deep for inner, deep in _flat(value).items()})
+            found.update({f"{name}.{inner}": deep for inner, deep in flat(value).items()})
         else:
-            flat[name] = value
-    return flat
+            found[name] = value
+    return found

@@ -179,7 +179,8 @@ class GameOnLine:
     outcome: str
     reason: str | None
     slot: int
-    _row: dict[str, Any]
+    row: dict[str, Any]
+    """The plain data of the line, unchecked; :meth:`game` is what checks it."""
     _reader: Reader
 
     def game(self) -> SavedGame:
@@ -188,7 +189,7 @@ class GameOnLine:
         Raises:
             DataError: a field that is missing, unknown or wrong.
         """
-        return SavedGame(self.rules, record_of(self._row, self.rules, self._reader))
+        return SavedGame(self.rules, record_of(self.row, self.rules, self._reader))
 
 
 # -- within ------------------------------------------------------------------------------------

@@ -23,14 +23,15 @@ COMMANDS = (
     "index",
     "judge",
     "plot",
-    "plan",
     "play",
     "probe",
     "questions",
     "replay",
+    "report",
     "search",
     "serve",
     "train",
+    "view",
 )
 
 

@@ -375,7 +375,6 @@ def test_broken_line_before_the_checkpoint_is_an_error(tmp_path: Path) -> None:
         "steps=500",
         "checkpoint_every=3",
         "compute.learners=2",
-        "compute.env_runners=2",
         "compute.gpus_per_learner=1",
         "compute.gpus_per_env_runner=1",
         "compute.threads=2",
@@ -402,7 +401,7 @@ def test_setting_that_decides_no_game_may_change(tmp_path: Path, assignment: str
         "game.tags.search=find",
         "learning.lr=0.1",
         "evaluation.per_group=2",
-        "learning.round_size=16",
+        "compute.env_runners=2",
         "openai.judge=false",
         "openai.model=n",
     ],
@@ -478,9 +477,16 @@ def test_reading_metrics_names_what_is_wrong(tmp_path: Path) -> None:
     directory.metrics.write_text("")
     with pytest.raises(RunError, match="is empty"):
         directory.read_metrics()
-    directory.metrics.write_text("{}\nnot json\n")
-    with pytest.raises(RunError, match="is not JSON"):
+    directory.metrics.write_text('{"step": 0}\nnot json\n')
+    with pytest.raises(RunError, match=r"metrics\.jsonl:2: not JSON"):
         directory.read_metrics()
+    directory.metrics.write_text('{"step": 0}\n{"steps": 1}\n')
+    with pytest.raises(RunError, match=r"metrics\.jsonl:2: no line of metrics"):
+        directory.read_metrics()
+    directory.metrics.write_text('{"step": 0}\n{"step": 1, "gam')
+    with pytest.raises(RunError, match=r"metrics\.jsonl:2: cut off"):
+        directory.read_metrics()
+    assert directory.read_metrics(growing=True) == [{"step": 0}]
 
 
 # -- names -------------------------------------------------------------------------------------

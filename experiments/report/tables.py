@@ -1,0 +1,137 @@
+"""Tables over runs: accuracy before and after, figures of the last steps, settings that differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from experiments.report.figures import charts, figures_of
+from experiments.run.directory import CHANGEABLE
+
+T_975 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""97.5% quantiles of Student's t with 1 to 30 degrees of freedom; beyond, the last is used, which
+makes intervals wider by 4% at most."""
+LAST_STEPS = 10
+_IN_TABLE = ("Accuracy and rewards", "Questions", "Searches and lengths")
+"""Groups of charts whose figures stand in the table of the last steps."""
+
+Lines = list[dict[str, Any]]
+
+
+def arms(settings: Sequence[dict[str, Any]]) -> list[list[int]]:
+    """Groups the runs that differ in nothing but their seed, by their place.
+
+    Settings that decide no game, such as where results are kept, do not count.
+    """
+    found: dict[str, list[int]] = {}
+    for place, values in enumerate(settings):
+        same = {n: v for n, v in values.items() if n != "seed" and n not in CHANGEABLE}
+        found.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(place)
+    return list(found.values())
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """Mean and 95% interval (Student's t) over runs; ``None`` of fewer than two."""
+    if len(values) < 2:
+        return None
+    mean = fmean(values)
+    half = T_975[min(len(values) - 1, len(T_975)) - 1] * stdev(values) / len(values) ** 0.5
+    return mean, mean - half, mean + half
+
+
+def accuracy_table(runs: Sequence[Lines], groups: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Accuracy at the first and at the last evaluation.
+
+    Returns:
+        ``groups``, the names of the question groups; ``runs``, for each run ``first`` and ``last``,
+        each with its ``step`` and, by group, ``[accuracy, low, high]`` (Wilson, 95%); ``arms``, for
+        each arm of several runs its place and, by group, mean and interval over runs of the last.
+    """
+    ends = [_ends(lines) for lines in runs]
+    names = sorted({group for end in ends if end for group in end["last"]["values"]})
+    means = []
+
+    for place, members in enumerate(groups):
+        lasts = [end["last"] for i in members if (end := ends[i]) is not None]
+        if len(lasts) > 1:
+            values = {
+                name: mean_interval([r["values"][name][0] for r in lasts if name in r["values"]])
+                for name in names
+            }
+            steps = sorted({last["step"] for last in lasts})
+            means.append({"arm": place, "runs": len(lasts), "steps": steps, "values": values})
+
+    return {"groups": names, "runs": ends, "arms": means}
+
+
+def last_steps(runs: Sequence[Lines], groups: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Means of the last steps.
+
+    Returns:
+        ``steps``, how many at most; ``figures``, a list of ``name``, ``label`` and ``heading``;
+        ``runs``, for each run its means by figure; ``arms``, as for :func:`accuracy_table`.
+    """
+    means = [_means(lines) for lines in runs]
+    names = {name: None for mean in means for name in mean}
+    shown = [
+        {"name": name, "label": label, "heading": chart.title}
+        for chart in charts(names)
+        if chart.group in _IN_TABLE
+        for name, label in zip(chart.figures, chart.labels, strict=True)
+    ]
+
+    over = []
+    for place, members in enumerate(groups):
+        if len(members) > 1:
+            values = {
+                figure["name"]: mean_interval(
+                    [means[i][figure["name"]] for i in members if figure["name"] in means[i]]
+                )
+                for figure in shown
+            }
+            over.append({"arm": place, "runs": len(members), "values": values})
+    return {"steps": LAST_STEPS, "figures": shown, "runs": means, "arms": over}
+
+
+def differences(values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every setting with its value in each run: ``name``, ``values``, and whether they ``differ``.
+
+    A setting that a run does not have is ``None`` there.
+    """
+    names = {name: None for run in values for name in run}
+    rows = []
+    for name in names:
+        found = [_written(run[name]) if name in run else None for run in values]
+        rows.append({"name": name, "values": found, "differ": len({*found}) > 1})
+    return rows
+
+
+def _ends(lines: Lines) -> dict[str, Any] | None:
+    measured = [line for line in lines if line.get("accuracy")]
+    if not measured:
+        return None
+    return {"first": _measured(measured[0]), "last": _measured(measured[-1])}
+
+
+def _measured(line: dict[str, Any]) -> dict[str, Any]:
+    values = {group: [value, *line["interval"][group]] for group, value in line["accuracy"].items()}
+    return {"step": line["step"], "values": values, "questions": line.get("questions", {})}
+
+
+def _means(lines: Lines) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for line in [line for line in lines if line["step"] > 0][-LAST_STEPS:]:
+        for name, value in figures_of(line).items():
+            if value is not None:
+                found.setdefault(name, []).append(value)
+    return {name: fmean(values) for name, values in found.items()}
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

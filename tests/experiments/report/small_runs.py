@@ -1,0 +1,90 @@
+"""Small run directories without Ray: scripted players, real games, real figures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import ssp_env
+from agents.metrics import step_metrics
+from experiments.config import RunConfig
+from experiments.run.directory import RunDirectory
+from ssp_env import scripted_player
+from ssp_env.game.record import record_game
+from ssp_env.game.rules import Rules
+from ssp_env.replay.header import SavedRules
+from ssp_env.types import Role
+
+GAMES = 5
+HOSTILE = 'why </script><script>window.hacked = 1</script> "<img src=x onerror=hacked=1>" ?'
+
+
+def make_run(path: Path, seed: int = 0, steps: int = 2, finished: bool = True) -> RunDirectory:
+    """A run of ``steps`` steps with 5 games each: in each step one proposer breaks the format, and
+    one question is full of HTML."""
+    directory = RunDirectory(path)
+    path.mkdir(parents=True)
+    directory.write_config(RunConfig(seed=seed, steps=max(1, steps)))
+    directory.append_metrics({"step": 0, **measured(0.2)})
+    for step in range(1, steps + 1):
+        add_step(directory, step, seed)
+    if finished:
+        directory.write_summary({"verifier": "world", "fingerprint": {"hash": "abc", "top_k": 2}})
+    return directory
+
+
+def add_step(directory: RunDirectory, step: int, seed: int = 0) -> None:
+    """Plays a step, and writes its games and figures."""
+    batch = ssp_env.GameBatch(GAMES, rules=_rules())
+    player = scripted_player(batch.rules)
+    batch.reset(seed=100 * seed + step)
+    while turns := batch.turns:
+        texts = [
+            "<think> nothing comes to mind"
+            if turn.game == 1 and turn.role is Role.PROPOSER
+            else player.write(turn.trajectory)
+            for turn in turns
+        ]
+        batch.step([batch.rules.tokenizer.encode(text) for text in texts])
+
+    rules = batch.rules
+    # Each game of a batch is a round of its own, so all of them are in slot 0.
+    records = [
+        replace(record_game(game, rules, step - 1), first_slot=slot)
+        for slot, game in enumerate(batch.games)
+    ]
+    directory.write_games(step, SavedRules.of(rules), records)
+    change_game(directory, step, 2, question=HOSTILE)
+
+    figures = step_metrics(records, GAMES, [{"loss": 0.5, "novel_figure": 0.25 * step}])
+    seconds = {"engine": 0.5, "step": 1.0}
+    directory.append_metrics({"step": step, **figures, "seconds": seconds, **measured(0.1 * step)})
+
+
+@cache
+def _rules() -> Rules:
+    """Built once: the world and its index are what takes long."""
+    return ssp_env.GameBatch(1, world="mini", game={"attempts": 2}).rules
+
+
+def measured(accuracy: float) -> dict[str, Any]:
+    """What an evaluation adds to a line."""
+    near = [max(0.0, accuracy - 0.1), accuracy + 0.1]
+    return {
+        "accuracy": {"1": accuracy, "2": accuracy / 2},
+        "interval": {"1": near, "2": near},
+        "bounds": {"1": [accuracy] * 2, "2": [accuracy] * 2},
+        "questions": {"1": 10, "2": 10},
+        "void_questions": 0,
+    }
+
+
+def change_game(directory: RunDirectory, step: int, place: int, **fields: Any) -> None:
+    """Writes other values into a game of a file."""
+    file = directory.games / f"step_{step:06d}.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines[1 + place] = json.dumps({**json.loads(lines[1 + place]), **fields})
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,204 @@
+"""``ssp report``: what the page holds, how large it is, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import GAMES, HOSTILE, change_game, make_run
+
+from experiments.commands import REPORT
+from experiments.report import page as page_module
+from experiments.report.collect import described, open_runs
+from experiments.report.figures import charts
+from experiments.report.page import write_page
+from experiments.report.tables import mean_interval
+from ssp_env.errors import DataError, RunError, SSPError
+from ssp_env.replay import read_games
+
+ROOT = Path(__file__).parents[3]
+
+
+def unpacked(text: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def held(path: Path) -> dict[str, Any]:
+    """The data of a page, by the ids of its elements."""
+    found = re.findall(
+        r'<script type="text/plain" id="(\w+)">([^<]*)</script>', path.read_text("utf-8")
+    )
+    return {name: unpacked(text) for name, text in found}
+
+
+def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]) -> None:
+    data = held(page)
+    assert [run["key"] for run in data["data"]["runs"]] == ["seed0", "seed1"]
+    saved = list(read_games(Path(two_runs[1]) / "games" / "step_000002.jsonl"))
+
+    row = dict(zip(data["data"]["row"], data["index_1"]["2"][0], strict=True))
+    first = saved[0].record
+    assert (row["slot"], row["outcome"], row["hops"]) == (0, first.outcome, first.hops)
+    assert (row["answer"], row["judged"]) == (first.answer, len(first.attempts))
+    assert row["right"] == sum(bool(a.verdict and a.verdict.correct) for a in first.attempts) > 0
+
+    chunk = data["step_2_1"]
+    assert [game["question"] for game in chunk["games"]] == [s.record.question for s in saved]
+    proposer = chunk["games"][0]["trajectories"][0]["wrote"][0]
+    ids = base64.b64decode(proposer["ids"])
+    assert len(ids) == 2 * proposer["tokens"]
+    assert len(base64.b64decode(proposer["logprobs"])) == 4 * proposer["tokens"]
+    spoken = "".join(chunk["pieces"][str(int.from_bytes(ids[i : i + 2], "little"))] for i in (0, 2))
+    assert spoken.strip().startswith("<")
+
+
+def test_without_tokens_none_is_in_the_page(two_runs: list[str], tmp_path: Path) -> None:
+    write_page(open_runs(two_runs[:1]), tmp_path / "a.html", tokens=False)
+    text = json.dumps(held(tmp_path / "a.html"))
+    assert '"ids"' not in text
+    assert '"logprobs"' not in text
+
+
+def test_the_same_runs_give_the_same_page(two_runs: list[str], page: Path, tmp_path: Path) -> None:
+    write_page(open_runs(two_runs), tmp_path / "again.html", tokens=True)
+    assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
+
+
+def test_a_text_of_a_game_never_becomes_a_part_of_the_page(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert "hacked" not in text
+    assert HOSTILE in json.dumps(held(page)["step_1_0"]).replace('\\"', '"')
+    assert text.count("<script>") == 1
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", text)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert "unsafe" not in policy[1]
+    assert "default-src 'none'" in policy[1]
+
+
+def test_games_that_do_not_fit_lie_beside_the_page(
+    two_runs: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "report.html"
+    monkeypatch.setattr(page_module, "LARGEST", 60_000)
+    REPORT.run(Namespace(runs=two_runs, out=str(out), tokens=True))
+    folder = tmp_path / "report_games"
+    assert "keep the two together" in capsys.readouterr().out
+    names = {"index_0", "index_1"} | {f"step_{s}_{r}" for s in (1, 2) for r in (0, 1)}
+    assert {file.stem for file in folder.iterdir()} == names
+    assert held(out)["data"]["beside"] == "report_games"
+    assert held(out).keys() == {"data"}
+    code = re.fullmatch(
+        r'ssp\.arrived\("step_1_0", "([^"]*)"\);\n', (folder / "step_1_0.js").read_text()
+    )
+    assert code is not None
+    assert len(unpacked(code[1])["games"]) == GAMES
+
+    # A smaller page takes the folder away; one that it did not write is never touched.
+    monkeypatch.undo()
+    write_page(open_runs(two_runs), out, tokens=False)
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "mine.txt").write_text("mine")
+    with pytest.raises(RunError, match="not a report's folder"):
+        write_page(open_runs(two_runs), out, tokens=False)
+    assert (folder / "mine.txt").read_text() == "mine"
+
+
+def test_runs_that_differ_in_their_seed_get_a_mean_with_an_interval(two_runs: list[str]) -> None:
+    data = described(open_runs(two_runs), tokens=False, live=False)
+    assert data["arms"] == [[0, 1]]
+    (mean,) = data["tables"]["accuracy"]["arms"]
+    assert mean["values"]["1"] == pytest.approx([0.2, 0.2, 0.2])
+    assert [row["name"] for row in data["settings"] if row["differ"]] == ["seed"]
+    assert mean_interval([0.4, 0.6, 0.8]) == pytest.approx((0.6, 0.6 - 0.4968, 0.6 + 0.4968), 1e-3)
+    assert mean_interval([0.4]) is None
+
+
+def test_every_documented_figure_has_its_place_and_a_new_one_is_drawn_too() -> None:
+    text = (ROOT / "docs" / "run_directory.md").read_text(encoding="utf-8")
+    table = text[text.index("## A line of") : text.index("## A file of games")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    names = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    told = {"step", "accuracy", "interval", "bounds", "questions", "void_questions", "seconds"}
+    figures = [name for name in names if name not in told]
+    assert len(figures) > 25
+
+    dealt = charts([*figures, "seconds.engine", "learner_brand_new", "something_else"])
+    assert sorted(name for chart in dealt for name in chart.figures) == sorted(
+        [*figures, "seconds.engine", "learner_brand_new", "something_else"]
+    )
+    groups = {name: chart.group for chart in dealt for name in chart.figures}
+    assert groups["learner_brand_new"] == "Health of learning"
+    assert [name for name, group in groups.items() if group == "Other figures"] == [
+        "something_else"
+    ]
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+
+def refused(run: Path, says: str, kind: type[SSPError] = RunError) -> None:
+    """The page is refused with these words, and nothing is written."""
+    out = run.parent / "page.html"
+    with pytest.raises(kind, match=says):
+        REPORT.run(Namespace(runs=[str(run)], out=str(out), tokens=False))
+    assert [path.name for path in run.parent.iterdir() if path != run] == []
+
+
+def test_incomplete_runs_are_refused_with_the_place(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=2)
+    whole = run.metrics.read_text()
+    lines = whole.splitlines(keepends=True)
+    run.metrics.write_text("".join(lines[:2]) + lines[2][:40])
+    refused(run.path, r"metrics\.jsonl:3: cut off")
+    run.metrics.write_text(lines[0] + lines[2])
+    refused(run.path, r"metrics\.jsonl:2: step 2 where step 1 is due")
+    run.metrics.unlink()
+    refused(run.path, "holds no metrics")
+    run.metrics.write_text(whole)
+
+    run.summary.write_text("{")
+    refused(run.path, r"summary\.json: not JSON")
+    run.summary.unlink()
+    games = run.games / "step_000002.jsonl"
+    text = games.read_text(encoding="utf-8")
+    games.write_text(text.replace('"format":3', '"format":2', 1), encoding="utf-8")
+    refused(run.path, r"step_000002\.jsonl:1: .*older version", DataError)
+    games.write_text(text[:-40], encoding="utf-8")
+    refused(run.path, r"step_000002\.jsonl:6: cut off", DataError)
+    games.write_text(text, encoding="utf-8")
+    change_game(run, 2, 0, outcome="splendid")
+    refused(run.path, r"step_000002\.jsonl:2: field 'outcome'", DataError)
+    run.config.unlink()
+    refused(run.path, "config.yaml is missing")
+    with pytest.raises(RunError, match="is no run directory"):
+        open_runs([str(tmp_path / "nothing")])
+
+
+def test_a_run_that_is_named_twice_is_refused(two_runs: list[str]) -> None:
+    with pytest.raises(RunError, match="named twice"):
+        open_runs([two_runs[0], two_runs[0]])
+
+
+def test_an_impossible_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    for out, says in ((tmp_path, "is a directory"), (tmp_path / "a" / "b.html", "no directory")):
+        with pytest.raises(SSPError, match=says):
+            REPORT.run(Namespace(runs=["nowhere"], out=str(out), tokens=False))
+
+
+def test_a_run_without_games_is_shown_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "run", steps=0, finished=False)
+    REPORT.run(Namespace(runs=[str(run.path)], out=str(tmp_path / "page.html"), tokens=False))
+    assert "holds no games" in capsys.readouterr().out
