@@ -68,6 +68,16 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
         start = stop
 
 
+def idle(part: Columns) -> Columns:
+    """A pass that adds nothing: the last row of a micro-batch, its shortest, with weight 0."""
+    last = {name: column[-1:] for name, column in part.items()}
+    longest = int(last["lengths"])
+
+    return {
+        name: column[:, :longest] if name in PADDED else column for name, column in last.items()
+    } | {"weights": torch.zeros_like(last["weights"])}
+
+
 def _end_of_group(lengths: Sequence[int], start: int, max_tokens: int) -> int:
     longest, true, stop = lengths[start], lengths[start], start + 1
 

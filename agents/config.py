@@ -23,6 +23,9 @@ class LearningConfig:
 
     batch_size: int = 256
     """Questions per step (the paper's B)."""
+    round_size: int = 32
+    """Questions of one round, the part of a step that one env runner plays at a time. Who plays
+    which round changes no game. A round is the batch that noise documents come from."""
     minibatches: int = 2
     """Optimizer updates per step; the games are dealt into this many parts."""
     learning_roles: tuple[str, ...] = ROLES
@@ -97,7 +100,7 @@ class LearningConfig:
     def __post_init__(self) -> None:
         check_types(self, "learning")
 
-        counts = ("batch_size", "minibatches", "reset_every", "microbatch_tokens")
+        counts = ("batch_size", "round_size", "minibatches", "reset_every", "microbatch_tokens")
         at_least(self, "learning", 1, *counts)
         at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight")
         at_least(self, "learning", 0, "clip_low", "clip_high")
@@ -152,12 +155,22 @@ def check_groups(game: GameConfig, learning: LearningConfig) -> None:
             raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
 
 
-def check_shares(game: GameConfig, learning: LearningConfig, env_runners: int) -> None:
-    """Makes sure that a step's questions can be dealt to the env runners in whole groups.
+def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -> None:
+    """Makes sure that a step can be dealt as rounds of whole groups, one at least per env runner.
 
     Raises:
-        ConfigError: they cannot; names ``batch_size``.
+        ConfigError: it cannot; names ``batch_size`` or ``round_size``.
     """
-    if learning.batch_size % (game.proposals * max(1, env_runners)):
-        fix = "must be a multiple of game.proposals times the number of env runners"
-        raise ConfigError("batch_size", learning.batch_size, fix)
+    batch, size = learning.batch_size, learning.round_size
+    fix = "must be a multiple of game.proposals"
+    if batch % game.proposals:
+        raise ConfigError("batch_size", batch, fix)
+    if size < batch and size % game.proposals:
+        raise ConfigError("round_size", size, fix)
+
+    rounds = -(-batch // size)
+    if env_runners > rounds:
+        what = f"a step of {batch} questions is {rounds} rounds, and {env_runners} env runners play"
+        most = batch // env_runners // game.proposals * game.proposals
+        fix = f"give at most {most}" if most else "there have to be fewer runners"
+        raise ConfigError("round_size", size, f"{what}; {fix}")

@@ -12,9 +12,18 @@ from ssp_env.game.record import GameRecord, TrajectoryRecord
 def step_metrics(
     games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
 ) -> dict[str, float]:
+    """As :func:`step_figures`; shares and means over an empty set are left out."""
+    figures = step_figures(games, slots, updates)
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def step_figures(
+    games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
+) -> dict[str, float | None]:
     """Figures of one training step.
 
-    Shares and means over an empty set are left out rather than made up.
+    Shares and means over an empty set are ``None``. Those of the learners, and of reasons, are
+    there only if there was an update, or a game that ended so.
 
     Args:
         games: all games of the step.
@@ -25,7 +34,7 @@ def step_metrics(
     accepted = [game for game in proposed if game.outcome == "valid"]
     solved = [game for game in games if game.outcome == "valid"]
     known = [game for game in accepted if game.truly_correct is not None]
-    figures: dict[str, float] = {
+    figures: dict[str, float | None] = {
         "games": float(len(games)),
         "void_games": float(sum(game.outcome == "void" for game in games)),
         "void_attempts": float(
@@ -62,10 +71,9 @@ def step_metrics(
     return figures
 
 
-def _mean(figures: dict[str, float], name: str, values: Sequence[float | None]) -> None:
+def _mean(figures: dict[str, float | None], name: str, values: Sequence[float | None]) -> None:
     present = [value for value in values if value is not None]
-    if present:
-        figures[name] = fmean(present)
+    figures[name] = fmean(present) if present else None
 
 
 def _reasons(proposed: Sequence[GameRecord]) -> dict[str, float]:

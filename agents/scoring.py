@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from agents.columns import Columns
+
 LOGITS_PER_CHUNK = 2**25
 """Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""
 
@@ -39,8 +41,46 @@ def token_logprobs(
     """
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
-    states, targets = hidden[own], ids[:, 1:][own]
     head = lm.get_output_embeddings()
+
+    return in_chunks(head, hidden[own], ids[:, 1:][own], temperature, vocab_size, logits_per_chunk)
+
+
+class TokenScorer(torch.nn.Module):
+    """A causal LM as the scorer that :class:`agents.update.Update` takes."""
+
+    def __init__(self, lm: Any, temperature: float, vocab_size: int) -> None:
+        """Arguments as of :func:`token_logprobs`."""
+        super().__init__()
+        self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
+
+    def forward(self, columns: Columns) -> Tensor:
+        """Log-probabilities (tokens,) of what the policy wrote in these rows, float32."""
+        ids, mask = columns["ids"], columns["loss_mask"]
+        return token_logprobs(self.lm, ids, mask, self._temperature, self._vocab_size)
+
+
+def in_chunks(
+    head: Any,
+    states: Tensor,
+    targets: Tensor,
+    temperature: float,
+    vocab_size: int,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> Tensor:
+    """The output layer's part of :func:`token_logprobs`.
+
+    Args:
+        head: the output layer.
+        states: (tokens, width), what the layers made of the token before each target.
+        targets: int64 (tokens,).
+        temperature: as there.
+        vocab_size: as there.
+        logits_per_chunk: as there.
+
+    Returns:
+        float32 (tokens,).
+    """
 
     def score(states: Tensor, targets: Tensor) -> Tensor:
         logits = head(states)[:, :vocab_size].float() / temperature
@@ -54,18 +94,26 @@ def token_logprobs(
     return torch.cat([checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks])
 
 
-def checkpoint_layers(lm: torch.nn.Module) -> None:
+def checkpoint_layers(module: torch.nn.Module) -> None:
     """Keeps only each layer's input for the backward pass, and computes the rest again there.
 
     The layers alone are put in training mode, which is what `transformers` asks for; what they
     are made of stays in evaluation mode, so that no dropout comes between engine and learner.
 
+    Args:
+        module: a model of `transformers`, or whatever holds some.
+
     Raises:
-        ValueError: this architecture has no layers that can be checkpointed.
+        ValueError: there is none in it, or its architecture cannot do this.
     """
-    lm.gradient_checkpointing_enable(  # type: ignore[operator]
-        gradient_checkpointing_kwargs={"use_reentrant": False}
-    )
-    for module in lm.modules():
-        if getattr(module, "gradient_checkpointing", False):
-            module.training = True
+    from transformers import PreTrainedModel
+
+    models = [part for part in module.modules() if isinstance(part, PreTrainedModel)]
+    if not models:
+        raise ValueError(f"{type(module).__name__} holds no model of transformers")
+
+    # The first one holds the others, such as the layers without the output layer.
+    models[0].gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    for part in models[0].modules():
+        if getattr(part, "gradient_checkpointing", False):
+            part.training = True

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.columns import Columns, microbatches
+from agents.columns import Columns, idle, microbatches
 from agents.config import LearningConfig
 from agents.losses import grpo_loss, kl_k3, reinforce_loss
 from agents.rows import ROLE_IDS
+from agents.sharding import whole
 
 Scorer = Callable[[Columns], Tensor]
 """From columns of rows to the log-probabilities (tokens,) of the tokens that the policy wrote,
@@ -44,6 +45,7 @@ class Update:
         autocast: torch.dtype | None = None,
         learners: int = 1,
         no_sync: Callable[[], contextlib.AbstractContextManager[Any]] | None = None,
+        agree: Callable[[int], int] | None = None,
     ) -> None:
         """An update of a policy's weights, which stay float32.
 
@@ -55,6 +57,8 @@ class Update:
             autocast: what passes are computed in; ``None`` for float32.
             learners: how many learners' gradients are *averaged* behind this one's back (DDP).
             no_sync: a context in which gradients are not yet exchanged between learners.
+            agree: from this learner's number of passes to the largest of all learners'. Learners
+                that share the weights of a policy among them have to pass through it in step.
         """
         self.policy = policy
         self.optimizer = optimizer
@@ -63,6 +67,7 @@ class Update:
         self._autocast = autocast
         self._learners = learners
         self._no_sync = no_sync or contextlib.nullcontext
+        self._agree = agree
 
     def __call__(self, columns: Columns, step: int) -> dict[str, float]:
         """Learns from one batch.
@@ -78,7 +83,7 @@ class Update:
         self._warm_up(step)
         self.optimizer.zero_grad(set_to_none=True)
         figures: dict[str, Tensor] = {}
-        parts = list(microbatches(columns, self.learning.microbatch_tokens))
+        parts = self._in_step(list(microbatches(columns, self.learning.microbatch_tokens)))
 
         for i, part in enumerate(parts):
             last = i == len(parts) - 1
@@ -133,15 +138,24 @@ class Update:
     def _kl(self, part: Columns, logprobs: Tensor, by_grpo: Tensor) -> Tensor:
         """KL of each token; 0 for roles without GRPO, whose rows the reference does not see."""
         kl = torch.zeros_like(logprobs)
-        if self.reference is None or not bool(by_grpo.any()):
+        rows = self._uses_grpo(part["role"])
+        if self.reference is None or (self._agree is None and not bool(rows.any())):
             return kl
 
-        rows = self._uses_grpo(part["role"])
-        seen = {name: column[rows] for name, column in part.items()}
+        # Where the reference is shared among learners, all of them read, if only an idle row.
+        seen = {name: column[rows] for name, column in part.items()} if rows.any() else idle(part)
         with torch.no_grad(), self._arithmetic(part["ids"].device):
             reference = self.reference(seen)
 
+        if not bool(rows.any()):
+            return kl
         return kl.masked_scatter(by_grpo, kl_k3(logprobs[by_grpo], reference))
+
+    def _in_step(self, parts: list[Columns]) -> list[Columns]:
+        """Micro-batches, with idle ones until there are as many as on every other learner."""
+        if self._agree is None:
+            return parts
+        return parts + [idle(parts[-1])] * (self._agree(len(parts)) - len(parts))
 
     def _uses_grpo(self, role: Tensor) -> Tensor:
         names = sorted(ROLE_IDS, key=ROLE_IDS.__getitem__)
@@ -156,7 +170,7 @@ class Update:
 
     def _step(self) -> dict[str, float]:
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.clip_grad_norm_(parameters, self.learning.max_grad_norm)
+        norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.learning.max_grad_norm))
 
         finite = bool(torch.isfinite(norm))
         if finite:

@@ -19,19 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
-from agents.rollout import take_turns
+from agents.rollout import play
 from benchmarks.noise import BATCH, HOPS
 from experiments.run.provenance import git_commit, machine
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.testing.hacks.gate import tally
@@ -108,20 +106,14 @@ def play_round(rules: Rules, world: MiniWorld, engine: Engine, seed: list[int]) 
     """A round of scripted proposals, verified and solved by the engine's policy."""
     players = [MiniPlayer(rules.config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
     played = Round(rules, partial(_answers, world), BATCH, seed)
-    generator = torch.Generator().manual_seed(seed[-1])
-
-    while pending := played.pending():
-        slots = {game.proposer.key: game.slot for game in played.games if game.proposer}
-        policys: list[Trajectory] = []
-        for trajectory in pending:
-            if trajectory.role is Role.PROPOSER:
-                players[slots[trajectory.key] % HOPS].play([trajectory])
-            else:
-                policys.append(trajectory)
-        if policys:
-            take_turns(played, policys, engine, 1.0, generator)
+    # The policy plays all that follows the proposals.
+    while proposing := [t for t in played.pending() if t.role is Role.PROPOSER]:
+        for trajectory in proposing:
+            slot = next(g.slot for g in played.games if g.proposer is trajectory)
+            players[slot % HOPS].play([trajectory])
         played.advance()
-    return played
+
+    return play(played, engine, temperature=1.0)
 
 
 def _answers(world: MiniWorld, rng: np.random.Generator, count: int) -> list[GroundTruth]:

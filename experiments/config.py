@@ -222,6 +222,11 @@ class RunConfig:
         if self.game.verifier == "openai" or self.openai.judge:
             self.openai.chat()
 
+        hottest = max(self.learning.temperature, self.evaluation.temperature)
+        if self.compute.engine == "vllm" and hottest > 2:
+            fix = f"vLLM samples at temperatures of up to 2, and {hottest:g} is asked for"
+            raise ConfigError("compute.engine", self.compute.engine, fix)
+
     @property
     def model_dir(self) -> Path:
         """The directory that the policy is loaded from."""

@@ -3,6 +3,8 @@ about by chance."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,26 @@ class LengthJudge:
 def make_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
     """The rules with that judge."""
     return Rules.build(world, tokenizer, game, judge=LengthJudge())
+
+
+class LethalJudge(LengthJudge):
+    """Kills the process that it works in, as ``kill -9`` would: once for each time that a file is
+    put there."""
+
+    def __init__(self, trigger: Path) -> None:
+        self._trigger = trigger
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        if not self._trigger.exists():
+            return super().judge(tasks)
+        self._trigger.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("nobody comes here")
+
+
+def lethal_rules(trigger: Path, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+    """The rules with such a judge, who is asked when a round's attempts are done."""
+    return Rules.build(world, tokenizer, game, judge=LethalJudge(trigger))
 
 
 def new_round(rules: Rules, slots: int = 16) -> Round:

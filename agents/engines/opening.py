@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,6 +23,7 @@ def open_engine(
     device: torch.device | str = "cpu",
     longest: int | None = None,
     shares: bool = False,
+    model: Any = None,
 ) -> Engine:
     """Loads a model into an engine.
 
@@ -33,6 +35,7 @@ def open_engine(
         device: where it computes: in bfloat16 on a GPU, in float32 on the CPU.
         longest: tokens of the longest trajectory.
         shares: whether a learner has to get by on the same GPU.
+        model: what the engine of `transformers` samples from, in place of the directory's model.
 
     Raises:
         MissingExtra: the engine's package is not installed.
@@ -52,7 +55,8 @@ def open_engine(
             sleeps=shares,
         )
 
-    model = load_model(model_dir, device)
-    if torch.device(device).type == "cuda":
-        model = model.to(torch.bfloat16)
+    if model is None:
+        model = load_model(model_dir, device)
+        if torch.device(device).type == "cuda":
+            model = model.to(torch.bfloat16)
     return TransformersEngine(model, tokenizer, stop)

@@ -37,8 +37,9 @@ _CPU_CACHE_BYTES = 2**28
 class VLLMEngine:
     """vLLM behind the interface of :class:`~agents.engines.base.Engine`.
 
-    Only one can be in a process at a time. A prompt that begins like an earlier one is not computed
-    again, whatever its key, so there is nothing to release but what runs.
+    A process should hold one: the first that goes takes down what the others need. A prompt that
+    begins like an earlier one is not computed again, whatever its key, so there is nothing to
+    release but what runs.
     """
 
     def __init__(
@@ -101,10 +102,9 @@ class VLLMEngine:
             self._asked += 1
             name = f"{request.key}-{self._asked}"
             turn = Turn(request, self._stop, self._tokenizer)
+            prompt = {"prompt_token_ids": turn.prompt}
+            self._llm.add_request(name, prompt, self._parameters(request))
             self._turns[name], self._names[request.key] = turn, name
-            self._llm.add_request(
-                name, {"prompt_token_ids": turn.prompt}, self._parameters(request)
-            )
 
     def step(self) -> list[tuple[int, Generation]]:
         """See :class:`~agents.engines.base.Engine`."""
@@ -293,11 +293,17 @@ def _prepare_cpu() -> None:
     """Mends what keeps vLLM's CPU build from starting, or from being right, beside our packages."""
     from vllm.triton_utils import dispatcher
 
-    # It looks at every object of every module, and some of numba's have no attributes to look at.
-    dispatcher.vars = lambda value: value.__dict__ or {}
+    # It looks at the attributes of every object of every module, and llvmlite (which numba brings)
+    # has one whose answer to that is no dictionary.
+    dispatcher.vars = _attributes
     # Else sampling would wait for a C++ compiler.
     torch._dynamo.config.disable = True
     _flatten_rotary()
+
+
+def _attributes(value: Any) -> Mapping[str, Any]:
+    held = vars(value)
+    return held if isinstance(held, Mapping) else {}
 
 
 def _flatten_rotary() -> None:

@@ -1,0 +1,9 @@
+"""Self-play for RLlib. Importing this registers the algorithm with Tune, as ``"SSP"``."""
+
+from ray.tune.registry import register_trainable
+
+from agents.rllib.algorithm import SSP, SSPConfig
+
+__all__ = ["SSP", "SSPConfig"]
+
+register_trainable("SSP", SSP)

@@ -4,40 +4,52 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import nan
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError, RayError
 from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.core import COMPONENT_RL_MODULE
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
+from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
-from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+from ray.rllib.utils.checkpoints import Checkpointable
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, WEIGHTS_SEQ_NO
+from ray.tune.result import TRAINING_ITERATION
 
 from agents.engines.gap import Gap
-from agents.metrics import step_metrics
-from agents.rllib.batch import MODULE_ID, shard, to_batch
+from agents.metrics import step_figures
+from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
 from agents.rllib.comparison import compare
 from agents.rllib.config import SelfPlayConfig
-from agents.rllib.env_runner import COMPONENT_STRATEGY, Sample, SSPEnvRunner
-from agents.rllib.honoured import EVALUATION
 from agents.rllib.learner import SSPLearner
-from agents.rllib.rounds import deal, renumber
+from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
+from agents.rllib.rounds import RoundTask, Sample, busiest, deal, renumber, rounds_of
+from agents.rllib.runners import RunnerPool
 from agents.rows import Row, with_loss_weights
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.record import GameRecord
+from ssp_env.game.strategies import make_strategy, tell
 from ssp_env.types import Question
 
-STRATEGIES = "ssp_strategies"
-"""Where a checkpoint keeps the state of the batch strategies."""
+STATE = "self_play"
+"""Where a checkpoint keeps the number of the step and the state of the batch strategy."""
 
 
 class SSP(Algorithm):
-    """Search self-play: play a round, learn from it, hand the new weights to the players.
+    """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
 
-    ``last_games`` holds the records of the latest step, for callers that want to keep them.
+    The batch strategy, with its pool of verified questions, lives here; each round is sent a copy.
+    ``last_games`` holds the records of the latest step, and ``last_figures`` what can be said of
+    them, for callers that want to keep them.
     """
 
     last_games: Sequence[GameRecord] = ()
+    last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
     """What the latest comparison of engine and learner found."""
 
@@ -46,103 +58,66 @@ class SSP(Algorithm):
         """An empty config."""
         return SSPConfig()
 
+    def setup(self, config: Any) -> None:
+        """Builds everything; RLlib calls it."""
+        self._steps = 0
+        self._questions: list[Question] | None = None
+        self._evaluated: dict[str, Any] | None = None
+        super().setup(config)
+
+        learning = self.config.learning()
+        self._strategy = make_strategy(learning.strategy, learning.reset_every)
+        (self._reasons,) = self._ask(self.env_runner_group, [lambda runner: runner.reasons()])
+
+    # -- a step --------------------------------------------------------------------------------
+
     def training_step(self) -> None:
-        """One step of the paper's Algorithm 1; the figures go to RLlib's metrics under ``ssp``."""
+        """One step of the paper's Algorithm 1; the figures go to RLlib's metrics.
+
+        Raises:
+            ServiceError: all env runners are gone, or a learner is. The state is that of the step's
+                beginning but for the learners, so a checkpoint of before can be gone on from.
+        """
         learning, game = self.config.learning(), self.config.game()
         began = time.perf_counter()
         samples = self._play()
         sampled = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
-        if self.last_gap is None or self.iteration % self.config.engine_config().check_every == 0:
-            self.last_gap = compare(self, self.last_games)
+
         rows = [row for sample in samples for row in sample.rows]
-        updates = [self._learn(part, size, game.attempts) for part, size in deal(rows, learning)]
-        self._hand_over_weights(self.iteration + 1)
+        with self._learners():
+            if self.last_gap is None or self._steps % self.config.engine_config().check_every == 0:
+                self.last_gap = compare(self, self.last_games)
+            dealt = deal(rows, learning)
+            updates = [self._learn(part, size, game.attempts) for part, size in dealt]
+        self._steps += 1
+        tell(self._strategy, [sample.verified for sample in samples])
+        self._hand_over_weights(self.env_runner_group)
+
         learnt = time.perf_counter()
-        figures = step_metrics(
-            self.last_games, learning.batch_size, [update for update in updates if update]
-        )
-        seconds = {
-            "sample": sampled - began,
-            "learn": learnt - sampled,
-            "game": max((sample.seconds["game"] for sample in samples), default=0.0),
-            "engine": max((sample.seconds["engine"] for sample in samples), default=0.0),
-        }
-        # RLlib would go on reporting last step's figures, as NaN, where this step has none.
-        self.metrics.delete("ssp", key_error=False)
-        self.metrics.log_dict({"figures": figures, "seconds": seconds}, key="ssp", window=1)
-
-    def solve(
-        self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0
-    ) -> list[GameRecord]:
-        """Lets the present policy answer questions; one record a question, in order.
-
-        Raises:
-            ServiceError: a runner died.
-        """
-        if self.env_runner is not None:
-            local: SSPEnvRunner = self.env_runner
-            return local.solve(questions, temperature, seed)
-        runners = self.env_runner_group.healthy_worker_ids()
-        shares = {runner: questions[i :: len(runners)] for i, runner in enumerate(runners)}
-        results = self.env_runner_group.foreach_env_runner(
-            [lambda r, share=share: r.solve(share, temperature, seed) for share in shares.values()],
-            local_env_runner=False,
-            remote_worker_ids=list(shares),
-            timeout_seconds=self.config.sample_timeout_s,
-        )
-        if len(results) != len(runners):
-            raise ServiceError("engine", "an env runner died while it was evaluating")
-        answered: list[GameRecord | None] = [None] * len(questions)
-        for i, records in enumerate(results):
-            answered[i :: len(runners)] = records
-        return [record for record in answered if record is not None]
-
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Refused: RLlib would count environment steps, of which there are none.
-
-        Raises:
-            UsageError: always.
-        """
-        raise UsageError(f"RLlib's evaluation is not used by search self-play; {EVALUATION}")
-
-    def policy_weights(self) -> dict[str, Any]:
-        """The present weights, named as the model names them."""
-        module = self.learner_group.get_weights()[MODULE_ID]
-        return {name.removeprefix("lm."): value for name, value in module.items()}
-
-    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Hands the current weights to env runners that RLlib has restarted.
-
-        Their pools of questions start empty."""
-        restored: list[int] = env_runner_group.probe_unhealthy_env_runners()
-        if restored:
-            self._hand_over_weights(self.iteration, restored)
-        return restored
+        seconds = {"sample": sampled - began, "learn": learnt - sampled, **busiest(samples)}
+        self._report(samples, [update for update in updates if update], seconds)
 
     def _play(self) -> list[Sample]:
-        step = self.iteration
-        if self.config.num_env_runners == 0:
-            return [self.env_runner.sample(step=step)]
-        share = self.config.learning().batch_size // self.config.num_env_runners
-        samples = self.env_runner_group.foreach_env_runner(
-            lambda runner: runner.sample(step=step, slots=share),
-            local_env_runner=False,
-            timeout_seconds=self.config.sample_timeout_s,
-        )
-        if not samples:
-            # RLlib only logs why.
-            raise ServiceError(
-                "engine", "no env runner brought back a sample; Ray's log of the workers says why"
-            )
-        return renumber(samples)
+        """The rounds of a step, in their order."""
+        tasks = rounds_of(self._steps, self.config.learning())
+        state = self._strategy.get_state()
+        if self.env_runner is not None:
+            runner = self.env_runner
+            samples = [runner.sample(task=task, strategy=state) for task in tasks]
+            runner.engine.sleep()  # the learner's turn
+            return renumber(samples)
+
+        shared = ray.put(state)
+        calls = [partial(_sample, task=task, strategy=shared) for task in tasks]
+        return renumber(self._ask(self.env_runner_group, calls))
 
     def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
         """One optimizer update; empty when there is nothing to learn from."""
         if not rows:
             return {}
         weighted = with_loss_weights(rows, self.config.learning(), games, attempts)
-        timesteps = {"training_step": self.iteration}
+        timesteps = {"training_step": self._steps}
         if self.config.num_learners == 0:
             results = self.learner_group.update(batch=to_batch(weighted), timesteps=timesteps)
         else:
@@ -150,82 +125,226 @@ class SSP(Algorithm):
             results = self.learner_group.update(batches=batches, timesteps=timesteps)
         return SSPLearner.merge([result[MODULE_ID] for result in results])
 
-    def _hand_over_weights(self, version: int, runners: list[int] | None = None) -> None:
+    def _report(
+        self,
+        samples: Sequence[Sample],
+        updates: Sequence[dict[str, float]],
+        seconds: dict[str, float],
+    ) -> None:
+        """Everything there is to say of a step; under the same names at every step."""
+        figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
+        self.last_figures = {n: value for n, value in figures.items() if value is not None}
+
+        everything = complete(figures, self._reasons)
+        self.metrics.log_dict(everything, key=("ssp", "figures"), reduce="item")
+        self.metrics.log_dict(seconds, key=("ssp", "seconds"), reduce="item")
+        log_played(self.metrics, self.last_games)
+        log_learnt(self.metrics, updates)
+        logged = [sample.logged for sample in samples if sample.logged]
+        if logged:
+            self.metrics.aggregate(logged, key=ENV_RUNNER_RESULTS)
+
+    # -- evaluation ----------------------------------------------------------------------------
+
+    def solve(
+        self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0
+    ) -> list[GameRecord]:
+        """Lets the present policy answer questions; one record a question, in order.
+
+        Raises:
+            ServiceError: all runners are gone.
+        """
+        group = self.eval_env_runner_group or self.env_runner_group
+        if group.local_env_runner is not None:
+            records: list[GameRecord] = group.local_env_runner.solve(questions, temperature, seed)
+            return records
+
+        count = group.num_remote_env_runners()
+        shares = [questions[i::count] for i in range(count)]
+        if group is not self.env_runner_group:
+            self._hand_over_weights(group)
+        results = self._ask(
+            group, [partial(_solve, share=s, temperature=temperature, seed=seed) for s in shares]
+        )
+
+        answered: list[GameRecord | None] = [None] * len(questions)
+        for i, share in enumerate(results):
+            answered[i::count] = share
+        return [record for record in answered if record is not None]
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Measures the policy on ``evaluation_duration`` questions that it never trains on.
+
+        They are always the same, of all groups (hop counts) in turn, and answered greedily, once
+        each, by the evaluation's env runners, or by those of training if it has none.
+
+        Returns:
+            RLlib's figures of episodes under ``env_runners``: ``episode_return_mean`` is the share
+            of right answers, and ``accuracy`` that of each group.
+
+        Raises:
+            ServiceError: all runners are gone.
+        """
+        self._call_back("on_evaluate_start")
+        questions = self._asked()
+        figures = evaluation_figures(self.solve(questions), {q.group for q in questions})
+        figures["training_step"] = self._steps
+        results: dict[str, Any] = {ENV_RUNNER_RESULTS: figures}
+        self._call_back("on_evaluate_end", evaluation_metrics=results)
+        self._evaluated = results
+        return results
+
+    @classmethod
+    def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
+        # RLlib would also make one that holds a third copy of the model in the main process.
+        return bool(eval_config.evaluation_num_env_runners)
+
+    def _compile_iteration_results(self, *, train_results: Any, eval_results: Any) -> Any:
+        # RLlib leaves the evaluation out of steps that have none; Tune wants to see a metric at
+        # every step.
+        if self.config.evaluation_interval and not eval_results:
+            nothing = evaluation_figures([], {question.group for question in self._asked()})
+            before = {ENV_RUNNER_RESULTS: {**nothing, "training_step": nan}}
+            eval_results = {EVALUATION_RESULTS: self._evaluated or before}
+        return super()._compile_iteration_results(
+            train_results=train_results, eval_results=eval_results
+        )
+
+    def _asked(self) -> list[Question]:
+        """What an evaluation asks."""
+        if self._questions is None:
+            self._questions = self.config.evaluation_questions()
+        return self._questions
+
+    def _call_back(self, name: str, **about: Any) -> None:
+        functions = getattr(self.config, f"callbacks_{name}")
+        kwargs = {"algorithm": self, "metrics_logger": self.metrics, **about}
+        make_callback(name, self.callbacks, functions, kwargs=kwargs)
+
+    # -- players and learners ------------------------------------------------------------------
+
+    def policy_weights(self) -> dict[str, Any]:
+        """The present weights of the causal LM, named as the model names them."""
+        with self._learners():
+            module = self.learner_group.get_weights()[MODULE_ID]
+        return {n.removeprefix(LM): value for n, value in module.items() if n.startswith(LM)}
+
+    def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
+        """The RLModule that plays, with the present weights; there is only one."""
+        if module_id != MODULE_ID:
+            return None
+        if self.env_runner is not None:
+            local: RLModule = self.env_runner.module
+            return local
+        module: RLModule = self._ask(self.env_runner_group, [lambda runner: runner.module])[0]
+        return module
+
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Hands the current weights to env runners that Ray has restarted."""
+        return self._revive(env_runner_group, None)
+
+    def _revive(self, group: EnvRunnerGroup, seconds: float | None) -> list[int]:
+        restored = sorted(set(group.probe_unhealthy_env_runners(seconds)))
+        if restored:
+            self._hand_over_weights(group, restored)
+        return restored
+
+    def _ask(self, group: EnvRunnerGroup, calls: Sequence[Any]) -> list[Any]:
+        """The results of functions of an env runner, whichever makes them."""
+        if group.local_env_runner is not None:
+            return [call(group.local_env_runner) for call in calls]
+
+        def restore(seconds: float) -> list[int]:
+            restored = self._revive(group, seconds)
+            if restored:
+                self._make_on_env_runners_recreated_callbacks(
+                    config=self.config,
+                    env_runner_group=group,
+                    restored_env_runner_indices=restored,
+                )
+            return restored
+
+        return RunnerPool(group, restore, self.config).map(calls)
+
+    def _hand_over_weights(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
         """Synchronous, unlike RLlib's own: no runner may play the next step with old weights.
 
         Args:
-            version: how many steps these weights have learnt from.
+            group: who gets them.
             runners: remote env runners, by number; all of them when not given.
         """
-        weights = self.learner_group.get_weights()
-        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version}
-        if self.env_runner is not None:
-            self.env_runner.set_state(state)
-        if self.config.num_env_runners:
+        with self._learners():
+            weights = self.learner_group.get_weights()
+        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: self._steps}
+        if group.local_env_runner is not None:
+            group.local_env_runner.set_state(state)
+        if group.num_healthy_remote_env_runners():
             shared = {**state, COMPONENT_RL_MODULE: ray.put(weights)}
-            self.env_runner_group.foreach_env_runner(
+            group.foreach_env_runner(
                 lambda runner: runner.set_state(shared),
                 local_env_runner=False,
                 remote_worker_ids=runners,
                 timeout_seconds=self.config.sample_timeout_s,
             )
 
+    @contextmanager
+    def _learners(self) -> Iterator[None]:
+        """Says so when something fails because a learner is dead.
+
+        Raises:
+            ServiceError: service ``learner``.
+        """
+        try:
+            yield
+        except Exception as error:
+            # Which error it is depends on who noticed: Ray, RLlib, or the other learners.
+            if self.config.num_learners and self._a_learner_is_dead():
+                what = "a learner died; go on from the last checkpoint"
+                raise ServiceError("learner", what) from error
+            raise
+
+    def _a_learner_is_dead(self) -> bool:
+        for actor in self.learner_group._worker_manager.actors().values():
+            try:
+                ray.get(actor.__ray_ready__.remote(), timeout=10.0)
+            except RayActorError:
+                return True
+            except RayError:
+                continue  # busy, or failing in some other way
+        return False
+
     # -- checkpoints ---------------------------------------------------------------------------
 
+    def get_checkpointable_components(self) -> list[tuple[str, Checkpointable]]:
+        """The learners. Env runners keep nothing, so a run may go on with any number of them."""
+        return [(COMPONENT_LEARNER_GROUP, self.learner_group)]
+
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's state, and the batch strategy of every runner."""
-        state: dict[str, Any] = super().get_state(*args, **kwargs)
-        state[STRATEGIES] = self._strategies()
+        """RLlib's state, the number of the step, and the batch strategy with its questions."""
+        with self._learners():
+            state: dict[str, Any] = super().get_state(*args, **kwargs)
+        state.pop(COMPONENT_ENV_RUNNER, None)
+        state[STATE] = {"steps": self._steps, "strategy": self._strategy.get_state()}
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes all of it back.
+        """Takes all of it back, whatever number of env runners and learners it comes from.
 
         Raises:
-            ConfigError: the checkpoint has batch strategies of env runners that this algorithm does
-                not have.
+            RunError: a checkpoint that does not say what a run would go on with.
         """
-        strategies: dict[int, dict[str, Any]] = state.get(STRATEGIES, {})
-        count = self.config.num_env_runners
-        if set(strategies) - set(range(1, count + 1) if count else [0]):
-            raise ConfigError(
-                "num_env_runners",
-                count,
-                f"resume with {max(strategies)}, as the checkpoint was made",
-            )
+        if TRAINING_ITERATION in state and STATE not in state:
+            raise RunError("the checkpoint holds no state of self-play: another version made it")
         super().set_state(state)
-        for runner, strategy in strategies.items():
-            self._restore_strategy(runner, strategy)
-        self._hand_over_weights(self.iteration)
+        if STATE in state:
+            self._steps = state[STATE]["steps"]
+            self._strategy.set_state(state[STATE]["strategy"])
+        self._hand_over_weights(self.env_runner_group)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """As RLlib's, but the weights keep the step's number as their version."""
         super().restore_from_path(path, *args, **kwargs)
-        self._hand_over_weights(self.iteration)
-
-    def _strategies(self) -> dict[int, dict[str, Any]]:
-        """State of each runner's batch strategy by the runner's number; 0 is the main process."""
-        if self.env_runner is not None:
-            return {0: self.env_runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY]}
-        states = self.env_runner_group.foreach_env_runner(
-            lambda runner: (
-                runner.worker_index,
-                runner.get_state(components=COMPONENT_STRATEGY)[COMPONENT_STRATEGY],
-            ),
-            local_env_runner=False,
-        )
-        return dict(states)
-
-    def _restore_strategy(self, runner: int, strategy: dict[str, Any]) -> None:
-        part = {COMPONENT_STRATEGY: strategy}
-        if runner == 0:
-            self.env_runner.set_state(part)
-            return
-        self.env_runner_group.foreach_env_runner(
-            lambda remote: remote.set_state(part),
-            local_env_runner=False,
-            remote_worker_ids=[runner],
-        )
+        self._hand_over_weights(self.env_runner_group)
 
 
 class SSPConfig(SelfPlayConfig):
@@ -233,3 +352,18 @@ class SSPConfig(SelfPlayConfig):
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or SSP)
+
+
+# These go to env runners, so they have names: Ray pickles them by name.
+
+
+def _sample(runner: Any, *, task: RoundTask, strategy: Any) -> Sample:
+    sample: Sample = runner.sample(task=task, strategy=ray.get(strategy))
+    return sample
+
+
+def _solve(
+    runner: Any, *, share: Sequence[Question], temperature: float, seed: int
+) -> list[GameRecord]:
+    records: list[GameRecord] = runner.solve(share, temperature, seed)
+    return records

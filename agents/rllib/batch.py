@@ -12,6 +12,8 @@ from agents.rows import Row
 
 MODULE_ID = "llm"
 """The one module; roles are a column. A module missing on one learner would hang all of them."""
+LM = "lm."
+"""How the module's names of its causal LM's weights begin; other weights are not played with."""
 
 
 def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from itertools import chain, zip_longest
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from agents.config import LearningConfig, check_groups, check_shares
+from agents.config import LearningConfig, check_groups, check_rounds
 from agents.engines.config import EngineConfig
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
-from agents.rllib.honoured import refuse_ignored
+from agents.rllib.honoured import refuse_ignored, refuse_uncalled
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
 from ssp_env.errors import ConfigError, nearest
@@ -27,7 +29,7 @@ from ssp_env.search.config import SearchConfig, check_search, open_search
 from ssp_env.settings import named, read, read_value, suggestion
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import World
+from ssp_env.types import Question, World
 from ssp_env.worlds import WORLDS, check_world, open_world
 
 LEARNING = frozenset(field.name for field in fields(LearningConfig))
@@ -47,7 +49,11 @@ class SelfPlayConfig(AlgorithmConfig):
     ``model_dir``, a causal LM directory (the tiny policy that ships when there is none), and
     ``engine``: its kind, a dict of the fields of :class:`~agents.engines.config.EngineConfig`, or
     one of these.
-    ``debugging(seed=...)`` seeds everything."""
+
+    ``debugging(seed=...)`` seeds everything. ``evaluation(...)`` measures the policy on
+    ``evaluation_duration`` questions that it never trains on. An RLModule of your own, as
+    ``rl_module(rl_module_spec=RLModuleSpec(module_class=...))``, inherits from
+    :class:`~agents.rllib.module.LLMModule`; what plays is its causal LM, ``self.lm``."""
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)
@@ -63,6 +69,8 @@ class SelfPlayConfig(AlgorithmConfig):
         self.add_default_connectors_to_module_to_env_pipeline = False
         # Rollouts of an LLM take long; results that come late must not be dropped.
         self.sample_timeout_s = 24 * 3600.0
+        # They would be sent states of connectors, of which there are none.
+        self._dont_auto_sync_env_runner_states = True
         self.policies = {MODULE_ID: (None, None, None, None)}
         self.policy_mapping_fn = _to_llm
 
@@ -150,6 +158,16 @@ class SelfPlayConfig(AlgorithmConfig):
             return make(world, tokenizer, self.game())
         return Rules.build(world, tokenizer, self.game(), retriever=open_search(self.search()))
 
+    def evaluation_questions(self) -> list[Question]:
+        """The questions of an evaluation: the first of each group, then the second, and so on."""
+        count = int(self.evaluation_duration)
+        groups: dict[str, list[Question]] = {}
+        for question in self.make_world().questions(0, per_group=count):
+            groups.setdefault(question.group, []).append(question)
+
+        in_turn = chain.from_iterable(zip_longest(*groups.values()))
+        return [question for question in in_turn if question is not None][:count]
+
     def validate(self) -> None:
         """Checks our settings before RLlib checks its own, and before anything is built.
 
@@ -165,6 +183,9 @@ class SelfPlayConfig(AlgorithmConfig):
         # RLlib makes a second config for its evaluation, which it fills in and never uses here.
         if not self.in_evaluation:
             refuse_ignored(self, type(self)(), LEARNING)
+            refuse_uncalled(self)
+            self._check_evaluation()
+            self._check_module()
 
         game, learning = self.game(), self.learning()
         self.engine_config()
@@ -176,7 +197,7 @@ class SelfPlayConfig(AlgorithmConfig):
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
         with named("training"):
-            check_shares(game, learning, self.num_env_runners)
+            check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
 
         if self.num_env_runners and self.create_local_env_runner:
@@ -184,6 +205,38 @@ class SelfPlayConfig(AlgorithmConfig):
             # for it.
             self.create_local_env_runner = False
         super().validate()
+
+    def _check_evaluation(self) -> None:
+        duration, unit = self.evaluation_duration, self.evaluation_duration_unit
+        if not isinstance(duration, int) or duration < 1:
+            fix = "give a number of questions, at least 1"
+            raise ConfigError("evaluation_duration", duration, fix)
+        if unit != "episodes":
+            fix = "an evaluation is so many questions, which are episodes"
+            raise ConfigError("evaluation_duration_unit", unit, fix)
+
+    def _check_module(self) -> None:
+        spec = self._rl_module_spec
+        if spec is not None and not isinstance(spec, RLModuleSpec):
+            fix = "one policy plays both roles: give an RLModuleSpec"
+            raise ConfigError("rl_module_spec", spec, fix)
+
+    @property
+    def rl_module_spec(self) -> RLModuleSpec:
+        """The module's class and settings; the user's own ones go before the default's."""
+        return self._complete(super().rl_module_spec)
+
+    def get_multi_rl_module_spec(self, **kwargs: Any) -> MultiRLModuleSpec:
+        """As RLlib's, which learners build; completed as :attr:`rl_module_spec` is."""
+        multi = super().get_multi_rl_module_spec(**kwargs)
+        for spec in multi.rl_module_specs.values():
+            self._complete(spec)
+        return multi
+
+    def _complete(self, spec: RLModuleSpec) -> RLModuleSpec:
+        default = self.get_default_rl_module_spec().model_config
+        spec.model_config = {**default, **(spec.model_config or {})}
+        return spec
 
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         """The causal LM of ``model_dir``."""

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import ray
+import torch
+from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.utils import force_list
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import open_engine
-from agents.rllib.batch import MODULE_ID
-from agents.rllib.module import module_spaces
+from agents.rllib.batch import LM, MODULE_ID
+from agents.rllib.module import LLMModule, module_spaces
+from agents.rllib.rounds import RoundTask, Sample
 from agents.rollout import answer, play
-from agents.rows import Row, rows_of
+from agents.rows import rows_of
+from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -28,28 +33,15 @@ from ssp_env.game.strategies import make_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import GroundTruth, Question
 
-COMPONENT_STRATEGY = "strategy"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What one runner brings back from a step; plain data, cheap to ship."""
-
-    rows: list[Row]
-    records: list[GameRecord]
-    seconds: dict[str, float]
-    """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
-
-
 _GAMES = 0x9A3E
 """First number of the seeds of training games: their random streams are no others'."""
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
-    """Plays its share of each step's slots, with its own world, engine and batch strategy.
+    """Plays rounds, with its own world and engine.
 
-    Groups never leave a runner. All randomness follows from the config's seed, the step and the
-    runner's index, so a resumed run plays the same games."""
+    Nothing but weights stays from one round to the next: all randomness follows from the config's
+    seed, the step and the round's number. So it does not matter which runner plays a round."""
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
@@ -57,43 +49,88 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         self.tokenizer = HuggingFaceTokenizer.load(self.config.model_dir)
         self.world = self.config.make_world()
         self.rules: Rules = self.config.make_rules(self.world, self.tokenizer)
-        self.strategy = make_strategy(self.learning.strategy, self.learning.reset_every)
+        self._callbacks = [cls() for cls in force_list(self.config.callbacks_class)]
         self.make_module()
-        self._index = self.worker_index or 0
 
     def make_module(self) -> None:
-        """Loads the model into an inference engine."""
+        """Builds the RLModule, which may be the user's own, and an inference engine for its LM."""
         config = self.config
+        device = "cuda" if config.num_gpus_per_env_runner else "cpu"
+        self._module: LLMModule | None = None
+        if config.engine_config().kind == "transformers":
+            self._module = self._new_module(device)
+
         self.engine: Engine = open_engine(
             config.engine_config(),
             config.model_dir,
             self.tokenizer,
             StopRule.of(self.game, self.tokenizer),
-            device="cuda" if config.num_gpus_per_env_runner else "cpu",
+            device=device,
             longest=self.rules.longest_trajectory,
             shares=not (config.num_env_runners or config.num_learners),
+            model=self._module.lm if self._module is not None else None,
         )
 
-    def sample(self, *, step: int = 0, slots: int | None = None, **_: Any) -> Sample:
-        """Plays one round.
+    @property
+    def module(self) -> LLMModule:
+        """What plays; where the engine has a model of its own, a copy with its weights."""
+        if self._module is not None:
+            return self._module
+
+        copy = self._new_module("cpu")
+        weights = {name: torch.as_tensor(value) for name, value in self.engine.weights().items()}
+        copy.lm.load_state_dict(weights)
+        return copy
+
+    def _new_module(self, device: str) -> LLMModule:
+        spec = self.config.rl_module_spec
+        # The learners' choice may be another: they have a backward pass.
+        attention = "sdpa" if device == "cuda" else "eager"
+        spec.model_config = {**spec.model_config, "attention": attention}
+        module: LLMModule = spec.build().to(device).eval()
+        if device == "cuda":
+            module.lm.to(torch.bfloat16)
+        return module
+
+    def sample(self, *, task: RoundTask, strategy: dict[str, Any], **_: Any) -> Sample:
+        """Plays a round.
 
         Args:
-            step: training step; decides all randomness, together with seed and runner.
-            slots: how many questions; the config's batch size when not given.
+            task: which one.
+            strategy: state of the batch strategy when the step began.
         """
-        seed = (self.config.seed or 0, step, self._index)
+        seed = (self.config.seed or 0, task.step, task.number)
         engine = _Stopwatch(self.engine)
         began = time.perf_counter()
+        copy = make_strategy(self.learning.strategy, self.learning.reset_every)
+        copy.set_state(strategy)
+
         engine.wake()
-        wanted = self.learning.batch_size if slots is None else slots
-        round_ = Round(self.rules, self._answers, wanted, [_GAMES, *seed], self.strategy)
+        round_ = Round(self.rules, self._answers, task.slots, [_GAMES, *seed], copy)
         play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
-        engine.sleep()  # the learner's turn
         rows = rows_of(round_.games, self.learning)
-        game_seconds = time.perf_counter() - began - engine.seconds
 
-        return Sample(rows, records, {"game": game_seconds, "engine": engine.seconds})
+        game_seconds = time.perf_counter() - began - engine.seconds
+        seconds = {"game": game_seconds, "engine": engine.seconds}
+        return self._called_back(
+            Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
+        )
+
+    def _called_back(self, sample: Sample) -> Sample:
+        """Calls ``on_sample_end``; what was logged there goes along with the sample."""
+        make_callback(
+            "on_sample_end",
+            self._callbacks,
+            self.config.callbacks_on_sample_end,
+            kwargs={"env_runner": self, "metrics_logger": self.metrics, "samples": sample},
+        )
+        return replace(sample, logged=self.metrics.reduce())
+
+    def reasons(self) -> list[str]:
+        """Every reason code that a game played here can end with."""
+        never = {Ending.ACTION, Ending.OUTAGE}
+        return sorted((RESERVED - {ending.value for ending in never}) | set(self.rules.filters))
 
     def solve(
         self, questions: Sequence[Question], temperature: float, seed: int
@@ -125,32 +162,30 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **_: Any
     ) -> dict[str, Any]:
-        """Weights and the batch strategy's state."""
+        """Weights and their version."""
         state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
-        if self._check_component(COMPONENT_STRATEGY, components, not_components):
-            state[COMPONENT_STRATEGY] = self.strategy.get_state()
-
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
-            weights = self.engine.weights()
-            state[COMPONENT_RL_MODULE] = {
-                MODULE_ID: {f"lm.{name}": value for name, value in weights.items()}
-            }
+            weights = {f"{LM}{name}": value for name, value in self.engine.weights().items()}
+            others = self._module.state_dict() if self._module is not None else {}
+            weights |= {n: w.cpu().numpy() for n, w in others.items() if not n.startswith(LM)}
+            state[COMPONENT_RL_MODULE] = {MODULE_ID: weights}
 
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes weights (or a reference to them) and the strategy's state, whichever is there."""
-        if COMPONENT_STRATEGY in state:
-            self.strategy.set_state(state[COMPONENT_STRATEGY])
-
+        """Takes weights, or a reference to them, if any are there."""
         if COMPONENT_RL_MODULE in state:
             weights = state[COMPONENT_RL_MODULE]
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            module = weights.get(MODULE_ID, weights)
-            named = {name.removeprefix("lm."): value for name, value in module.items()}
-            self.engine.update_weights(
-                named, int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
-            )
+            weights = weights.get(MODULE_ID, weights)
+            version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
+            playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
+            self.engine.update_weights(playing, version)
+
+            if self._module is not None:
+                others = {n: np.array(w) for n, w in weights.items() if not n.startswith(LM)}
+                tensors = {name: torch.as_tensor(value) for name, value in others.items()}
+                self._module.load_state_dict(tensors, strict=False)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """For RLlib's checkpoints."""

@@ -10,8 +10,22 @@ from __future__ import annotations
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.utils import force_list
 
 from ssp_env.errors import ConfigError
+
+CALLED = (
+    "on_algorithm_init",
+    "on_train_result",
+    "on_checkpoint_loaded",
+    "on_env_runners_recreated",
+    "on_evaluate_start",
+    "on_evaluate_end",
+    "on_sample_end",
+)
+"""Callbacks that are called: on a round's end, ``on_sample_end`` with its
+:class:`~agents.rllib.rounds.Sample`, and elsewhere as RLlib does."""
 
 HONOURED = frozenset(
     {
@@ -26,13 +40,18 @@ HONOURED = frozenset(
         *("num_cpus_for_main_process", "custom_resources_for_main_process"),
         *("extra_python_environs_for_driver", "extra_python_environs_for_worker"),
         # What happens when an env runner dies: fault_tolerance().
-        *("ignore_env_runner_failures", "restart_failed_env_runners"),
-        *("max_num_env_runner_restarts", "delay_between_env_runner_restarts_s"),
-        *("num_consecutive_env_runner_failures_tolerance", "env_runner_restore_timeout_s"),
-        "env_runner_health_probe_timeout_s",
+        *("restart_failed_env_runners", "max_num_env_runner_restarts"),
+        *("env_runner_restore_timeout_s", "env_runner_health_probe_timeout_s"),
+        # Measuring the policy: evaluation().
+        *("evaluation_interval", "evaluation_duration", "evaluation_duration_unit"),
+        "evaluation_num_env_runners",
         # Callbacks that are called: callbacks(). There are no episodes to call others for.
-        *("callbacks_class", "callbacks_on_algorithm_init"),
-        *("callbacks_on_train_result", "callbacks_on_checkpoint_loaded"),
+        *("callbacks_class", *(f"callbacks_{name}" for name in CALLED)),
+        # How long an iteration is: reporting(). Steps are tokens of the policy's.
+        *("min_time_s_per_iteration", "min_sample_timesteps_per_iteration"),
+        "min_train_timesteps_per_iteration",
+        # A module of your own: rl_module().
+        "_rl_module_spec",
         # A learner of your own, and figures: learners(), reporting().
         *("_learner_class", "stats_cls_lookup"),
         # How RLlib keeps house; nothing about a result depends on it.
@@ -42,7 +61,10 @@ HONOURED = frozenset(
 )
 """Attributes of RLlib's config that search self-play reads, or RLlib itself on its behalf."""
 
-EVALUATION = "SSP.solve(questions) measures the policy between two calls of train()"
+EVALUATION = (
+    "an evaluation is evaluation_duration questions, answered greedily; SSP.solve(...) asks others"
+)
+PLAYED_AGAIN = "what a dead env runner had begun is always played by another"
 INSTEAD = {
     "gamma": "a trajectory is paid once, at its end: nothing is discounted",
     "train_batch_size_per_learner": "set training(batch_size=...), questions per step",
@@ -56,13 +78,15 @@ INSTEAD = {
     "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",
     "rollout_fragment_length": "games are played to their end",
     "num_gpus": "set learners(num_gpus_per_learner=...)",
-    "rl_module_spec": "set training(model_dir=...), the directory of a causal LM",
     "model_config": "set training(model_dir=...), the directory of a causal LM",
     "model": "set training(model_dir=...), the directory of a causal LM",
     "policies": "one policy plays both roles",
     "policy_mapping_fn": "one policy plays both roles",
     "policies_to_train": "set training(learning_roles=...)",
     "explore": "set training(temperature=...)",
+    "ignore_env_runner_failures": PLAYED_AGAIN,
+    "num_consecutive_env_runner_failures_tolerance": PLAYED_AGAIN,
+    "delay_between_env_runner_restarts_s": PLAYED_AGAIN,
 }
 """What to do in place of the settings that people try first."""
 
@@ -87,6 +111,19 @@ def refuse_ignored(config: AlgorithmConfig, fresh: AlgorithmConfig, own: frozens
         evaluates = typed.startswith(("evaluation_", "offline_evaluation_", "custom_evaluation"))
         fix = EVALUATION if evaluates else INSTEAD.get(typed, "leave it out")
         raise ConfigError(typed, value, f"not used by search self-play; {fix}")
+
+
+def refuse_uncalled(config: AlgorithmConfig) -> None:
+    """Looks at the methods of callbacks.
+
+    Raises:
+        ConfigError: a class of callbacks overrides one that is never called.
+    """
+    for cls in force_list(config.callbacks_class):
+        for name in sorted(n for n in vars(RLlibCallback) if n.startswith("on_")):
+            if name not in CALLED and getattr(cls, name, None) is not getattr(RLlibCallback, name):
+                fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
+                raise ConfigError("callbacks_class", cls, fix)
 
 
 def _same(value: Any, default: Any) -> bool:

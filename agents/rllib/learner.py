@@ -17,6 +17,13 @@ from agents.rllib.batch import MODULE_ID
 from agents.rows import Row
 from agents.scoring import checkpoint_layers, token_logprobs
 from agents.update import SUMMED, Update
+from ssp_env.errors import ConfigError
+
+FIGURES = (
+    *(name for name in SUMMED if name != "logprob_gap_sum"),
+    *("logprob_gap", "grad_norm", "skipped_updates"),
+)
+"""What :meth:`SSPLearner.merge` says of an update."""
 
 
 class SSPLearner(TorchLearner):
@@ -36,7 +43,7 @@ class SSPLearner(TorchLearner):
             self._reference = load_model(self.config.model_dir, self._device).requires_grad_(False)
 
         if learning.gradient_checkpointing:
-            checkpoint_layers(module.unwrapped().lm)
+            _checkpoint_layers(module.unwrapped())
 
         self.update_step = Update(
             self._score,
@@ -121,3 +128,11 @@ class SSPLearner(TorchLearner):
             "grad_norm": float(results[0]["grad_norm"]),
             "skipped_updates": float(results[0]["skipped_updates"]),
         }
+
+
+def _checkpoint_layers(module: Any) -> None:
+    try:
+        checkpoint_layers(module)
+    except ValueError as error:
+        fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
+        raise ConfigError("learning.gradient_checkpointing", True, fix) from None

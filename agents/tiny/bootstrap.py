@@ -53,6 +53,9 @@ def bootstrap(
 ) -> Lfm2ForCausalLM:
     """Trains a fresh tiny policy.
 
+    The same seed gives the same weights, to the bit, on one kind of processor; on another they may
+    differ, since PyTorch picks its kernels by the instructions that the processor has.
+
     Args:
         config: seeds, sizes and faults of the demonstrations.
         game: the format that the policy will play in (prompts, ``top_k``).

@@ -19,7 +19,6 @@ from ssp_env.doors.aec import SearchSelfPlayEnv
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.config import DEFAULT_FILTERS, GameConfig
 from ssp_env.game.game import Game
-from ssp_env.game.outcome import Ending
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
@@ -291,7 +290,7 @@ def _replay(round_: Round, script: list[list[Given]], whole_turns: bool) -> None
                 trajectory.feed([i], [p]) for i, p in zip(call.ids, call.logprobs, strict=True)
             ][-1]
             if whole_turns and not ended:
-                trajectory.end(Ending.FORMAT)
+                trajectory.feed_turn(())  # what an unclosed thought held back counts at the end
 
         round_.advance()
 

@@ -82,15 +82,52 @@ Ctrl-C stops after the step in progress; --resume continues from there, to the s
 
 
 def _configure_eval(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="POLICY",
+        help="model directories, or files that --out wrote; two are compared",
+    )
     _configure_settings(
         parser,
-        model="a causal LM directory, such as RUN/checkpoints/STEP/policy",
+        model="the same as POLICY, such as RUN/checkpoints/STEP/policy",
         seed="which questions are drawn (default: 0, as in training)",
     )
     parser.add_argument(
         "--per-group", type=int, metavar="N", help="questions per hop count, or per benchmark"
     )
-    parser.add_argument("--out", metavar="FILE", help="also write every game there, as JSON lines")
+    parser.add_argument("--questions", metavar="FILE", help="your own: question, answers, group")
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        metavar="K",
+        help="attempts at each, for avg@K, pass@K and majority@K (default: 1)",
+    )
+    parser.add_argument(
+        "--closed-book", action="store_true", help="also ask without search: what it knew anyway"
+    )
+    parser.add_argument(
+        "--retriever",
+        metavar="NAME",
+        help="what search is worth: empty, random, lying or delayed:SECONDS",
+    )
+    parser.add_argument(
+        "--player",
+        choices=("engine", "api"),
+        default="engine",
+        help="a model here, or the one of openai.* (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="also write every game there, as JSON lines; a stopped one is gone on with",
+    )
+    parser.epilog = """\
+  ssp eval base tuned --attempts 8 --set evaluation.temperature=1     # both, then a paired test
+  ssp eval runs/a/checkpoints/step_000080/policy --closed-book --retriever lying
+  ssp eval --player api --preset wiki --set openai.base_url=http://localhost:8000/v1 \\
+    --set openai.model=NAME"""
 
 
 def _configure_bootstrap(parser: ArgumentParser) -> None:
@@ -112,7 +149,8 @@ def _configure_bootstrap(parser: ArgumentParser) -> None:
     )
     parser.epilog = """\
 The 1,800 steps take about a quarter of an hour on one core. There are no checkpoints:
-Ctrl-C leaves nothing, and the next call begins anew."""
+Ctrl-C leaves nothing, and the next call begins anew. The same seed gives the same weights
+on one kind of processor; on another they may differ (origin.json, beside them, names it)."""
 
 
 def _configure_plot(parser: ArgumentParser) -> None:
@@ -150,6 +188,26 @@ def _configure_play(parser: ArgumentParser) -> None:
 As solver you get questions that the policy wrote; as proposer you get an answer and write the
 question. What you type is a turn of the game, under its limits: s WORDS searches, a WORDS ends it.
   ssp play --role proposer --model runs/tiny-seed0/checkpoints/step_000080/policy"""
+
+
+def _configure_plan(parser: ArgumentParser) -> None:
+    _configure_settings(parser, model="a model directory; its config.json is enough")
+    parser.add_argument(
+        "--gpus", type=int, metavar="N", help="GPUs there are (default: what the settings ask for)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=80.0,
+        metavar="GIB",
+        help="memory of each of them in GiB (default: %(default)g)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object, in bytes")
+    parser.epilog = """\
+Nothing is loaded or allocated: the learner's passes are counted on fake tensors.
+  ssp plan --preset h200 --model DIR --gpus 1 --memory 141
+
+exit status: 0, or 2 if it does not fit (the message names the setting to change)"""
 
 
 def _configure_questions(parser: ArgumentParser) -> None:
@@ -295,6 +353,12 @@ PLAY = Command(
     "play the game yourself, against the policy",
     _configure_play,
     lambda given: _run("play", given),
+)
+PLAN = Command(
+    "plan",
+    "say what each GPU of a run will hold, and whether that fits",
+    _configure_plan,
+    lambda given: _run("plan", given),
 )
 QUESTIONS = Command(
     "questions",

@@ -1,56 +1,104 @@
-"""``ssp eval``."""
+"""``ssp eval``: how many questions a policy answers, by whose judgment, and against whom."""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-from agents.engines.base import StopRule
+from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
-from agents.rollout import play
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset
+from experiments.evaluation.answers import CHUNK, Answers, answer, by_engine, by_player, from_memory
+from experiments.evaluation.interventions import intervene
+from experiments.evaluation.results import ALL, answered
+from experiments.evaluation.sheet import Sheet
+from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
 from experiments.run.checks import check
-from experiments.run.evaluation import accuracies
 from experiments.run.quiet import quiet_libraries
-from ssp_env.disk import finished_in_full
+from ssp_env.checks import describe
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
-from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.round import Round
+from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
+from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.lenient import LenientJudge
+from ssp_env.players.chat import ChatPlayer
+from ssp_env.replay import read_games
 from ssp_env.replay.header import SavedRules
-from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.types import Question
+from ssp_env.worlds.files import read_questions
 
-CHUNK = 256
-"""Questions that are answered side by side."""
+RECORDED = "recorded"
+"""What the judge is called whose verdicts a file of games holds."""
 
 
 def run(arguments: Namespace) -> int:
-    """Answers the evaluation questions and prints accuracies with intervals."""
+    """Answers the evaluation questions, and prints accuracies with intervals."""
     quiet_libraries()
-    config = evaluation_config(arguments)
-    rules, questions = check(config)
-    basis = fingerprint(rules)
-    if arguments.out:
-        with finished_in_full(Path(arguments.out)) as file:
-            records = answer(config, rules, questions)
-            header = replace(SavedRules.of(rules), fingerprint=basis["hash"])
-            games = (SavedGame(header, record) for record in records)
-            file.writelines(game_lines(games, tokens=config.record_tokens))
-    else:
-        records = answer(config, rules, questions)
+    targets = _targets(arguments)
+    evaluated = [_evaluate(arguments, target) for target in targets]
 
-    _show(config, questions, records)
-    _show_basis(basis)
+    seed = arguments.seed or 0
+    if arguments.json:
+        print(json.dumps(as_data(evaluated, seed), indent=2))
+        return 0
+
+    for one in evaluated:
+        show(one, seed)
+    if len(evaluated) == 2:
+        show_comparison(evaluated[0], evaluated[1], seed)
     return 0
+
+
+def _targets(arguments: Namespace) -> list[str | None]:
+    """What is evaluated: model directories and files of games; ``None`` is the preset's policy.
+
+    Raises:
+        ConfigError: options that exclude each other.
+    """
+    targets = [*arguments.targets]
+    if arguments.model is not None and targets:
+        raise ConfigError("--model", arguments.model, "name the model once, without --model")
+    if len(targets) > 2:
+        raise ConfigError("the third policy", targets[2], "at most two are compared")
+    if len(targets) == 2 and arguments.out:
+        fix = "evaluate one policy at a time with --out, then compare the two files"
+        raise ConfigError("--out", arguments.out, fix)
+    return targets or [arguments.model]
+
+
+def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
+    if target is not None and Path(target).is_file():
+        return _read(target)
+
+    config = evaluation_config(Namespace(**{**vars(arguments), "model": target}))
+    rules, questions = check(config)
+    if arguments.questions is not None:
+        questions = list(read_questions(arguments.questions))
+    if arguments.retriever is not None:
+        rules = intervene(arguments.retriever, rules, questions, config.evaluation.seed)
+
+    policy = _Policy(config, rules, arguments.player)
+    records = _answers(arguments, config, rules, questions, policy)
+    name = f"{config.openai.model} behind {config.openai.base_url}"
+    own = "lenient" if isinstance(rules.judge, LenientJudge) else type(rules.judge).__name__
+
+    return Evaluated(
+        str(config.model_dir) if policy.engine else name,
+        [answered(record, own) for record in records],
+        own,
+        fingerprint(rules),
+        policy.memory(questions) if arguments.closed_book else None,
+    )
 
 
 def evaluation_config(arguments: Namespace) -> RunConfig:
@@ -63,75 +111,99 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     named = {name: value for name, value in vars(arguments).items() if name not in chosen}
     config = settings(Namespace(**named), load_preset(arguments.preset or DEFAULT_PRESET))
     given = {name: value for name, value in chosen.items() if value is not None}
+    evaluation = replace(config.evaluation, **given)
+
+    attempts = arguments.attempts or 1
+    if attempts < 1:
+        raise ConfigError("--attempts", describe(attempts), "give at least 1")
+    if attempts > 1 and evaluation.temperature == 0:
+        fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
+        raise ConfigError("evaluation.temperature", 0, fix)
     return replace(
         config,
-        evaluation=replace(config.evaluation, **given),
-        game=replace(config.game, attempts=1, verifier="none"),
+        evaluation=evaluation,
+        game=replace(config.game, attempts=attempts, verifier="none"),
     )
 
 
-def answer(config: RunConfig, rules: Rules, questions: list[Question]) -> list[GameRecord]:
-    """Lets the policy answer questions, once each.
+class _Policy:
+    """Who answers: a model in an engine, or one behind an API."""
 
-    Raises:
-        ModelError: the weights cannot be loaded.
-    """
-    torch.set_num_threads(config.compute.threads)
-    engine = open_engine(
-        config.compute.engine_config(),
-        config.model_dir,
-        rules.tokenizer,
-        StopRule.of(config.game, rules.tokenizer),
-        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-        longest=rules.longest_trajectory,
-    )
-    records: list[GameRecord] = []
-    seed = config.evaluation.seed
-    chunks = range(0, len(questions), CHUNK)
-    for start in track(
-        chunks, description="answering", console=Console(stderr=True), transient=True
-    ):
-        asked = questions[start : start + CHUNK]
-        part = Round.of_questions(rules, asked, [seed, start])
-        play(part, engine, temperature=config.evaluation.temperature)
-        records.extend(
-            record_game(game, rules, question_group=question.group)
-            for game, question in zip(part.games, asked, strict=True)
+    def __init__(self, config: RunConfig, rules: Rules, player: str) -> None:
+        """
+        Raises:
+            ModelError: the weights cannot be loaded.
+        """
+        self._config, self._rules = config, rules
+        self.engine: Engine | None = None
+        if player == "api":
+            client = ChatClient(config.openai.chat())
+            self.answers: Answers = by_player(ChatPlayer(client))
+            return
+
+        torch.set_num_threads(config.compute.threads)
+        self.engine = open_engine(
+            config.compute.engine_config(),
+            config.model_dir,
+            rules.tokenizer,
+            StopRule.of(config.game, rules.tokenizer),
+            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            longest=rules.longest_trajectory,
         )
+        self.answers = by_engine(self.engine, config.evaluation.temperature)
+
+    def memory(self, questions: Sequence[Question]) -> dict[str, float]:
+        """Share of questions that it answers without searching, by group and over all.
+
+        Raises:
+            ConfigError: a model behind an API.
+        """
+        if self.engine is None:
+            raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
+
+        seed = self._config.evaluation.seed
+        verdicts = from_memory(self._rules, questions, self.engine, seed)
+        shares: dict[str, list[bool]] = {}
+        for question, verdict in zip(questions, verdicts, strict=True):
+            if not isinstance(verdict, ServiceError):
+                for group in (question.group, ALL):
+                    shares.setdefault(group, []).append(verdict.correct)
+        return {group: sum(right) / len(right) for group, right in shares.items()}
+
+
+def _answers(
+    arguments: Namespace,
+    config: RunConfig,
+    rules: Rules,
+    questions: Sequence[Question],
+    policy: _Policy,
+) -> list[GameRecord]:
+    """All games, those that an evaluation that was stopped has left included."""
+    evaluation = config.evaluation
+    sheet = None
+    if arguments.out:
+        header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
+        who = arguments.player if policy.engine is None else str(config.model_dir.resolve())
+        made_by = (who, config.openai.model, evaluation.temperature, evaluation.seed)
+        sheet = Sheet(Path(arguments.out), header, config.record_tokens, made_by)
+
+    with sheet.open() if sheet else nullcontext():
+        records = sheet.begun(questions) if sheet else []
+        chunks = answer(rules, questions, policy.answers, evaluation.seed, len(records))
+        left = -(-(len(questions) - len(records)) // CHUNK)
+        console = Console(stderr=True)
+        for chunk in track(
+            chunks, total=left, description="answering", console=console, transient=True
+        ):
+            records.extend(chunk)
+            if sheet:
+                sheet.write(chunk)
     return records
 
 
-def _show(config: RunConfig, questions: list[Question], records: list[GameRecord]) -> None:
-    console = Console()
-    table = Table(title=f"accuracy on unseen questions ({config.world})", title_justify="left")
-    for name in (
-        "hops" if config.world == "mini" else "group",
-        "accuracy",
-        "95% interval",
-        "questions",
-        "void",
-        "void as wrong / as right",
-    ):
-        table.add_column(name, justify="right" if table.columns else "left")
-    for group, a in accuracies(questions, records).items():
-        low, high = a.interval()
-        cells = (f"{a.value:.3f}", f"{low:.3f} to {high:.3f}") if a.asked else ("-", "-")
-        bounds = " / ".join(f"{bound:.3f}" for bound in a.bounds)
-        table.add_row(group, *cells, str(a.asked), str(a.void), bounds if a.void else "")
-    console.print(table)
-    console.print(f"model: {config.model_dir}", highlight=False, soft_wrap=True)
-
-
-def _show_basis(basis: dict[str, Any]) -> None:
-    """What the accuracies rest on besides the policy; two of them compare if this is the same."""
-    retriever = basis["retriever"]
-    where = retriever.get("server") or f"{basis['corpus']['passages']:,} passages"
-    parts = [
-        f"{retriever['class']} over {where}",
-        f"top_k {basis['top_k']}",
-        f"max_searches {basis['max_searches']}",
-        f"judge {basis['judge']}",
-        f"prompts {basis['prompts']['name']}",
-    ]
-    text = f"fingerprint: {basis['hash']} ({', '.join(parts)})"
-    Console().print(text, highlight=False, soft_wrap=True)
+def _read(file: str) -> Evaluated:
+    games = list(read_games(file))
+    if not games:
+        raise ConfigError("the file of games", file, "holds no game")
+    basis = games[0].rules.fingerprint or "unknown"
+    return Evaluated(file, [answered(g.record, RECORDED) for g in games], RECORDED, basis)

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from agents.engines.transformers_engine import check_architecture
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
 from experiments.run.early_checks import check_model_directory
+from experiments.run.planned import check_memory
 from experiments.run.rules import MakeRules, chat_client
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
@@ -42,6 +43,7 @@ def check(config: RunConfig) -> tuple[Rules, list[Question]]:
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
     check_sizes(config, model, tokenizer.vocab_size)
+    check_memory(config)
 
     check_search(config.search)
     world = open_world(config.world, **config.world_options)

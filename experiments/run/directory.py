@@ -50,6 +50,7 @@ CHANGEABLE = (
     "steps",
     "checkpoint_every",
     "record_tokens",
+    "compute.env_runners",
     "compute.learners",
     "compute.gpus_per_env_runner",
     "compute.gpus_per_learner",
@@ -310,6 +311,17 @@ class RunDirectory:
                 f"--steps"
             )
         return latest[0]
+
+    def go_back(self) -> int:
+        """Forgets what came after the newest checkpoint; its step, or 0 where there is none.
+
+        Raises:
+            RunError: the directory cannot be read or written.
+        """
+        latest = self.latest_checkpoint()
+        step = latest[0] if latest else 0
+        self._drop_after(step)
+        return step
 
     def _drop_after(self, step: int) -> None:
         """Forgets what came after the checkpoint: those steps are played again, to the same result.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from agents.config import check_groups, check_shares
+from agents.config import check_groups, check_rounds
 from agents.engines.base import StopRule
 from agents.engines.opening import open_engine
 from agents.models import save_policy
@@ -22,6 +23,7 @@ from experiments.run.interrupt import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.quiet import quiet_libraries
 from experiments.run.recorder import Recorder, summarise
+from ssp_env.errors import ServiceError
 from ssp_env.game.idle import idle_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from agents.rllib.algorithm import SSP
 
 STOPPING = "stopping after this step; Ctrl-C again stops at once"
+LEARNER = "learner"
+"""The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
+AGAIN = "a learner died; the run goes on from step {step}, once"
 STARTING_OVER = "the run ended before its first checkpoint: it starts over"
 
 
@@ -80,7 +85,7 @@ def check_learning(config: RunConfig) -> None:
     """
     check_groups(config.game, config.learning)
     with named("learning"):
-        check_shares(config.game, config.learning, config.compute.env_runners)
+        check_rounds(config.game, config.learning, config.compute.env_runners)
 
 
 def _play(
@@ -111,22 +116,41 @@ def _play(
     if not first and here:
         recorder.base(_BasePolicy(config, rules))
 
-    from experiments.run.cluster import build, local_ray
+    from experiments.run.cluster import local_ray
 
+    saved = SavedRules.of(rules)
     with local_ray(config):
-        algorithm = build(config)
         try:
-            run = _Run(config, directory, SavedRules.of(rules), algorithm, recorder)
-            if first:
-                run.restore()
-            elif not here:
-                recorder.base(algorithm.solve)
+            _run_steps(_Run(config, directory, saved, recorder), first, here, progress)
+            return
+        except ServiceError as error:
+            if error.service != LEARNER:
+                raise
 
-            progress.show_panel()
-            run.go_on(first, progress)
-        finally:
-            with uninterrupted():
-                algorithm.stop()
+        # Ray does not restart learners, since what one of them knew is gone with it.
+        step = directory.go_back()
+        progress.note(AGAIN.format(step=step))
+        recorder = Recorder(config, directory, questions, progress, step, time.perf_counter())
+        _run_steps(_Run(config, directory, saved, recorder), step, True, progress)
+
+
+def _run_steps(run: _Run, first: int, evaluated: bool, progress: Progress) -> None:
+    """Builds the algorithm and plays the steps that come after ``first``.
+
+    Args:
+        run: what is played.
+        first: the step of the checkpoint to go on from; 0 begins.
+        evaluated: whether the base policy has been measured.
+        progress: what a person sees.
+    """
+    with run.built():
+        if first:
+            run.restore()
+        elif not evaluated:
+            run.measure_base()
+
+        progress.show_panel()
+        run.go_on(first, progress)
 
 
 class _BasePolicy:
@@ -154,16 +178,29 @@ class _BasePolicy:
 class _Run:
     """The training steps of one process."""
 
+    _algorithm: SSP
+
     def __init__(
-        self,
-        config: RunConfig,
-        directory: RunDirectory,
-        rules: SavedRules,
-        algorithm: SSP,
-        recorder: Recorder,
+        self, config: RunConfig, directory: RunDirectory, rules: SavedRules, recorder: Recorder
     ) -> None:
         self._config, self._directory, self._rules = config, directory, rules
-        self._algorithm, self._recorder = algorithm, recorder
+        self._recorder = recorder
+
+    @contextmanager
+    def built(self) -> Iterator[None]:
+        """Has an algorithm, with its model loaded."""
+        from experiments.run.cluster import build
+
+        self._algorithm = build(self._config)
+        try:
+            yield
+        finally:
+            with uninterrupted():
+                self._algorithm.stop()
+
+    def measure_base(self) -> None:
+        """Measures the policy before the first step."""
+        self._recorder.base(self._algorithm.solve)
 
     def restore(self) -> None:
         """Takes the newest checkpoint back."""
@@ -194,7 +231,7 @@ class _Run:
         """Plays, learns, writes."""
         began = time.perf_counter()
         result = self._algorithm.train()["ssp"]
-        figures = {name: float(value) for name, value in result["figures"].items()}
+        figures = dict(self._algorithm.last_figures)
         seconds = {name: float(value) for name, value in result["seconds"].items()}
         seconds["step"] = time.perf_counter() - began
 

@@ -75,6 +75,8 @@ class Round:
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
         self.waves = 0
+        self.verified: list[PooledQuestion] = []
+        """This round's verified questions, as the strategy was told of them."""
         self._answers, self._seed = answers, tuple(seed)
         self._referee = Referee(rules)
         self._strategy = CheckedStrategy(strategy if strategy is not None else DummyPadding())
@@ -242,10 +244,10 @@ class Round:
             self._propose(empty)
             return
 
-        pool = [
+        self.verified = [
             PooledQuestion(game.question, game.truth) for game in fresh if game.question is not None
         ]
-        for item in self._strategy.fill(self._rng, pool, empty):
+        for item in self._strategy.fill(self._rng, self.verified, empty):
             self._add(len(self.games), item.truth, Origin.REUSED).question = item.question
 
         self._start_solving()

@@ -16,10 +16,11 @@ from agents.config import LearningConfig
 from agents.rllib.algorithm import SSPConfig
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
-from agents.rllib.rounds import deal
+from agents.rllib.rounds import deal, rounds_of
 from agents.rows import Row, rows_of, with_loss_weights
 from ssp_env.errors import ConfigError
 from ssp_env.game.round import Round
+from ssp_env.game.strategies import make_strategy, tell
 
 # -- what a setting changes --------------------------------------------------------------------
 
@@ -61,8 +62,16 @@ def credited(setup: Setup, changes: dict[str, Any]) -> Any:
 
 def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
     """The games of two steps."""
-    runner = SSPEnvRunner(config=setup.config.training(**{"batch_size": 5, **changes}))
-    return [[(r.origin, r.question) for r in runner.sample(step=step).records] for step in range(2)]
+    config = setup.config.training(**{"batch_size": 5, **changes})
+    learning, runner = config.learning(), SSPEnvRunner(config=config)
+    strategy = make_strategy(learning.strategy, learning.reset_every)
+    games = []
+    for step in range(2):
+        state, tasks = strategy.get_state(), rounds_of(step, learning)
+        samples = [runner.sample(task=task, strategy=state) for task in tasks]
+        games += [(r.origin, r.question) for sample in samples for r in sample.records]
+        tell(strategy, [sample.verified for sample in samples])
+    return games
 
 
 def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
@@ -76,6 +85,7 @@ def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
 Probe = Callable[[Setup, dict[str, Any]], Any]
 KNOBS: dict[str, tuple[Any, Probe]] = {
     "batch_size": (4, played_on),
+    "round_size": (2, played_on),
     "minibatches": (2, dealt),
     "learning_roles": (("solver",), credited),
     "proposer_algorithm": ("grpo", learnt),
@@ -145,6 +155,7 @@ def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
     ("changes", "field"),
     [
         ({"batch_size": 0}, "batch_size"),
+        ({"round_size": 0}, "round_size"),
         ({"minibatches": 0}, "minibatches"),
         ({"batch_size": 4, "minibatches": 5}, "minibatches"),
         ({"learning_roles": ()}, "learning_roles"),

@@ -46,6 +46,11 @@ def test_no_more_logits_exist_than_allowed(model_dir: Path) -> None:
     assert max(sizes) == allowed
 
 
+def test_layers_of_something_else_are_not_checkpointed() -> None:
+    with pytest.raises(ValueError, match="Linear holds no model of transformers"):
+        checkpoint_layers(torch.nn.Linear(2, 2))
+
+
 def test_checkpointed_layers_give_the_same_gradients_without_dropout(model_dir: Path) -> None:
     model = load_model(model_dir)
     whole, gradients = scored(model, model_dir)

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from runs import ssp
 
+from agents.config import LearningConfig
+from agents.engines.config import EngineConfig
 from experiments.config import (
     ComputeConfig,
     EvaluationConfig,
@@ -236,6 +238,10 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("compute.gpus_per_learner=-1", "compute.gpus_per_learner", "at least 0"),
         ("compute.gpus_per_env_runner=.nan", "compute.gpus_per_env_runner", "at least 0"),
         ("compute.threads=0", "compute.threads", "at least 1"),
+        ("compute.engine=vlm", "compute.engine", "did you mean 'vllm'?"),
+        ("compute.engine_memory=1.5", "compute.engine_memory", "between 0 and 1"),
+        ("compute.engine_check_every=0", "compute.engine_check_every", "at least 1"),
+        ("compute.engine_max_gap=0", "compute.engine_max_gap", "above 0"),
     ],
 )
 def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) -> None:
@@ -319,6 +325,17 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
     assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
 
+    given = {"engine_memory": 0.6, "engine_check_every": 7, "engine_max_gap": 0.2}
+    made = algorithm_config(RunConfig(compute=ComputeConfig(engine="vllm", **given)))
+    assert made.engine_config() == EngineConfig("vllm", 0.6, 7, 0.2)
+
+
+def test_vllm_does_not_sample_hotter_than_it_can() -> None:
+    hot = LearningConfig(temperature=2.5)
+    assert RunConfig(learning=hot).compute.engine == "transformers"
+    with pytest.raises(ConfigError, match="temperatures of up to 2"):
+        RunConfig(learning=hot, compute=ComputeConfig(engine="vllm"))
+
 
 def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
     config = config_of(
@@ -339,7 +356,7 @@ def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> Non
         check_learning(
             config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}")
         )
-    assert raised.value.field == "learning.batch_size"
+    assert raised.value.field == "learning.round_size"
 
 
 def test_every_field_is_documented() -> None:

@@ -289,7 +289,7 @@ class EngineTests:
         """Also where it began before the turn."""
         engine = self.engine(model("qwen2"), words(), StopRule(frozenset(), (b"w1 w2",)))
         pieces, ends = words().pieces, 0
-        asked = [Request(i, [9, pieces.index(b" w1")], 30, 3.0, i) for i in range(60)]
+        asked = [Request(i, [9, pieces.index(b" w1")], 30, 2.0, i) for i in range(80)]
         for request, found in zip(asked, generate(engine, asked), strict=True):
             text = b"".join(pieces[i] for i in [*request.ids, *found.ids])
             before = b"".join(pieces[i] for i in [*request.ids, *found.ids[:-1]])

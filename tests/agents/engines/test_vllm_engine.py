@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
-from playful import GAME, WORLD, make_rules, new_round, playful_model, tilted
+from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
 from agents.engines.base import Engine, StopRule
@@ -20,6 +21,7 @@ from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import arguments
+from agents.models import load_model, tiny_directory
 from agents.rollout import play
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ServiceError
@@ -81,12 +83,18 @@ class TestVLLMEngine(EngineTests):
 
 
 def playful(name: str, seed: int) -> Any:
-    """A policy of random weights that plays, with the tiny policy's tokens."""
+    """The tiny policy, or one of random weights that plays with its tokens."""
     if name == "lfm2":
-        return playful_model(seed).eval()
+        lm = load_model(tiny_directory())
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in lm.parameters() if seed else ():
+                parameter += 0.01 * torch.randn(parameter.shape, generator=generator)
+        return lm
 
-    lm = CONFIGS[name](**{**SIZES, "vocab_size": len(tiny_tokenizer())})
-    return tilted(AutoModelForCausalLM.from_config(lm, attn_implementation="eager"), seed).eval()
+    config = CONFIGS[name](**{**SIZES, "vocab_size": len(tiny_tokenizer())})
+    lm = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    return tilted(lm, seed).eval()
 
 
 @needs_vllm
@@ -125,6 +133,7 @@ def test_a_rotary_kernel_that_is_wrong_is_noticed(
     tokenizer: HuggingFaceTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM's CPU kernel as it is, which reads the queries of Lfm2 in another layout."""
+    from vllm.model_executor.layers import rotary_embedding
     from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
 
     from agents.engines import vllm_engine as module
@@ -132,12 +141,15 @@ def test_a_rotary_kernel_that_is_wrong_is_noticed(
     module._flatten_rotary()
     monkeypatch.setattr(RotaryEmbedding, "forward_cpu", RotaryEmbedding.forward_cpu.__wrapped__)
     monkeypatch.setattr(module, "_flatten_rotary", lambda: None)
+    # Models of one process share these, and another test may have made a right one.
+    monkeypatch.setattr(rotary_embedding, "_ROPE_DICT", {})
 
     rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
     lm = playful("lfm2", 0)
     lm.save_pretrained(tmp_path)
     stop = StopRule.of(rules.config, tokenizer)
     engine = module.VLLMEngine(tmp_path, tokenizer, stop, longest=256)
+    HELD["wrong", 0] = engine  # vLLM takes what others need down with it
 
     played = play(new_round(rules), engine, temperature=0.8)
     rows = compared_rows([record_game(game, rules) for game in played.games])

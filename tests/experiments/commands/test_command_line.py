@@ -23,6 +23,7 @@ COMMANDS = (
     "index",
     "judge",
     "plot",
+    "plan",
     "play",
     "probe",
     "questions",

@@ -1,4 +1,4 @@
-"""``ssp eval``, ``ssp plot`` and ``ssp bootstrap``."""
+"""``ssp plot`` and ``ssp bootstrap``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shutil
 import signal
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,92 +17,10 @@ from runs import metrics
 
 from agents.models import load_model
 from agents.tiny.bootstrap import BootstrapConfig
-from experiments.commands.eval import answer
-from experiments.config import load_preset, make_config
-from experiments.run.checks import check, check_model
-from experiments.run.cluster import build
+from experiments.run.checks import check_model
 from experiments.run.quiet import filtered_stderr, quiet_libraries
 from ssp_env.commands.cli import main
-from ssp_env.game.record import GameRecord
-from ssp_env.replay import read_games
 from ssp_env.tokenizers import HuggingFaceTokenizer
-
-# -- eval --------------------------------------------------------------------------------------
-
-
-def evaluate(policy: Path, out: Path, *more: str) -> list[GameRecord]:
-    """Runs ``ssp eval``; returns the games that it wrote."""
-    short = ["--set", "game.max_response_tokens=64"]
-    assert (
-        main(["eval", "--model", str(policy), "--per-group", "4", "--out", str(out), *short, *more])
-        == 0
-    )
-    return [saved.record for saved in read_games(out)]
-
-
-def test_eval_prints_a_row_a_group_and_writes_every_game(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    played = evaluate(policy, tmp_path / "games.jsonl")
-    shown = capsys.readouterr().out
-    assert "accuracy on unseen questions (mini)" in shown
-    for group in "1234":
-        assert f"\u2502 {group} " in shown
-        assert sum(game.question_group == group for game in played) == 4
-    assert all(game.origin == "given" and len(game.trajectories) == 1 for game in played)
-    assert f"model: {policy}" in shown
-    assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
-
-
-@pytest.mark.usefixtures("cluster")
-def test_eval_answers_as_the_evaluation_within_a_run(policy: Path) -> None:
-    small = {"per_group": 2}
-    config = make_config({**load_preset("tiny"), "model": str(policy), "evaluation": small})
-    once = replace(config, game=replace(config.game, attempts=1))
-    rules, questions = check(once)
-    within, apart = build(config).solve(questions), answer(once, rules, questions)
-    assert len(apart) == 8
-    assert [record.trajectories for record in apart] == [record.trajectories for record in within]
-
-
-def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
-    """``evaluation.per_group``, ``evaluation.seed`` and ``evaluation.temperature``."""
-    base = evaluate(policy, tmp_path / "base")
-    assert evaluate(policy, tmp_path / "again") == base
-    assert len(evaluate(policy, tmp_path / "fewer", "--per-group", "2")) == 8
-    drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
-    assert {game.question for game in drawn} != {game.question for game in base}
-    sampled = evaluate(policy, tmp_path / "warm", "--set", "evaluation.temperature=1.5")
-    assert [game.question for game in sampled] == [game.question for game in base]
-    assert [game.trajectories for game in sampled] != [game.trajectories for game in base]
-
-
-def test_eval_of_real_questions(
-    untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    played = evaluate(
-        untrained, tmp_path / "games.jsonl", "--world", "wiki-mini", "--per-group", "2"
-    )
-    groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
-    assert {game.question_group for game in played} == groups
-    assert len(played) == 14
-    assert "accuracy on unseen questions (wiki-mini)" in capsys.readouterr().out
-
-
-def test_eval_that_cannot_write_says_so_before_it_answers(
-    policy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-
-    from experiments.commands import eval as eval_command
-
-    monkeypatch.setattr(eval_command, "answer", lambda *args: pytest.fail("answered first"))
-    out = tmp_path / "nowhere" / "games.jsonl"
-    assert main(["eval", "--model", str(policy), "--per-group", "1", "--out", str(out)]) == 2
-    assert f"ssp: {out} cannot be written" in capsys.readouterr().err
-
 
 # -- plot --------------------------------------------------------------------------------------
 

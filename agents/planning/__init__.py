@@ -1,0 +1,1 @@
+"""What a run will need of its devices, known before it starts."""

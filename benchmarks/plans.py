@@ -1,0 +1,90 @@
+"""The table of docs/training.md: what policies of Qwen2.5's shapes need, as ``ssp plan`` counts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from transformers import Qwen2Config
+
+from agents.planning.plan import Job, Plan, Planner
+from experiments.config import load_preset, make_config
+from experiments.run.planned import job_of
+from experiments.run.provenance import git_commit
+
+SHAPES = {
+    "1.5B": (1536, 8960, 28, 12, 2, 151_936, True),
+    "7B": (3584, 18_944, 28, 28, 4, 152_064, False),
+    "14B": (5120, 13_824, 48, 40, 8, 152_064, False),
+    "32B": (5120, 27_648, 64, 40, 8, 152_064, False),
+}
+"""Width, inner width, layers, heads, key-value heads, vocabulary, whether the output layer is the
+embedding."""
+
+
+def config_of(name: str) -> Qwen2Config:
+    """The `transformers` config of a size."""
+    width, inner, layers, heads, kv_heads, vocabulary, tied = SHAPES[name]
+    return Qwen2Config(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=vocabulary,
+        tie_word_embeddings=tied,
+        max_position_embeddings=32_768,
+    )
+
+
+def plans(planner: Planner, job: Job) -> dict[str, dict[str, Any]]:
+    """One learner, eight with DDP, eight with FSDP2; each with a GPU per process."""
+    layouts = {
+        "1": replace(job.layout, learners=1, env_runners=1),
+        "8 ddp": replace(job.layout, learners=8),
+        "8 fsdp2": replace(job.layout, learners=8, sharding="fsdp2"),
+    }
+    return {name: plain(planner.plan(replace(job, layout=at))) for name, at in layouts.items()}
+
+
+def plain(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data, in bytes."""
+    return {
+        **{d.name: {"holds": d.parts, "all": d.total} for d in plan.devices},
+        "moved": plan.moved,
+    }
+
+
+def main() -> int:
+    """Counts and writes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--preset", default="paper-7b")
+    settings = parser.parse_args()
+    job = job_of(make_config(load_preset(settings.preset)))
+
+    result: dict[str, Any] = {
+        "command": " ".join(["python -m benchmarks.plans", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "preset": settings.preset,
+        "longest_row": job.longest,
+        "models": {},
+    }
+    for name in SHAPES:
+        planner = Planner(config_of(name))
+        found = plans(planner, job)
+        result["models"][name] = {"parameters": planner.size.parameters, **found}
+        print(name, {k: v["learner"]["all"] / 2**30 for k, v in found.items()}, flush=True)
+
+    settings.out.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

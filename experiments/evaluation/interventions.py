@@ -1,0 +1,172 @@
+"""What is search worth? Retrievers that are put in the place of the real one, to find out.
+
+A policy that scores as well with an empty retriever answers from memory. One that believes a
+retriever that lies consistently reads what it finds.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.rules import Rules
+from ssp_env.search.base import Results, Retriever, search_each
+from ssp_env.types import Document, Question
+
+SECONDS = 1.0
+"""What ``delayed`` waits before each batch of searches, unless it is told otherwise."""
+
+
+class EmptyRetriever:
+    """Finds nothing."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """An empty list per query."""
+        return [[] for _ in queries]
+
+
+class RandomRetriever:
+    """Finds any passages of the corpus; the same ones for the same query."""
+
+    def __init__(self, corpus: Sequence[Document], seed: int) -> None:
+        self._corpus, self._seed = corpus, seed
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """``k`` different passages per query, fewer if there are fewer."""
+        return [self._draw(query, k) for query in queries]
+
+    def _draw(self, query: str, k: int) -> list[Document]:
+        rng = np.random.default_rng([self._seed, crc32(query.encode())])
+        size = len(self._corpus)
+        return [self._corpus[i] for i in rng.choice(size, min(k, size), replace=False)]
+
+
+class LyingRetriever:
+    """Finds what the real one finds, with every right answer replaced by another question's.
+
+    The lie is consistent: an answer is replaced by the same wrong one everywhere, in titles and
+    texts. A policy that reads gives the planted answer; one that knows better gives the right one.
+    """
+
+    def __init__(self, retriever: Retriever, planted: Mapping[str, str]) -> None:
+        """
+        Args:
+            retriever: the real one.
+            planted: wording -> what stands in its place.
+        """
+        self._retriever = retriever
+        self._planted = {wording.casefold(): other for wording, other in planted.items()}
+        # Long wordings first, so that "New York City" is not read as "New York" and "City".
+        wordings = sorted(planted, key=len, reverse=True)
+        body = "|".join(map(re.escape, wordings))
+        self._pattern = re.compile(rf"(?<!\w)(?:{body})(?!\w)", re.IGNORECASE)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """As the real one, but lying."""
+        return [[self._lie(d) for d in found] for found in self._retriever.search(queries, k)]
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
+        """As the real one, outages included."""
+        return [
+            [self._lie(d) for d in found] if isinstance(found, list) else found
+            for found in search_each(self._retriever, queries, k)
+        ]
+
+    def _lie(self, document: Document) -> Document:
+        title, text = (
+            self._pattern.sub(lambda found: self._planted[found[0].casefold()], part)
+            for part in (document.title, document.text)
+        )
+        return replace(document, title=title, text=text)
+
+
+class DelayedRetriever:
+    """Waits before each batch of searches; finds what the real one finds."""
+
+    def __init__(self, retriever: Retriever, seconds: float) -> None:
+        self._retriever, self._seconds = retriever, seconds
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """As the real one, later."""
+        time.sleep(self._seconds)
+        return self._retriever.search(queries, k)
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
+        """As the real one, outages included, later."""
+        time.sleep(self._seconds)
+        return search_each(self._retriever, queries, k)
+
+
+def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
+    """For every accepted wording of every question, an answer of another question of its group.
+
+    Groups with a single answer have no other: their wordings are left out.
+    """
+    planted: dict[str, str] = {}
+    for group in sorted({question.group for question in questions}):
+        members = {q.answers[0]: q for q in questions if q.group == group}
+        answers = sorted(members)
+        if len(answers) < 2:
+            continue
+
+        # A shuffled circle: everybody gets the next one's answer, never their own.
+        order = np.random.default_rng([seed, crc32(group.encode())]).permutation(len(answers))
+        for place, member in enumerate(order):
+            other = answers[order[(place + 1) % len(order)]]
+            for wording in members[answers[member]].answers:
+                planted.setdefault(wording, other)
+    return planted
+
+
+def intervene(name: str, rules: Rules, questions: Sequence[Question], seed: int) -> Rules:
+    """Rules with another retriever in the place of theirs.
+
+    Args:
+        name: a key of :data:`INTERVENTIONS`; ``delayed:2.5`` waits two and a half seconds.
+        rules: whose retriever is replaced.
+        questions: what will be asked; their answers are what ``lying`` replaces.
+        seed: of what is drawn.
+
+    Raises:
+        ConfigError: no such intervention, or seconds that are not a number above 0.
+    """
+    kind, _, number = name.partition(":")
+    if kind not in INTERVENTIONS or (number and kind != "delayed"):
+        raise ConfigError("--retriever", name, nearest(kind, INTERVENTIONS))
+
+    made = INTERVENTIONS[kind](rules, questions, seed, _seconds(name, number))
+    return replace(rules, retriever=made)
+
+
+def _seconds(name: str, number: str) -> float:
+    try:
+        seconds = float(number) if number else SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError("--retriever", name, "give seconds above 0, as in delayed:2.5")
+    return seconds
+
+
+def _lying(rules: Rules, questions: Sequence[Question], seed: int, _: float) -> Retriever:
+    planted = planted_answers(questions, seed)
+    if not planted:
+        fix = "needs questions with at least two different answers in a group"
+        raise ConfigError("--retriever", "lying", fix)
+    return LyingRetriever(rules.retriever, planted)
+
+
+Make = Callable[[Rules, Sequence[Question], int, float], Retriever]
+INTERVENTIONS: Mapping[str, Make] = {
+    "empty": lambda rules, questions, seed, seconds: EmptyRetriever(),
+    "random": lambda rules, questions, seed, seconds: RandomRetriever(rules.corpus, seed),
+    "lying": _lying,
+    "delayed": lambda rules, questions, seed, seconds: DelayedRetriever(rules.retriever, seconds),
+}
+"""By name; what each does is said in its class."""

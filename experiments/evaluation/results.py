@@ -1,0 +1,194 @@
+"""From the games of an evaluation to what every judge and every count of attempts says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from experiments.evaluation.scores import (
+    Comparison,
+    Estimate,
+    compare,
+    estimate,
+    majority,
+    pass_at_k,
+)
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.record import GameRecord
+from ssp_env.judge.base import Judge, JudgeTask
+from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.lenient import LenientJudge
+from ssp_env.wording.answers import f1
+
+RULES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJudge()}
+"""Judges that need no service; token F1 stands beside them as a number, not as a verdict."""
+ALL = "all"
+"""The row over all questions."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a policy made of one question."""
+
+    group: str
+    question: str
+    answers: tuple[str | None, ...]
+    """One per attempt that no outage has hit; ``None`` for an attempt that ended without one."""
+    right: Mapping[str, tuple[bool, ...]]
+    """By judge, the verdict on each."""
+    f1: tuple[float, ...]
+    searches: float
+    """Mean per attempt."""
+    void: int
+    """Attempts that an outage has hit."""
+
+
+def answered(record: GameRecord, own: str) -> Answered:
+    """Reads a game of an evaluation, and judges it by rules.
+
+    Args:
+        record: a game about a given question.
+        own: what the judge is called whose verdicts the record holds.
+    """
+    attempts = [attempt for attempt in record.attempts if attempt.outage is None]
+    if record.outcome == "void":
+        attempts = []
+
+    texts = tuple(attempt.result for attempt in attempts)
+    truth, question = record.start.truth, record.question or ""
+    tasks = [JudgeTask(question, text or "", truth) for text in texts]
+    verdicts = {
+        own: tuple(bool(attempt.verdict and attempt.verdict.correct) for attempt in attempts),
+        **{name: tuple(map(_correct, judge.judge(tasks))) for name, judge in RULES.items()},
+    }
+
+    return Answered(
+        record.question_group or "",
+        question,
+        texts,
+        verdicts,
+        tuple(f1(text or "", truth.wordings) for text in texts),
+        fmean([len(attempt.searches) for attempt in attempts]) if attempts else 0.0,
+        len(record.attempts) - len(attempts),
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """A group of questions under one judge."""
+
+    group: str
+    judge: str
+    attempts: int
+    """The k of the next three."""
+    average: Estimate
+    """avg@k: the mean share of right attempts; with one attempt, pass@1."""
+    passed: float | None
+    """pass@k; ``None`` with one attempt."""
+    voted: float | None
+    """majority@k; ``None`` with one attempt."""
+    f1: float
+    searches: float
+    void: int
+    """Questions that an outage has taken out altogether."""
+    bounds: tuple[float, float]
+    """The average if all void questions were wrong, and if all were right."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "group": self.group,
+            "judge": self.judge,
+            "questions": self.average.count,
+            f"avg@{self.attempts}": self.average.mean,
+            "interval": [self.average.low, self.average.high],
+            **({} if self.passed is None else {f"pass@{self.attempts}": self.passed}),
+            **({} if self.voted is None else {f"majority@{self.attempts}": self.voted}),
+            "f1": self.f1,
+            "searches": self.searches,
+            "void": self.void,
+            "bounds": list(self.bounds),
+        }
+
+
+def table(results: Sequence[Answered], judge: str, seed: int) -> list[Row]:
+    """A row per group, and one over all if there are several; none where all questions are void.
+
+    Args:
+        results: one per question.
+        judge: whose verdicts count.
+        seed: of the intervals.
+    """
+    groups = sorted({result.group for result in results})
+    rows = [_row(group, [r for r in results if r.group == group], judge, seed) for group in groups]
+    if len(groups) > 1:
+        rows.append(_row(ALL, results, judge, seed))
+    return [row for row in rows if row is not None]
+
+
+def _row(group: str, results: Sequence[Answered], judge: str, seed: int) -> Row | None:
+    counted = [result for result in results if result.answers]
+    if not counted:
+        return None
+
+    # An outage may have hit some attempts of a question: k is what every question has.
+    k = min(len(result.answers) for result in counted)
+    shares = _shares(counted, judge)
+    passed = [pass_at_k(sum(r.right[judge]), len(r.answers), k) for r in counted]
+    voted = [majority(result.answers, result.right[judge]) for result in counted]
+
+    void = len(results) - len(counted)
+    return Row(
+        group,
+        judge,
+        k,
+        estimate(shares, np.random.default_rng([seed, len(group)])),
+        fmean(passed) if k > 1 else None,
+        fmean(voted) if k > 1 else None,
+        fmean(fmean(result.f1) for result in counted),
+        fmean(result.searches for result in counted),
+        void,
+        (sum(shares) / len(results), (sum(shares) + void) / len(results)),
+    )
+
+
+def paired(
+    first: Sequence[Answered], second: Sequence[Answered], judge: str, seed: int
+) -> list[tuple[str, Comparison]]:
+    """Two policies, question by question: a comparison per group, and one over all.
+
+    Questions that an outage has taken from either are left out of both.
+
+    Raises:
+        UsageError: they have no question in common.
+    """
+    theirs = {(result.group, result.question): result for result in second if result.answers}
+    pairs = [
+        (result, theirs[key])
+        for result in first
+        if result.answers and (key := (result.group, result.question)) in theirs
+    ]
+    if not pairs:
+        raise UsageError("the two evaluations have no question in common")
+
+    groups = sorted({result.group for result, _ in pairs})
+    found = []
+    for group in [*groups, ALL] if len(groups) > 1 else groups:
+        members = [pair for pair in pairs if group in (ALL, pair[0].group)]
+        ours, others = zip(*members, strict=True)
+        rng = np.random.default_rng([seed, len(group)])
+        found.append((group, compare(_shares(ours, judge), _shares(others, judge), rng)))
+    return found
+
+
+def _shares(results: Sequence[Answered], judge: str) -> list[float]:
+    return [fmean(result.right[judge]) for result in results]
+
+
+def _correct(verdict: Any) -> bool:
+    assert not isinstance(verdict, ServiceError), "judges by rules have no outages"
+    return bool(verdict.correct)

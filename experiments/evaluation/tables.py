@@ -1,0 +1,157 @@
+"""Evaluations as people read them, and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.evaluation.results import ALL, Answered, Row, paired, table
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A policy's answers, or those that a file holds."""
+
+    name: str
+    results: list[Answered]
+    judge: str
+    """Whose verdicts come first."""
+    basis: dict[str, Any] | str
+    """The fingerprint: in full, or its hash from a file."""
+    memory: dict[str, float] | None = None
+    """Accuracy without search, by group."""
+
+
+def as_data(evaluated: Sequence[Evaluated], seed: int) -> dict[str, Any]:
+    """Everything that is printed, and more, as plain data."""
+    data: dict[str, Any] = {
+        "evaluations": [
+            {
+                "policy": one.name,
+                "fingerprint": one.basis,
+                "rows": [
+                    row.as_dict()
+                    for judge in dict.fromkeys((one.judge, "lenient", "exact"))
+                    for row in table(one.results, judge, seed)
+                ],
+                **({"closed_book": one.memory} if one.memory is not None else {}),
+            }
+            for one in evaluated
+        ]
+    }
+    if len(evaluated) == 2:
+        first, second = evaluated
+        data["comparison"] = [
+            {
+                "group": group,
+                "questions": found.difference.count,
+                "difference": found.difference.mean,
+                "interval": [found.difference.low, found.difference.high],
+                "better": found.better,
+                "worse": found.worse,
+                "p_value": found.p_value,
+            }
+            for group, found in paired(first.results, second.results, _shared(first, second), seed)
+        ]
+    return data
+
+
+def show(one: Evaluated, seed: int) -> None:
+    """Prints an evaluation: a row per group, with every judge side by side."""
+    rows = table(one.results, one.judge, seed)
+    others = {
+        judge: {row.group: row.average.mean for row in table(one.results, judge, seed)}
+        for judge in ("lenient", "exact")
+        if judge != one.judge
+    }
+
+    made = Table(title=f"accuracy on unseen questions: {one.name}", title_justify="left")
+    for place, title in enumerate(_titles(one, rows, [*others])):
+        made.add_column(title, justify="right" if place else "left")
+    for row in rows:
+        made.add_row(*_cells(one, row, others))
+
+    console = Console(highlight=False)
+    console.print(made)
+    void = sum(row.void for row in rows if row.group == ALL or len(rows) == 1)
+    if void:
+        low, high = rows[-1].bounds
+        console.print(f"{void} void questions: {low:.3f} if all were wrong, {high:.3f} if right")
+    _show_basis(one.basis)
+
+
+def _titles(one: Evaluated, rows: Sequence[Row], others: Sequence[str]) -> list[str]:
+    k = rows[0].attempts if rows else 1
+    many = [f"pass@{k}", f"majority@{k}"] if k > 1 else []
+    memory = ["closed book"] if one.memory is not None else []
+    average = f"avg@{k}" if k > 1 else "pass@1"
+    heads = ["group", "questions", f"{average}, {one.judge}", "95% interval", *many]
+    return [*heads, *others, "F1", *memory, "searches"]
+
+
+def _cells(one: Evaluated, row: Row, others: dict[str, dict[str, float]]) -> list[str]:
+    average = row.average
+    many = [row.passed, row.voted] if row.attempts > 1 else []
+    memory = [one.memory.get(row.group)] if one.memory is not None else []
+    figures = [*many, *(values[row.group] for values in others.values()), row.f1, *memory]
+    return [
+        row.group,
+        str(average.count),
+        f"{average.mean:.3f}",
+        f"{average.low:.2f} to {average.high:.2f}",
+        *("-" if figure is None else f"{figure:.3f}" for figure in figures),
+        f"{row.searches:.2f}",
+    ]
+
+
+def _shared(first: Evaluated, second: Evaluated) -> str:
+    """The judge that two are compared by: their own where it is the same, else the rules'."""
+    return first.judge if first.judge == second.judge else "lenient"
+
+
+def show_comparison(first: Evaluated, second: Evaluated, seed: int) -> None:
+    """Prints two evaluations against each other."""
+    judge = _shared(first, second)
+    made = Table(
+        title=f"the second against the first, question by question ({judge})", title_justify="left"
+    )
+    for place, title in enumerate(
+        ("group", "questions", "difference", "95% interval", "better", "worse", "p")
+    ):
+        made.add_column(title, justify="right" if place else "left")
+
+    for group, found in paired(first.results, second.results, judge, seed):
+        d = found.difference
+        interval = f"{d.low:+.2f} to {d.high:+.2f}"
+        counts = (str(found.better), str(found.worse), f"{found.p_value:.3f}")
+        made.add_row(group, str(d.count), f"{d.mean:+.3f}", interval, *counts)
+
+    console = Console(highlight=False)
+    console.print(made)
+    if _hash(first.basis) != _hash(second.basis):
+        console.print("[yellow]the two were not played by the same rules: see the fingerprints")
+
+
+def _hash(basis: dict[str, Any] | str) -> str:
+    return basis if isinstance(basis, str) else str(basis["hash"])
+
+
+def _show_basis(basis: dict[str, Any] | str) -> None:
+    """What the accuracies rest on besides the policy; two of them compare if this is the same."""
+    text = f"fingerprint: {_hash(basis)}"
+    if not isinstance(basis, str):
+        retriever = basis["retriever"]
+        where = retriever.get("server") or f"{basis['corpus']['passages']:,} passages"
+        parts = [
+            f"{retriever['class']} over {where}",
+            f"top_k {basis['top_k']}",
+            f"max_searches {basis['max_searches']}",
+            f"judge {basis['judge']}",
+            f"prompts {basis['prompts']['name']}",
+        ]
+        text += f" ({', '.join(parts)})"
+    Console().print(text, highlight=False, soft_wrap=True)

@@ -1,0 +1,231 @@
+"""The settings of the RLlib algorithm: what works, what is refused and how, what is handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playful import GAME, make_rules
+from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from agents.rllib import SSPConfig
+from agents.rllib.module import LLMModule
+from ssp_env.errors import ConfigError, ModelError, TokenizerError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.types import World
+from ssp_env.worlds.mini import MiniWorld
+
+
+class Own(LLMModule):
+    """A module of the user's."""
+
+
+@pytest.mark.parametrize(
+    ("env", "training", "runners", "field", "says"),
+    [
+        ({"wurld": "mini"}, {}, 0, "env_config.wurld", "'world'"),
+        ({"world": "wiki-mni"}, {}, 0, "env_config.world", "'wiki-mini'"),
+        ({"world": 3}, {}, 0, "env_config.world", "name of a world"),
+        ({"world_options": {"sed": 1}}, {}, 0, "env_config.world_options.sed", "'seed'"),
+        (
+            {"world_options": {"entities": 1}},
+            {},
+            0,
+            "env_config.world_options.entities",
+            "16 to 700",
+        ),
+        ({"game": {"attemts": 3}}, {}, 0, "env_config.game.attemts", "'attempts'"),
+        ({"game": {"attempts": 1}}, {}, 0, "env_config.game.attempts", "at least 2"),
+        ({"game": {"attempts": "5"}}, {}, 0, "env_config.game.attempts", "type int"),
+        ({}, {"proposer_algorithm": "grpo"}, 0, "env_config.game.proposals", "at least 2"),
+        ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "training.batch_size", "multiple"),
+        (
+            {"game": {"proposals": 2}},
+            {"batch_size": 8, "round_size": 3},
+            0,
+            "training.round_size",
+            "multiple",
+        ),
+        ({}, {"batch_size": 32}, 2, "training.round_size", "give at most 16"),
+        ({}, {"batch_size": 2, "minibatches": 1}, 3, "training.round_size", "fewer runners"),
+        ({}, {"batch_size": 2, "minibatches": 3}, 0, "training.minibatches", "batch_size"),
+        ({}, {"strategy": "periodic"}, 0, "training.strategy", "periodic_reset"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(
+    env: dict[str, Any],
+    training: dict[str, Any],
+    runners: int,
+    field: str,
+    says: str,
+    model_dir: Path,
+) -> None:
+    config = SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training)
+    with pytest.raises(ConfigError, match=says) as caught:
+        config.env_runners(num_env_runners=runners).build_algo()
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("env", "training"),
+    [
+        ({"game": {"attempts": 1}}, {"solver_algorithm": "reinforce"}),
+        ({"game": {"attempts": 1}}, {"learning_roles": ("proposer",)}),
+        ({"game": {"proposals": 2}}, {"proposer_algorithm": "grpo"}),
+        ({"game": GameConfig(attempts=3)}, {"learning_roles": ["solver"]}),
+    ],
+)
+def test_settings_that_can_work_pass(
+    env: dict[str, Any], training: dict[str, Any], model_dir: Path
+) -> None:
+    SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training).validate()
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nowhere"):
+        SSPConfig().training(model_dir=tmp_path / "nowhere").build_algo()
+
+
+def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_built(
+    model_dir: Path,
+) -> None:
+    tags = {name: f"{name}-it" for name in ("think", "search", "information", "question", "answer")}
+    config = (
+        SSPConfig().environment(env_config={"game": {"tags": tags}}).training(model_dir=model_dir)
+    )
+    with pytest.raises(TokenizerError, match="<think-it>"):
+        config.validate()
+
+
+@pytest.mark.parametrize(("name", "offers"), [("kl_coef", "kl_coeff"), ("learning_rate", "lr")])
+def test_an_unknown_setting_of_training_is_refused(name: str, offers: str) -> None:
+    with pytest.raises(ConfigError, match=f"training.{name} = 0.1: did you mean '{offers}'"):
+        SSPConfig().training(**{name: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("gamma", lambda c: c.training(gamma=0.9), "nothing is discounted"),
+        (
+            "train_batch_size_per_learner",
+            lambda c: c.training(train_batch_size_per_learner=9),
+            "training.batch_size=",
+        ),
+        ("minibatch_size", lambda c: c.training(minibatch_size=9), "minibatches"),
+        ("num_epochs", lambda c: c.training(num_epochs=2), "minibatches"),
+        ("grad_clip", lambda c: c.training(grad_clip=1.0), "max_grad_norm"),
+        ("env", lambda c: c.environment("CartPole-v1"), "env_config"),
+        ("framework", lambda c: c.framework("tf2"), "leave it out"),
+        (
+            "evaluation_parallel_to_training",
+            lambda c: c.evaluation(evaluation_parallel_to_training=True),
+            "SSP.solve",
+        ),
+        (
+            "ignore_env_runner_failures",
+            lambda c: c.fault_tolerance(ignore_env_runner_failures=True),
+            "played by another",
+        ),
+        ("num_envs_per_env_runner", lambda c: c.env_runners(num_envs_per_env_runner=2), "share"),
+        ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
+        ("callbacks_on_episode_end", lambda c: c.callbacks(on_episode_end=print), "leave it out"),
+    ],
+)
+def test_what_rllib_has_and_nobody_would_read_is_refused(name: str, change: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        change(SSPConfig()).validate()
+    assert caught.value.field == name
+    assert "not used by search self-play" in caught.value.fix
+
+
+class Episodic(RLlibCallback):
+    """Waits for what never comes."""
+
+    def on_episode_end(self, **kwargs: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "says"),
+    [
+        ("callbacks_class", lambda c: c.callbacks(Episodic), "never calls on_episode_end"),
+        ("evaluation_duration", lambda c: c.evaluation(evaluation_duration="auto"), "at least 1"),
+        (
+            "evaluation_duration_unit",
+            lambda c: c.evaluation(evaluation_duration_unit="timesteps"),
+            "so many questions",
+        ),
+        (
+            "rl_module_spec",
+            lambda c: c.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={})),
+            "one policy",
+        ),
+    ],
+)
+def test_what_could_not_work_is_refused(field: str, change: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        change(SSPConfig()).validate()
+    assert caught.value.field == field
+
+
+def test_a_module_of_ones_own_keeps_the_settings_it_does_not_name(model_dir: Path) -> None:
+    spec = RLModuleSpec(module_class=Own, model_config={"rank": 3})
+    made = SSPConfig().training(model_dir=model_dir).rl_module(rl_module_spec=spec).rl_module_spec
+    assert made.module_class is Own
+    assert made.model_config == {"rank": 3, "model": str(model_dir), "attention": "eager"}
+    assert made.action_space is not None
+
+
+def test_evaluation_asks_all_groups_in_turn(model_dir: Path) -> None:
+    config = SSPConfig().training(model_dir=model_dir).evaluation(evaluation_duration=7)
+    questions = config.evaluation_questions()
+    groups = [question.group for question in questions]
+    assert len(questions) == 7
+    assert len(set(groups)) > 1
+    assert max(map(groups.count, groups)) - min(map(groups.count, groups)) <= 1
+    assert questions == config.evaluation_questions()
+
+
+def test_what_rllib_does_with_its_settings_for_us_stays(model_dir: Path) -> None:
+    config = SSPConfig().training(model_dir=model_dir, lr=1e-3, batch_size=8, round_size=4)
+    config.env_runners(num_env_runners=2, sample_timeout_s=60, num_cpus_per_env_runner=2)
+    config.learners(num_learners=1).fault_tolerance(restart_failed_env_runners=False)
+    config.callbacks(on_train_result=print).debugging(seed=3, log_level="ERROR")
+    config.validate()
+    config.validate()
+
+
+def test_own_rules_and_worlds_are_used(
+    algorithm_config: SSPConfig, tokenizer: HuggingFaceTokenizer
+) -> None:
+    seen: list[object] = []
+
+    def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+        seen.append((world, game.attempts))
+        return make_rules(world, tokenizer, game)
+
+    own = {
+        "world": MiniWorld,
+        "world_options": {"seed": 9, "entities": 55},
+        "make_rules": own_rules,
+    }
+    algorithm_config.environment(env_config={**algorithm_config.env_config, **own}).validate()
+    world = algorithm_config.make_world()
+    assert len(world.corpus) == 110
+    assert algorithm_config.make_rules(world, tokenizer).world is world
+    assert seen == [(world, GAME["attempts"])]
+
+
+def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
+    algorithm_config.training(kl_coeff=0.125, learning_roles=("solver",))
+    copy = SSPConfig().update_from_dict(algorithm_config.to_dict())
+    assert copy.learning() == algorithm_config.learning()
+    assert copy.game() == algorithm_config.game()
+    assert copy.model_dir == algorithm_config.model_dir
+    copy.validate()

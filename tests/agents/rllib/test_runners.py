@@ -1,0 +1,127 @@
+"""Calls dealt to env runners that die, hang, raise and come back: real processes, no model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+from ray.rllib.utils.actor_manager import FaultTolerantActorManager
+
+from agents.rllib.runners import RunnerPool
+from ssp_env.errors import ConfigError, ServiceError
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@pytest.fixture(scope="module")
+def manager(request: pytest.FixtureRequest) -> Iterator[FaultTolerantActorManager]:
+    """Two actors that Ray restarts, managed as RLlib manages its env runners."""
+    request.getfixturevalue("cluster")
+
+    # Made here, so that their processes get it as it is and do not import this file.
+    @ray.remote(num_cpus=0, max_restarts=-1)
+    class Worker:
+        def apply(self, func: Callable[[Any], Any]) -> Any:
+            return func(self)
+
+        def ping(self) -> str:
+            return "pong"
+
+    actors = FaultTolerantActorManager([Worker.remote(), Worker.remote()], init_id=1)
+    yield actors
+    actors.clear()
+
+
+def pool(manager: FaultTolerantActorManager, **changes: Any) -> RunnerPool:
+    config = {
+        "sample_timeout_s": 60.0,
+        "restart_failed_env_runners": True,
+        "env_runner_restore_timeout_s": 60.0,
+    }
+    return RunnerPool(
+        SimpleNamespace(_worker_manager=manager),
+        lambda seconds: manager.probe_unhealthy_actors(timeout_seconds=seconds, mark_healthy=True),
+        SimpleNamespace(**{**config, **changes}),
+    )
+
+
+def calls(count: int, first: Callable[[], object]) -> list[Callable[[Any], int]]:
+    """So many calls that return their number, after the first has done something."""
+
+    def call(worker: Any, number: int) -> int:
+        if number == 0:
+            first()
+        return number
+
+    return [partial(call, number=number) for number in range(count)]
+
+
+def once(path: Path, then: Callable[[], object]) -> Callable[[], object]:
+    """Does something at the first of all calls, in whatever process."""
+    path.touch()
+
+    def first() -> None:
+        if path.exists():
+            path.unlink()
+            then()
+
+    return first
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def by_value(function: Callable[[], object]) -> Callable[[], object]:
+    """A copy that Ray ships whole, and not by the name of this file."""
+    code = function.__code__
+    return type(function)(code, {"os": os, "signal": signal, "time": time})
+
+
+def test_what_a_dead_runner_had_begun_is_done_by_another(
+    manager: FaultTolerantActorManager, tmp_path: Path
+) -> None:
+    deadly = once(tmp_path / "trigger", by_value(die))
+    assert pool(manager).map(calls(5, deadly)) == [0, 1, 2, 3, 4]
+    assert not (tmp_path / "trigger").exists()
+
+
+def test_a_runner_that_hangs_is_killed(manager: FaultTolerantActorManager, tmp_path: Path) -> None:
+    hanging = once(tmp_path / "trigger", by_value(lambda: time.sleep(600)))
+    began = time.monotonic()
+    assert pool(manager, sample_timeout_s=1.0).map(calls(3, hanging)) == [0, 1, 2]
+    assert time.monotonic() - began < 300
+
+
+def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorManager) -> None:
+    def wrong() -> None:
+        raise ConfigError("a.b", 1, "give 2")
+
+    workers = pool(manager)
+    assert workers.map(calls(2, lambda: None)) == [0, 1]
+    healthy = manager.healthy_actor_ids()
+    with pytest.raises(ConfigError, match=r"a\.b = 1: give 2"):
+        workers.map(calls(2, wrong))
+    assert manager.healthy_actor_ids() == healthy
+
+
+def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
+    with pytest.raises(ServiceError, match="3 env runners died of the same work"):
+        pool(manager).map(calls(2, by_value(die)))
+
+
+def test_without_runners_nothing_is_done(manager: FaultTolerantActorManager) -> None:
+    for number, actor in manager.actors().items():
+        ray.kill(actor)
+        manager.set_actor_state(number, healthy=False)
+    for changes in ({"restart_failed_env_runners": False}, {"env_runner_restore_timeout_s": 0.5}):
+        with pytest.raises(ServiceError, match="all env runners died, and none came back"):
+            pool(manager, **changes).map(calls(2, lambda: None))

@@ -1,0 +1,93 @@
+"""Two processes that share a policy make the same updates as one that holds all of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from learning import distance
+from two_ranks import LEARNING, batches, columns, optimizer_of, scorer
+
+from agents.checkpoints import load_shares
+from agents.update import Update
+from ssp_env.errors import RunError
+
+Run = dict[str, Any]
+
+
+def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:
+    """Both updates over all rows, or the second one from a checkpoint on."""
+    policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
+    optimizer = optimizer_of(policy)
+    update = Update(policy, optimizer, LEARNING, reference=reference)
+    parts = list(enumerate(batches(model_dir)))
+    if checkpoint:
+        torch.nn.init.zeros_(policy.lm.get_output_embeddings().weight)
+        load_shares(policy, optimizer, checkpoint)
+        parts = parts[1:]
+
+    norms = [update(columns(rows), step)["grad_norm"] for step, rows in parts]
+    return {"weights": policy.state_dict(), "norms": norms}
+
+
+@pytest.fixture(scope="module")
+def folder(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes left."""
+    out = tmp_path_factory.mktemp("ranks")
+    script = Path(__file__).with_name("two_ranks.py")
+    paths = os.pathsep.join([str(script.parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    environment["GLOO_SOCKET_IFNAME"] = "lo"
+    command = [sys.executable, str(script), str(model_dir), str(out)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return out
+
+
+@pytest.fixture(scope="module")
+def alone(model_dir: Path) -> Run:
+    return one_process(model_dir)
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_two_processes_make_the_updates_of_one(name: str, folder: Path, alone: Run) -> None:
+    both = torch.load(folder / f"{name}.pt")
+    assert both["norms"] == pytest.approx(alone["norms"], rel=1e-5)
+    # Adam's steps are as large for tiny gradients as for others, so rounding moves some weights.
+    apart = [(both["weights"][key] - weight).abs() for key, weight in alone["weights"].items()]
+    assert float((torch.cat([x.flatten() for x in apart]) > 1e-5).float().mean()) < 1e-3
+    assert distance(both["weights"], alone["weights"]) <= 2 * 2 * LEARNING.lr
+
+
+def test_one_process_goes_on_from_what_two_have_saved(
+    folder: Path, alone: Run, model_dir: Path, tmp_path: Path
+) -> None:
+    checkpoint = folder / "checkpoint"
+    assert {file.suffix for file in checkpoint.iterdir()} == {".safetensors"}
+    resumed = one_process(model_dir, checkpoint)
+    both = torch.load(folder / "fsdp2.pt")
+    assert resumed["norms"] == pytest.approx(both["norms"][1:], rel=1e-5)
+    assert distance(resumed["weights"], both["weights"]) < 2 * LEARNING.lr
+
+    policy = scorer(model_dir)
+    with pytest.raises(RunError, match="no shares"):
+        load_shares(policy, optimizer_of(policy), tmp_path)
+
+
+def test_passes_that_wait_for_others_change_nothing(model_dir: Path, alone: Run) -> None:
+    policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
+    update = Update(
+        policy,
+        optimizer_of(policy),
+        LEARNING,
+        reference=reference,
+        agree=lambda passes: passes + 2,
+    )
+    for step, rows in enumerate(batches(model_dir)):
+        update(columns(rows), step)
+    assert distance(policy.state_dict(), alone["weights"]) == 0.0

@@ -1,0 +1,245 @@
+"""``ssp eval``: a policy on fixed questions, alone, from memory, against another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents.engines.base import StopRule
+from agents.engines.opening import open_engine
+from agents.models import tiny_directory
+from experiments.config import load_preset, make_config
+from experiments.evaluation import answers as answers_module
+from experiments.evaluation.answers import answer, by_engine, by_player
+from experiments.run.checks import check
+from experiments.run.cluster import build
+from ssp_env.commands.cli import main
+from ssp_env.errors import ServiceError
+from ssp_env.game.record import GameRecord
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players import player_for
+from ssp_env.replay import read_games
+
+SHORT = ("--set", "game.max_response_tokens=64")
+
+
+def evaluate(policy: Path, out: Path, *more: str) -> list[GameRecord]:
+    """Runs ``ssp eval``; returns the games that it wrote."""
+    per_group = () if "--per-group" in more else ("--per-group", "4")
+    assert main(["eval", str(policy), *per_group, "--out", str(out), *SHORT, *more]) == 0
+    return [saved.record for saved in read_games(out)]
+
+
+def figures(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, list[dict[str, object]]]:
+    """What ``ssp eval --json`` prints."""
+    capsys.readouterr()
+    assert main(["eval", *words, "--json"]) == 0
+    data: dict[str, list[dict[str, object]]] = json.loads(capsys.readouterr().out)
+    return data
+
+
+def test_eval_prints_a_row_per_group_and_writes_every_game(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played = evaluate(policy, tmp_path / "games.jsonl")
+    shown = capsys.readouterr().out
+    assert "accuracy on unseen questions" in shown
+    for group in "1234":
+        assert f"\u2502 {group} " in shown
+        assert sum(game.question_group == group for game in played) == 4
+    assert all(game.origin == "given" and len(game.trajectories) == 1 for game in played)
+    assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_eval_answers_as_the_evaluation_within_a_run(policy: Path, tmp_path: Path) -> None:
+    small = {"per_group": 2}
+    config = make_config({**load_preset("tiny"), "model": str(policy), "evaluation": small})
+    once = replace(config, game=replace(config.game, attempts=1))
+    rules, questions = check(once)
+    stop = StopRule.of(once.game, rules.tokenizer)
+    engine = open_engine(once.compute.engine_config(), policy, rules.tokenizer, stop)
+    (apart,) = answer(rules, questions, by_engine(engine, 0.0), once.evaluation.seed)
+
+    within = build(config).solve(questions)
+    assert len(apart) == 8
+    assert [record.trajectories for record in apart] == [record.trajectories for record in within]
+
+
+def test_evaluation_knobs_turn(policy: Path, tmp_path: Path) -> None:
+    """``evaluation.per_group``, ``evaluation.seed`` and ``evaluation.temperature``."""
+    base = evaluate(policy, tmp_path / "base")
+    assert evaluate(policy, tmp_path / "again") == base
+    assert len(evaluate(policy, tmp_path / "fewer", "--per-group", "2")) == 8
+    drawn = evaluate(policy, tmp_path / "seed", "--seed", "3")
+    assert {game.question for game in drawn} != {game.question for game in base}
+    sampled = evaluate(policy, tmp_path / "warm", "--set", "evaluation.temperature=1.5")
+    assert [game.question for game in sampled] == [game.question for game in base]
+    assert [game.trajectories for game in sampled] != [game.trajectories for game in base]
+
+
+def test_eval_of_real_questions(
+    untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played = evaluate(untrained, tmp_path / "games", "--world", "wiki-mini", "--per-group", "2")
+    groups = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
+    assert {game.question_group for game in played} == groups
+    assert len(played) == 14
+    assert "RetrieverBM25" in (shown := capsys.readouterr().out) or "BM25Retriever" in shown
+
+
+def test_attempts_judges_memory_and_intervals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a count by hand over the games that were written."""
+    out = tmp_path / "games.jsonl"
+    warm = ("--set", "evaluation.temperature=1", "--per-group", "6")
+    options = ("--attempts", "3", "--closed-book", "--out", str(out), *warm)
+    (found,) = figures(capsys, *options)["evaluations"]
+    rows = {(row["judge"], row["group"]): row for row in found["rows"]}  # type: ignore[attr-defined]
+
+    games = [saved.record for saved in read_games(out)]
+    assert all(len(game.attempts) == 3 for game in games)
+    right = [[bool(a.verdict and a.verdict.correct) for a in game.attempts] for game in games]
+    row = rows["lenient", "all"]
+    assert row["questions"] == 24
+    assert row["avg@3"] == pytest.approx(sum(map(sum, right)) / 72)
+    assert row["pass@3"] == pytest.approx(sum(map(any, right)) / 24)
+    assert row["interval"][0] <= row["avg@3"] <= row["interval"][1]
+    assert 0 < row["majority@3"] <= row["pass@3"]
+    assert rows["exact", "all"]["avg@3"] <= row["avg@3"]
+
+    # Made-up names cannot be known by heart.
+    assert found["closed_book"]["all"] < rows["lenient", "1"]["avg@3"]  # type: ignore[index]
+
+
+def test_search_is_worth_something(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without passages the tiny policy knows nothing, and it believes what it reads."""
+
+    def accuracy(*options: str) -> float:
+        (found,) = figures(capsys, "--per-group", "10", *options)["evaluations"]
+        first = next(row for row in found["rows"] if row["group"] == "1")  # type: ignore[attr-defined]
+        return float(first["avg@1"])
+
+    assert accuracy() > 0.7
+    assert accuracy("--retriever", "empty") < 0.3
+    assert accuracy("--retriever", "lying") < 0.3
+
+
+def test_two_policies_are_compared_question_by_question(
+    untrained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, policy in (("a", untrained), ("b", tiny_directory())):
+        evaluate(policy, tmp_path / name)
+    data = figures(capsys, str(tmp_path / "a"), str(tmp_path / "b"))
+    whole = data["comparison"][-1]
+    assert whole["group"] == "all"
+    assert whole["questions"] == 16
+    assert whole["difference"] > 0.2  # type: ignore[operator]
+    assert (whole["worse"], whole["p_value"] < 0.2) == (0, True)  # type: ignore[operator]
+
+    assert main(["eval", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert "the second against the first" in capsys.readouterr().out
+
+
+def test_a_stopped_evaluation_goes_on_to_the_same_result(
+    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from experiments.evaluation import sheet
+
+    for module in (answers_module, sheet):
+        monkeypatch.setattr(module, "CHUNK", 6)
+    whole = evaluate(policy, tmp_path / "whole")
+
+    asked: list[int] = []
+    real = answers_module.Round.of_questions
+
+    def stopped(rules: object, questions: list[object], seed: list[int]) -> object:
+        asked.append(len(questions))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return real(rules, questions, seed)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(answers_module.Round, "of_questions", stopped)
+    assert (
+        main(["eval", str(policy), "--per-group", "4", "--out", str(tmp_path / "x"), *SHORT]) == 130
+    )
+    (part,) = tmp_path.glob("x.*.part")
+    with part.open("a") as file:
+        file.write('{"format":3,"cut')  # as a kill in the middle of a write would leave it
+
+    assert evaluate(policy, tmp_path / "x") == whole
+    assert asked == [6, 6, 4, 4]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["whole", "x"]
+
+
+def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, questions = check(make_config(load_preset("tiny")))
+    known = next(question for question in questions if question.group == "1")
+    lines = [
+        {"question": known.text, "answers": list(known.answers), "group": "mine"},
+        {"question": known.text + " ?", "answers": ["somebody else"], "group": "mine"},
+    ]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (found,) = figures(capsys, "--questions", str(file))["evaluations"]
+    row = found["rows"][0]  # type: ignore[index]
+    assert (row["group"], row["questions"]) == ("mine", 2)
+    assert row["avg@1"] <= 0.5
+
+
+def test_a_player_in_place_of_a_model_and_its_outages() -> None:
+    """``--player api`` plays so: whoever was not answered is void, all others count."""
+    config = make_config(load_preset("tiny"))
+    rules, questions = check(replace(config, game=replace(config.game, attempts=1)))
+    script = player_for(rules, None)
+    calls = 0
+
+    class Flaky:
+        def play(self, trajectories: list[Trajectory]) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                script.play(trajectories[:3])
+                raise ServiceError("player", "it was out")
+            script.play(trajectories)
+
+    logging.disable(logging.WARNING)
+    (records,) = answer(rules, questions[:5], by_player(Flaky()), seed=0)
+    logging.disable(logging.NOTSET)
+    assert [record.outcome for record in records] == ["valid"] * 3 + ["void"] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a", "b", "c"], "at most two are compared"),
+        (["a", "--model", "b"], "name the model once"),
+        (["a", "b", "--out", "c"], "one policy at a time"),
+        (["--attempts", "2"], "greedy attempts are all alike"),
+        (["--attempts", "-1"], "give at least 1"),
+        (["--retriever", "emtpy"], "did you mean 'empty'"),
+        (["--questions", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_eval_that_cannot_write_says_so_before_it_answers(
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from experiments.commands import eval as eval_command
+
+    monkeypatch.setattr(eval_command, "answer", lambda *args: pytest.fail("answered first"))
+    out = tmp_path / "nowhere" / "games.jsonl"
+    assert main(["eval", "--model", str(policy), "--per-group", "1", "--out", str(out)]) == 2
+    assert f"ssp: {out} cannot be written" in capsys.readouterr().err
