@@ -48,6 +48,21 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     return columns
 
 
+def of_role(columns: Columns, role: int) -> Columns:
+    """The rows of one role.
+
+    Where there are none, the shortest row with weight 0: learners exchange gradients, so that each
+    has to have some.
+    """
+    chosen = torch.nonzero(columns["role"] == role).flatten()
+    some = len(chosen) > 0
+    if not some:
+        chosen = columns["lengths"].argmin()[None]
+
+    part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
+    return part if some else {**part, "weights": torch.zeros_like(part["weights"])}
+
+
 def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     """Cuts the rows of an update into groups of similar length, longest first.
 

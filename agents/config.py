@@ -14,6 +14,8 @@ from ssp_env.game.strategies import STRATEGIES
 from ssp_env.settings import check_types
 
 ALGORITHMS = ("grpo", "reinforce")
+AGGREGATIONS = ("sequence", "token", "sum")
+PROPOSAL_GROUPS = ("answer", "asked_searches")
 ROLES = ("proposer", "solver")
 
 
@@ -32,11 +34,28 @@ class LearningConfig:
     """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
     proposer_algorithm: str = "reinforce"
-    """``reinforce`` or ``grpo`` (which needs ``game.proposals`` above 1)."""
+    """``reinforce`` or ``grpo`` (which needs groups: see ``proposal_groups``)."""
     solver_algorithm: str = "grpo"
     """``grpo`` (which needs ``game.attempts`` above 1) or ``reinforce``."""
+    proposer_aggregation: str = "sum"
+    """How the proposer's token losses are put together: a ``sum`` (the paper's equation 5, which
+    weighs a proposal by its length), a mean within each trajectory first (``sequence``, which puts
+    both roles on one scale), or one mean over all tokens of the role (``token``)."""
+    solver_aggregation: str = "sequence"
+    """The same for the solver: ``sequence`` (equation 4), ``token`` or ``sum``."""
+    proposal_groups: str = "answer"
+    """Which proposals GRPO compares: those about one ``answer`` (needs ``game.proposals`` above 1),
+    or all of the step that were asked for one number of searches (``asked_searches``)."""
     proposer_weight: float = 1.0
     """Factor on the proposer's loss, beside the solver's."""
+    baseline_decay: float | None = None
+    """REINFORCE takes a moving average of its role's earlier returns off each return; this is its
+    decay per step (such as .95). ``None``: no baseline (the paper's), so nothing that earns 0 is
+    learnt from."""
+    importance_cap: float | None = 2.0
+    """Importance ratios between the policy that learns and the one that sampled are cut off here,
+    and trajectories with a ratio below 1e-4 are left out. ``None``: REINFORCE has no ratio, GRPO's
+    has no bound but its clip."""
     lr: float = 1e-6
     """Learning rate of Adam."""
     warmup_steps: int = 5
@@ -53,11 +72,15 @@ class LearningConfig:
     """How far above 1 it may rise."""
     std_normalise: bool = False
     """Divide GRPO advantages by the standard deviation of their group."""
-    aggregation: str = "sequence"
-    """How GRPO averages tokens: within each trajectory first (``sequence``, the paper's), or over
-    all (``token``)."""
     drop_uniform_groups: bool = False
     """Leave out groups whose rewards are all equal; GRPO learns nothing from them but the KL."""
+    mask_void_turns: bool = False
+    """Leave out trajectories that end in a turn without any complete action."""
+    repetition_penalty: float = 0.0
+    """What a proposal loses of its reward, times the share of the step's other questions that are
+    near-identical to it; never below 0."""
+    role_norms_every: int = 10
+    """Steps between two measurements of the gradient norm of each role alone."""
     temperature: float = 1.0
     """Sampling temperature of self-play."""
     strategy: str = "periodic_reset"
@@ -90,7 +113,11 @@ class LearningConfig:
         "epsilon": "clip_high",
         "grad_clip": "max_grad_norm",
         "warmup": "warmup_steps",
-        "loss_agg_mode": "aggregation",
+        "aggregation": "solver_aggregation",
+        "loss_agg_mode": "solver_aggregation",
+        "tis_imp_ratio_cap": "importance_cap",
+        "rollout_is_threshold": "importance_cap",
+        "vllm_importance_sampling_cap": "importance_cap",
         "scale_rewards": "std_normalise",
         "std_normalize": "std_normalise",
         "dtype": "precision",
@@ -101,15 +128,15 @@ class LearningConfig:
         check_types(self, "learning")
 
         counts = ("batch_size", "round_size", "minibatches", "reset_every", "microbatch_tokens")
-        at_least(self, "learning", 1, *counts)
+        at_least(self, "learning", 1, *counts, "role_norms_every")
         at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight")
-        at_least(self, "learning", 0, "clip_low", "clip_high")
+        at_least(self, "learning", 0, "clip_low", "clip_high", "repetition_penalty")
 
         if self.minibatches > self.batch_size:
             fix = "must not exceed batch_size"
             raise ConfigError("learning.minibatches", self.minibatches, fix)
 
-        for name in ("lr", "kl_coeff", "proposer_weight"):
+        for name in ("lr", "kl_coeff", "proposer_weight", "repetition_penalty"):
             if not math.isfinite(getattr(self, name)):
                 raise ConfigError(f"learning.{name}", getattr(self, name), "give a finite number")
 
@@ -122,9 +149,18 @@ class LearningConfig:
             fix = "give a value from 0 up to, not including, 1"
             raise ConfigError("learning.beta2", self.beta2, fix)
 
+        if self.baseline_decay is not None and not 0 <= self.baseline_decay < 1:
+            fix = "give a value from 0 up to, not including, 1, or null for no baseline"
+            raise ConfigError("learning.baseline_decay", self.baseline_decay, fix)
+        if self.importance_cap is not None and not 1 <= self.importance_cap < math.inf:
+            fix = "give at least 1, so that what is on-policy counts in full, or null"
+            raise ConfigError("learning.importance_cap", self.importance_cap, fix)
+
         one_of("learning.proposer_algorithm", self.proposer_algorithm, ALGORITHMS)
         one_of("learning.solver_algorithm", self.solver_algorithm, ALGORITHMS)
-        one_of("learning.aggregation", self.aggregation, ("sequence", "token"))
+        one_of("learning.proposer_aggregation", self.proposer_aggregation, AGGREGATIONS)
+        one_of("learning.solver_aggregation", self.solver_aggregation, AGGREGATIONS)
+        one_of("learning.proposal_groups", self.proposal_groups, PROPOSAL_GROUPS)
         one_of("learning.strategy", self.strategy, STRATEGIES)
         one_of("learning.precision", self.precision, ("auto", "float32", "bfloat16"))
 
@@ -138,6 +174,10 @@ class LearningConfig:
         """The algorithm that trains a role."""
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
 
+    def aggregation(self, role: str) -> str:
+        """How a role's token losses are put together."""
+        return self.proposer_aggregation if role == "proposer" else self.solver_aggregation
+
 
 def check_groups(game: GameConfig, learning: LearningConfig) -> None:
     """Makes sure that GRPO has something to compare.
@@ -146,9 +186,10 @@ def check_groups(game: GameConfig, learning: LearningConfig) -> None:
         ConfigError: a group of trajectories has only one; names ``game.attempts`` or
             ``game.proposals``.
     """
+    by_answer = learning.proposal_groups == "answer"
     for role, name, size in (
         ("solver", "attempts", game.attempts),
-        ("proposer", "proposals", game.proposals),
+        ("proposer", "proposals", game.proposals if by_answer else learning.batch_size),
     ):
         grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
         if grouped and size < 2:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
+from agents.repetition import repetition
+from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 
 
@@ -57,16 +59,22 @@ def step_figures(
         _mean(figures, f"share_{hops}hop", [float(game.hops == hops) for game in known])
 
     _mean(figures, "question_words", [len((game.question or "").split()) for game in accepted])
+    asked = [game.question for game in proposed if game.question is not None]
+    _mean(figures, "repeated_share", [float(share > 0) for share in repetition(asked)])
     for role in ("proposer", "solver"):
         plays = [t for game in games for t in game.trajectories if t.role == role]
         _mean(figures, f"{role}_searches", [len(t.searches) for t in plays])
         _mean(figures, f"{role}_tokens", [t.policy_tokens for t in plays])
+        overlong = [float(t.ending is Ending.BUDGET_TOKENS) for t in plays]
+        _mean(figures, f"{role}_overlong", overlong)
 
     figures.update(_reasons(proposed))
     figures["policy_tokens"] = float(sum(t.policy_tokens for t in _trajectories(games)))
     figures["all_tokens"] = float(sum(t.tokens for t in _trajectories(games)))
+    # Before the first update of a step, the learner's weights are the engine's.
+    _mean(figures, "engine_gap", [update.get("logprob_gap") for update in updates[:1]])
     for name in sorted({name for update in updates for name in update}):
-        figures[f"learner_{name}"] = fmean(update[name] for update in updates)
+        _mean(figures, f"learner_{name}", [update.get(name) for update in updates])
 
     return figures
 

@@ -1,4 +1,4 @@
-"""From played games to training rows: what is learnt from, with which advantage and weight."""
+"""From played games to training rows: what can be learnt from, and with which weight."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agents.config import LearningConfig
-from agents.losses import grpo_advantages
 from ssp_env.game.game import Game, Origin
-from ssp_env.game.outcome import Outcome
+from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.trajectory import Trajectory
 
 ROLE_IDS = {"proposer": 0, "solver": 1}
@@ -30,9 +29,18 @@ class Row:
     game: int
     """Which game of the step it belongs to: an index into the step's games, over all runners."""
     advantage: float
-    """GRPO: the reward relative to its group. REINFORCE: the return."""
+    """GRPO: the reward relative to its group. REINFORCE: the return, less a baseline. Set by
+    :class:`agents.credit.Credit`; 0 before."""
     weight: float = 0.0
     """Factor on the sum of its token losses; see :func:`with_loss_weights`."""
+    reward: float = 0.0
+    """What its game paid."""
+    group: str = ""
+    """GRPO compares rows of one role whose groups have the same name."""
+    question: str | None = None
+    """The question that a proposal ended with."""
+    void_turn: bool = False
+    """Whether its last turn has no complete action."""
 
     @property
     def tokens(self) -> int:
@@ -41,16 +49,13 @@ class Row:
 
 
 def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
-    """The rows of one runner's games, whole groups at a time; void games give none.
-
-    A row whose gradient is exactly zero (REINFORCE with return 0) is left out.
-    """
+    """The rows of one runner's games; void games give none. Advantages are not set yet."""
     rows: list[Row] = []
     if "proposer" in config.learning_roles:
         rows.extend(_proposer_rows(games, config))
     if "solver" in config.learning_roles:
-        rows.extend(_solver_rows(games, config))
-        rows.extend(_closed_book_rows(games, config))
+        rows.extend(_solver_rows(games))
+        rows.extend(_closed_book_rows(games))
 
     return rows
 
@@ -62,13 +67,14 @@ def with_loss_weights(
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
 
-    REINFORCE: 1/B, a sum over tokens (equation 5). GRPO: 1/(B n) and 1/length (equation 4), or one
-    token mean over all rows of the role (``aggregation="token"``). Empty slots count in B, void
-    attempts in n: what did not happen has no gradient, and changes nobody else's weight.
+    ``sum``: 1/B for proposals and 1/(B n) for attempts, a sum over tokens (equation 5 for the
+    proposer). ``sequence``: the same, divided by the trajectory's length (equation 4). ``token``:
+    one mean over the tokens of all rows of the role. Empty slots count in B, void attempts in n:
+    what did not happen has no gradient, and changes nobody else's weight.
 
     Args:
         rows: all rows of one optimizer update.
-        config: algorithms, aggregation, the proposer's weight.
+        config: aggregations, the proposer's weight.
         games: slots of this update (B).
         attempts: solver trajectories per question (n).
     """
@@ -76,14 +82,14 @@ def with_loss_weights(
     weighted = []
     for row in rows:
         scale = config.proposer_weight if row.role == "proposer" else 1.0
-        if config.algorithm(row.role) == "reinforce":
-            trajectories = games * (attempts if row.role == "solver" else 1)
-            weight = scale / trajectories
-        elif config.aggregation == "token":
-            weight = scale / max(1, totals[row.role])
-        else:
-            trajectories = games * (attempts if row.role == "solver" else 1)
-            weight = scale / (trajectories * max(1, row.tokens))
+        trajectories = games * (attempts if row.role == "solver" else 1)
+        match config.aggregation(row.role):
+            case "sum":
+                weight = scale / trajectories
+            case "sequence":
+                weight = scale / (trajectories * max(1, row.tokens))
+            case "token":
+                weight = scale / max(1, totals[row.role])
 
         weighted.append(replace(row, weight=weight))
 
@@ -96,80 +102,85 @@ def _proposer_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         for g in games
         if g.origin is Origin.PROPOSED and g.outcome in (Outcome.VALID, Outcome.INVALID)
     ]
-    paid = [(g, g.proposer, g.proposer_reward) for g in played if g.proposer is not None]
-    rewards = np.array([reward or 0.0 for _, _, reward in paid])
-    advantages, kept = _credit(
-        rewards, [game.group for game, _, _ in paid], config.proposer_algorithm, config
-    )
 
     return [
-        _row(t, "proposer", game, a)
-        for (game, t, _), a, k in zip(paid, advantages, kept, strict=True)
-        if k
+        _row(
+            game.proposer,
+            "proposer",
+            game,
+            game.proposer_reward or 0.0,
+            _proposal_group(game, config),
+            question=game.question,
+        )
+        for game in played
+        if game.proposer is not None
     ]
 
 
-def _solver_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
-    tried = [
-        (game, attempt)
+def _proposal_group(game: Game, config: LearningConfig) -> str:
+    if config.proposal_groups == "asked_searches":
+        return f"asked {game.asked_searches}"
+    return f"answer {game.seed} {game.group}"
+
+
+def _solver_rows(games: Sequence[Game]) -> list[Row]:
+    return [
+        _row(
+            attempt.trajectory,
+            "solver",
+            game,
+            attempt.reward or 0.0,
+            f"question {game.seed} {game.slot}",
+        )
         for game in games
         if game.outcome is Outcome.VALID
         for attempt in game.counted
     ]
-    rewards = np.array([attempt.reward or 0.0 for _, attempt in tried])
-    advantages, kept = _credit(
-        rewards, [game.slot for game, _ in tried], config.solver_algorithm, config
-    )
-
-    return [
-        _row(t.trajectory, "solver", game, a)
-        for (game, t), a, k in zip(tried, advantages, kept, strict=True)
-        if k
-    ]
 
 
-def _closed_book_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
+def _closed_book_rows(games: Sequence[Game]) -> list[Row]:
     """The answers from memory, paid like any answer of the solver, so that it does not play dumb.
 
     Each question is asked once, so GRPO compares an answer with those to the step's other
     questions.
     """
-    asked = [
-        (game, game.closed_book, game.closed_book_reward)
+    return [
+        _row(game.closed_book, "solver", game, game.closed_book_reward, "closed book")
         for game in games
         if game.closed_book is not None and game.closed_book_reward is not None
     ]
-    rewards = np.array([reward for _, _, reward in asked])
-    advantages, kept = _credit(rewards, [0] * len(asked), config.solver_algorithm, config)
-
-    return [
-        _row(trajectory, "solver", game, a)
-        for (game, trajectory, _), a, k in zip(asked, advantages, kept, strict=True)
-        if k
-    ]
 
 
-def _credit(
-    rewards: np.ndarray, groups: Sequence[int], algorithm: str, config: LearningConfig
-) -> tuple[np.ndarray, np.ndarray]:
-    """The advantage of each trajectory (or its return), and whether it is learnt from."""
-    if algorithm == "reinforce":
-        return rewards, rewards != 0
-
-    of = np.array(groups, dtype=np.int64)
-    advantages = grpo_advantages(rewards, of, std_normalise=config.std_normalise)
-    if not config.drop_uniform_groups:
-        return advantages, np.ones(len(rewards), dtype=bool)
-
-    return advantages, np.isin(of, of[advantages != 0])
-
-
-def _row(trajectory: Trajectory, role: str, game: Game, advantage: float) -> Row:
+def _row(
+    trajectory: Trajectory,
+    role: str,
+    game: Game,
+    reward: float,
+    group: str,
+    question: str | None = None,
+) -> Row:
     return Row(
         np.asarray(trajectory.ids, dtype=np.int32),
         np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
         np.asarray(trajectory.logprobs, dtype=np.float32),
         role,
         game.slot,
-        float(advantage),
+        0.0,
+        reward=float(reward),
+        group=group,
+        question=question,
+        void_turn=_ends_in_a_void_turn(trajectory),
     )
+
+
+def _ends_in_a_void_turn(trajectory: Trajectory) -> bool:
+    """Whether the last turn ended without any complete action.
+
+    A budget that was spent by documents cut no turn short: that turn was a search.
+    """
+    if trajectory.ending is not Ending.BUDGET_TOKENS:
+        return trajectory.ending is Ending.FORMAT
+
+    mask = np.frombuffer(bytes(trajectory.mask), dtype=np.int8)
+    turns = int((np.diff(mask, prepend=0) == 1).sum())
+    return turns > len(trajectory.searches)

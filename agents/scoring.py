@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,16 @@ LOGITS_PER_CHUNK = 2**25
 """Logits that exist at a time (128 MiB in float32): 220 tokens of a vocabulary of 152,000."""
 
 
+class Scores(NamedTuple):
+    """What a model says of tokens that a policy wrote."""
+
+    logprobs: Tensor
+    """float32 (tokens,): their log-probabilities."""
+    entropies: Tensor | None = None
+    """float32 (tokens,), in nats, without gradients: how undecided the model was. ``None`` where
+    nobody asked."""
+
+
 def token_logprobs(
     lm: Any,
     ids: Tensor,
@@ -22,7 +32,24 @@ def token_logprobs(
     vocab_size: int,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
 ) -> Tensor:
-    """Log-probabilities of the masked tokens under a model, at their sampling temperature.
+    """Log-probabilities (tokens,) alone; see :func:`token_scores`."""
+    return token_scores(
+        lm, ids, mask, temperature, vocab_size, logits_per_chunk, entropies=False
+    ).logprobs
+
+
+def token_scores(
+    lm: Any,
+    ids: Tensor,
+    mask: Tensor,
+    temperature: float,
+    vocab_size: int,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+    *,
+    entropies: bool = True,
+) -> Scores:
+    """Log-probabilities of the masked tokens under a model, at their sampling temperature, and the
+    entropies of the distributions that they are from.
 
     Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
     computed only for the masked tokens, a fraction of all, and chunk by chunk. Chunks are
@@ -35,29 +62,32 @@ def token_logprobs(
         temperature: logits are divided by it.
         vocab_size: logits from this id on are left out, as in sampling.
         logits_per_chunk: how many logits may exist at a time; memory, not results, depends on it.
+        entropies: whether to compute entropies.
 
     Returns:
-        float32 (tokens,), row by row.
+        Log-probabilities and entropies, row by row.
     """
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
     head = lm.get_output_embeddings()
 
-    return in_chunks(head, hidden[own], ids[:, 1:][own], temperature, vocab_size, logits_per_chunk)
+    return _in_chunks(
+        head, hidden[own], ids[:, 1:][own], temperature, vocab_size, logits_per_chunk, entropies
+    )
 
 
 class TokenScorer(torch.nn.Module):
     """A causal LM as the scorer that :class:`agents.update.Update` takes."""
 
     def __init__(self, lm: Any, temperature: float, vocab_size: int) -> None:
-        """Arguments as of :func:`token_logprobs`."""
+        """Arguments as of :func:`token_scores`."""
         super().__init__()
         self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
 
-    def forward(self, columns: Columns) -> Tensor:
-        """Log-probabilities (tokens,) of what the policy wrote in these rows, float32."""
+    def forward(self, columns: Columns) -> Scores:
+        """What the model says of the tokens that the policy wrote in these rows."""
         ids, mask = columns["ids"], columns["loss_mask"]
-        return token_logprobs(self.lm, ids, mask, self._temperature, self._vocab_size)
+        return token_scores(self.lm, ids, mask, self._temperature, self._vocab_size)
 
 
 def in_chunks(
@@ -81,17 +111,43 @@ def in_chunks(
     Returns:
         float32 (tokens,).
     """
+    return _in_chunks(
+        head, states, targets, temperature, vocab_size, logits_per_chunk, False
+    ).logprobs
 
-    def score(states: Tensor, targets: Tensor) -> Tensor:
+
+def _in_chunks(
+    head: Any,
+    states: Tensor,
+    targets: Tensor,
+    temperature: float,
+    vocab_size: int,
+    logits_per_chunk: int,
+    entropies: bool,
+) -> Scores:
+    def score(states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logits = head(states)[:, :vocab_size].float() / temperature
-        return torch.log_softmax(logits, dim=-1).gather(1, targets[:, None]).squeeze(1)
+        every = torch.log_softmax(logits, dim=-1)
+        chosen = every.gather(1, targets[:, None]).squeeze(1)
+        # Last, because what is computed again for the backward pass ends with what that needs.
+        return chosen, _entropies(every) if entropies else chosen.detach()
 
     size = max(1, logits_per_chunk // vocab_size)
     if len(targets) <= size:
-        return score(states, targets)
+        logprobs, entropy = score(states, targets)
+    else:
+        chunks = zip(torch.split(states, size), torch.split(targets, size), strict=True)
+        scored = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
+        logprobs, entropy = (torch.cat(parts) for parts in zip(*scored, strict=True))
 
-    chunks = zip(torch.split(states, size), torch.split(targets, size), strict=True)
-    return torch.cat([checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks])
+    return Scores(logprobs, entropy if entropies else None)
+
+
+@torch.no_grad()
+def _entropies(logprobs: Tensor) -> Tensor:
+    """Entropy of each row of log-probabilities, in nats."""
+    # A token that is impossible has no part in it; 0 x -inf would be NaN.
+    return -(logprobs.exp() * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(dim=-1)
 
 
 def checkpoint_layers(module: torch.nn.Module) -> None:

@@ -7,24 +7,48 @@ the loss is written once, here; ``agents/losses.py`` holds the formulas for one 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from agents.columns import Columns, idle, microbatches
+from agents.columns import Columns, idle, microbatches, of_role
 from agents.config import LearningConfig
-from agents.losses import grpo_loss, kl_k3, reinforce_loss
+from agents.losses import grpo_loss, is_clipped, is_vetoed, kl_k3, reinforce_loss
 from agents.rows import ROLE_IDS
+from agents.scoring import Scores
 from agents.sharding import whole
 
-Scorer = Callable[[Columns], Tensor]
-"""From columns of rows to the log-probabilities (tokens,) of the tokens that the policy wrote,
-row by row, float32."""
+Scorer = Callable[[Columns], Scores]
+"""From columns of rows to what a model says of the tokens that the policy wrote, row by row."""
 
-SUMMED = ("loss", "policy_loss", "kl", "logprob_gap_sum", "trained_tokens")
+SUMMED = (
+    *("loss", "policy_loss", "kl", "trained_tokens", "logprob_gap_sum", "ratio_sum"),
+    *("grpo_tokens", "clipped_tokens", "truncated_tokens", "vetoed_rows"),
+    *("proposer_tokens", "proposer_entropy_sum", "solver_tokens", "solver_entropy_sum"),
+)
 """Figures that add up over micro-batches and learners."""
+
+MEANS = {
+    "logprob_gap": ("logprob_gap_sum", "trained_tokens"),
+    "ratio": ("ratio_sum", "trained_tokens"),
+    "truncated_share": ("truncated_tokens", "trained_tokens"),
+    "clipped_share": ("clipped_tokens", "grpo_tokens"),
+    "proposer_entropy": ("proposer_entropy_sum", "proposer_tokens"),
+    "solver_entropy": ("solver_entropy_sum", "solver_tokens"),
+}
+"""Figures of a whole update: a sum over all learners, divided by another."""
+
+FIGURES = (
+    *("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows", *MEANS),
+    *("grad_norm", "skipped_updates", "proposer_grad_norm", "solver_grad_norm"),
+)
+"""What :func:`merge_figures` may say of an update."""
+
+ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
+"""Norms of the gradient of each role alone."""
 
 
 class Update:
@@ -78,9 +102,18 @@ class Update:
 
         Returns:
             The sums named in ``SUMMED``, ``grad_norm`` before clipping, and ``skipped_updates``: 1
-            if the gradient was not finite, so that weights and moments were left alone.
+            if the gradient was not finite, so that weights and moments were left alone; and those
+            named in ``ROLE_NORMS``, which are NaN but every ``role_norms_every`` steps.
         """
         self._warm_up(step)
+        aside = self._proposers_gradient(columns) if self._measures_roles(step) else None
+        sums = self._accumulate(columns)
+        norms = (math.nan, math.nan) if aside is None else self._role_norms(aside)
+
+        return sums | dict(zip(ROLE_NORMS, norms, strict=True)) | self._step()
+
+    def _accumulate(self, columns: Columns) -> dict[str, float]:
+        """Puts the gradient of the whole batch into the parameters; returns the summed figures."""
         self.optimizer.zero_grad(set_to_none=True)
         figures: dict[str, Tensor] = {}
         parts = self._in_step(list(microbatches(columns, self.learning.microbatch_tokens)))
@@ -89,9 +122,9 @@ class Update:
             last = i == len(parts) - 1
             with contextlib.nullcontext() if last else self._no_sync():
                 with self._arithmetic(part["ids"].device):
-                    logprobs = self.policy(part)
+                    scores = self.policy(part)
 
-                loss, sums = self.objective(part, logprobs)
+                loss, sums = self.objective(part, *scores)
                 # What is averaged over learners has to come out as the sum of their losses.
                 (loss * self._learners).backward()  # type: ignore[no-untyped-call]
 
@@ -99,14 +132,18 @@ class Update:
                 figures[name] = figures.get(name, torch.zeros_like(value)) + value
 
         # Read once at the end: on a GPU, reading a figure waits for everything before it.
-        return {name: float(value) for name, value in figures.items()} | self._step()
+        return {name: float(value) for name, value in figures.items()}
 
-    def objective(self, part: Columns, logprobs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def objective(
+        self, part: Columns, logprobs: Tensor, entropies: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum of the token losses of one micro-batch, and its figures.
 
         Args:
             part: columns of some rows.
             logprobs: float32 (tokens,), the policy's for these rows.
+            entropies: float32 (tokens,), of the distributions that these tokens are from, without
+                gradients; only for the figures.
         """
         own = part["loss_mask"][:, 1:] > 0
         counts = own.sum(dim=1)
@@ -115,25 +152,53 @@ class Update:
         )
         behaviour = part["behaviour_logprobs"][:, 1:][own]
         by_grpo = self._uses_grpo(role)
-        clip_low, clip_high = self.learning.clip_low, self.learning.clip_high
+        clips = self.learning.clip_low, self.learning.clip_high
+        cap = self.learning.importance_cap
 
+        vetoed = self._vetoed(logprobs - behaviour, counts)
+        counted = weights * ~vetoed.repeat_interleave(counts)
         losses = torch.where(
             by_grpo,
-            grpo_loss(logprobs, behaviour, advantages, clip_low, clip_high),
-            reinforce_loss(logprobs, advantages),
+            grpo_loss(logprobs, behaviour, advantages, *clips, cap),
+            reinforce_loss(logprobs, behaviour, advantages, cap),
         )
-        loss = (weights * losses).sum()
-        kl = (weights * self._kl(part, logprobs, by_grpo)).sum()
-        trained = weights > 0
+        loss = (counted * losses).sum()
+        kl = (counted * self._kl(part, logprobs, by_grpo)).sum()
 
-        sums = {
-            "loss": loss + self.learning.kl_coeff * kl,
-            "policy_loss": loss,
-            "kl": kl,
-            "logprob_gap_sum": ((logprobs - behaviour).abs() * trained).sum(),
-            "trained_tokens": trained.sum(),
-        }
+        sums = {"loss": loss + self.learning.kl_coeff * kl, "policy_loss": loss, "kl": kl}
+        with torch.no_grad():
+            trained = weights > 0
+            sums |= self._ratio_figures(logprobs - behaviour, advantages, trained, by_grpo)
+            sums["vetoed_rows"] = (vetoed & (part["weights"] > 0)).sum()
+            if entropies is not None:
+                sums |= _entropy_figures(entropies, role, trained)
+
         return sums["loss"], {name: value.detach().double() for name, value in sums.items()}
+
+    def _ratio_figures(
+        self, log_ratios: Tensor, advantages: Tensor, trained: Tensor, by_grpo: Tensor
+    ) -> dict[str, Tensor]:
+        """How far the policy is from the one that sampled, over the tokens that are trained on."""
+        clips, cap = (self.learning.clip_low, self.learning.clip_high), self.learning.importance_cap
+        ratios = log_ratios.exp() * trained
+        clipped = is_clipped(log_ratios, advantages, *clips)
+
+        return {
+            "trained_tokens": trained.sum(),
+            "logprob_gap_sum": (log_ratios.abs() * trained).sum(),
+            "ratio_sum": ratios.sum(),
+            "grpo_tokens": (by_grpo & trained).sum(),
+            "clipped_tokens": (clipped & by_grpo & trained).sum(),
+            "truncated_tokens": (ratios > (math.inf if cap is None else cap)).sum(),
+        }
+
+    def _vetoed(self, log_ratios: Tensor, counts: Tensor) -> Tensor:
+        """Which rows are left out because engine and learner disagree too much: bool (rows,)."""
+        if self.learning.importance_cap is None:
+            return torch.zeros(len(counts), dtype=torch.bool, device=counts.device)
+
+        rows = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        return is_vetoed(log_ratios, rows, len(counts))
 
     def _kl(self, part: Columns, logprobs: Tensor, by_grpo: Tensor) -> Tensor:
         """KL of each token; 0 for roles without GRPO, whose rows the reference does not see."""
@@ -145,7 +210,7 @@ class Update:
         # Where the reference is shared among learners, all of them read, if only an idle row.
         seen = {name: column[rows] for name, column in part.items()} if rows.any() else idle(part)
         with torch.no_grad(), self._arithmetic(part["ids"].device):
-            reference = self.reference(seen)
+            reference = self.reference(seen).logprobs
 
         if not bool(rows.any()):
             return kl
@@ -168,8 +233,35 @@ class Update:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning.lr * share
 
+    # -- the gradient of each role alone -------------------------------------------------------
+
+    def _measures_roles(self, step: int) -> bool:
+        both = len(self.learning.learning_roles) > 1
+        return both and step % self.learning.role_norms_every == 0
+
+    def _proposers_gradient(self, columns: Columns) -> list[Tensor | None]:
+        """The gradient of the proposals alone, in passes of their own.
+
+        The update that follows is not touched by it, to the last bit.
+        """
+        self._accumulate(of_role(columns, ROLE_IDS["proposer"]))
+        return [parameter.grad for parameter in self._parameters()]
+
+    def _role_norms(self, proposers: Sequence[Tensor | None]) -> tuple[float, float]:
+        """Norms of both roles' gradients, from the proposer's and from that of both."""
+        rest = [
+            whole.grad if part is None or whole.grad is None else whole.grad - part
+            for whole, part in zip(self._parameters(), proposers, strict=True)
+        ]
+        return _norm(proposers), _norm(rest)
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    # -- the step ------------------------------------------------------------------------------
+
     def _step(self) -> dict[str, float]:
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        parameters = self._parameters()
         norm = whole(torch.nn.utils.clip_grad_norm_(parameters, self.learning.max_grad_norm))
 
         finite = bool(torch.isfinite(norm))
@@ -182,3 +274,41 @@ class Update:
         if self._autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(device.type, self._autocast)
+
+
+def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The figures of one update from those of all its learners.
+
+    Sums add up, and means are made of them; norms are the same everywhere. A mean over nothing is
+    left out, and a norm that was not measured.
+    """
+    totals = {
+        name: sum(float(learner[name]) for learner in learners)
+        for name in SUMMED
+        if name in learners[0]
+    }
+    means = {
+        name: totals[above] / totals[below]
+        for name, (above, below) in MEANS.items()
+        if totals.get(below)
+    }
+    kept = ("loss", "policy_loss", "kl", "trained_tokens", "vetoed_rows")
+    same = {name: float(learners[0][name]) for name in ("grad_norm", "skipped_updates")}
+    norms = {name: float(learners[0].get(name, math.nan)) for name in ROLE_NORMS}
+    measured = {name: norm for name, norm in norms.items() if not math.isnan(norm)}
+
+    return {name: totals[name] for name in kept} | means | same | measured
+
+
+def _entropy_figures(entropies: Tensor, role: Tensor, trained: Tensor) -> dict[str, Tensor]:
+    figures = {}
+    for name, number in ROLE_IDS.items():
+        of_this = trained & (role == number)
+        figures[f"{name}_tokens"] = of_this.sum()
+        figures[f"{name}_entropy_sum"] = (entropies * of_this).sum()
+
+    return figures
+
+
+def _norm(gradients: Sequence[Tensor | None]) -> float:
+    return float(whole(torch.nn.utils.get_total_norm([g for g in gradients if g is not None])))

@@ -13,6 +13,7 @@ import yaml
 
 from agents.config import LearningConfig
 from agents.engines.config import EngineConfig
+from agents.health import HealthConfig
 from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
@@ -193,6 +194,8 @@ class RunConfig:
     """Rules of the game."""
     learning: LearningConfig = field(default_factory=LearningConfig)
     """How both roles learn."""
+    health: HealthConfig = field(default_factory=HealthConfig)
+    """When a run that has gone wrong is stopped."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """How the solver is measured."""
     compute: ComputeConfig = field(default_factory=ComputeConfig)

@@ -18,6 +18,7 @@ Everything else is raised to the caller, as early as it can be known:
 ``TokenizerError``  a tokenizer that cannot spell the protocol's tags or its prompts
 ``ModelError``      a model directory that cannot be loaded or sampled from
 ``RunError``        a run directory that cannot be written, resumed or read
+``UnhealthyRun``    a training run that was stopped because it had gone wrong; says what helps
 ``UsageError``      a call in the wrong order (a step after the end, an action outside the space)
 ``ServiceError``    an outage that outlasted its retries
 ``MissingExtra``    a feature whose optional dependency is not installed; says what to install
@@ -92,6 +93,10 @@ class ModelError(SSPError):
 
 class RunError(SSPError):
     """A run directory that cannot be written, resumed or read."""
+
+
+class UnhealthyRun(SSPError):
+    """A training run that was stopped, with a checkpoint, because its figures went wrong."""
 
 
 class UsageError(SSPError, RuntimeError):

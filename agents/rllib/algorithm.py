@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from math import nan
 from typing import Any
 
@@ -21,6 +21,7 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, WEIGHTS_SEQ_NO
 from ray.tune.result import TRAINING_ITERATION
 
+from agents.credit import Credit
 from agents.engines.gap import Gap
 from agents.metrics import step_figures
 from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
@@ -37,7 +38,8 @@ from ssp_env.game.strategies import make_strategy, tell
 from ssp_env.types import Question
 
 STATE = "self_play"
-"""Where a checkpoint keeps the number of the step and the state of the batch strategy."""
+"""Where a checkpoint keeps the number of the step, the state of the batch strategy and the moving
+baselines."""
 
 
 class SSP(Algorithm):
@@ -52,6 +54,11 @@ class SSP(Algorithm):
     last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
     """What the latest comparison of engine and learner found."""
+
+    @cached_property
+    def credit(self) -> Credit:
+        """Gives rows their advantages; its moving baselines are part of a checkpoint."""
+        return Credit(self.config.learning())
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:
@@ -84,7 +91,7 @@ class SSP(Algorithm):
         sampled = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
 
-        rows = [row for sample in samples for row in sample.rows]
+        rows = self.credit([row for sample in samples for row in sample.rows])
         with self._learners():
             if self.last_gap is None or self._steps % self.config.engine_config().check_every == 0:
                 self.last_gap = compare(self, self.last_games)
@@ -133,6 +140,7 @@ class SSP(Algorithm):
     ) -> None:
         """Everything there is to say of a step; under the same names at every step."""
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
+        figures |= self.credit.figures
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
         everything = complete(figures, self._reasons)
@@ -320,11 +328,16 @@ class SSP(Algorithm):
         return [(COMPONENT_LEARNER_GROUP, self.learner_group)]
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's state, the number of the step, and the batch strategy with its questions."""
+        """RLlib's state, the number of the step, the batch strategy with its questions, and the
+        moving baselines."""
         with self._learners():
             state: dict[str, Any] = super().get_state(*args, **kwargs)
         state.pop(COMPONENT_ENV_RUNNER, None)
-        state[STATE] = {"steps": self._steps, "strategy": self._strategy.get_state()}
+        state[STATE] = {
+            "steps": self._steps,
+            "strategy": self._strategy.get_state(),
+            "credit": self.credit.get_state(),
+        }
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -339,6 +352,7 @@ class SSP(Algorithm):
         if STATE in state:
             self._steps = state[STATE]["steps"]
             self._strategy.set_state(state[STATE]["strategy"])
+            self.credit.set_state(state[STATE]["credit"])
         self._hand_over_weights(self.env_runner_group)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:

@@ -14,16 +14,11 @@ from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
 from agents.models import autocast_dtype, load_model
 from agents.rllib.batch import MODULE_ID
+from agents.rllib.module import ENTROPY
 from agents.rows import Row
-from agents.scoring import checkpoint_layers, token_logprobs
-from agents.update import SUMMED, Update
+from agents.scoring import Scores, checkpoint_layers, token_logprobs
+from agents.update import Update, merge_figures
 from ssp_env.errors import ConfigError
-
-FIGURES = (
-    *(name for name in SUMMED if name != "logprob_gap_sum"),
-    *("logprob_gap", "grad_norm", "skipped_updates"),
-)
-"""What :meth:`SSPLearner.merge` says of an update."""
 
 
 class SSPLearner(TorchLearner):
@@ -86,12 +81,11 @@ class SSPLearner(TorchLearner):
         """RLlib's hook: the loss of one (micro-)batch from the module's log-probabilities."""
         return self.update_step.objective(batch, fwd_out["action_logp"])[0]
 
-    def _score(self, part: Columns) -> Tensor:
+    def _score(self, part: Columns) -> Scores:
         """The policy's log-probabilities, through the module, which may be the user's own."""
         temperature = self.learning.temperature
         out = self.module[MODULE_ID].forward_train({**part, "temperature": temperature})
-        logprobs: Tensor = out["action_logp"]
-        return logprobs
+        return Scores(out["action_logp"], out.get(ENTROPY))
 
     def score(self, rows: Sequence[Row]) -> np.ndarray:
         """The policy's log-probabilities of what it wrote: float32 (tokens,), row by row.
@@ -105,29 +99,21 @@ class SSPLearner(TorchLearner):
             for row in rows:
                 columns = columns_of([row])
                 part = {n: torch.as_tensor(column).to(device) for n, column in columns.items()}
-                found.append(self._score(part).float().cpu().numpy())
+                found.append(self._score(part).logprobs.float().cpu().numpy())
 
         return np.concatenate(found)
 
-    def _score_reference(self, part: Columns) -> Tensor:
+    def _score_reference(self, part: Columns) -> Scores:
         temperature = self.learning.temperature
         vocab_size = int(self.module[MODULE_ID].action_space.n)
-        return token_logprobs(
-            self._reference, part["ids"], part["loss_mask"], temperature, vocab_size
+        return Scores(
+            token_logprobs(self._reference, part["ids"], part["loss_mask"], temperature, vocab_size)
         )
 
     @staticmethod
     def merge(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-        """Merges the figures of all learners of one update: sums, or the value that they share."""
-        totals = {name: sum(float(result[name]) for result in results) for name in SUMMED}
-        gap = totals.pop("logprob_gap_sum") / max(1.0, totals["trained_tokens"])
-
-        return {
-            **totals,
-            "logprob_gap": gap,
-            "grad_norm": float(results[0]["grad_norm"]),
-            "skipped_updates": float(results[0]["skipped_updates"]),
-        }
+        """Merges the figures of all learners of one update."""
+        return merge_figures(results)
 
 
 def _checkpoint_layers(module: Any) -> None:

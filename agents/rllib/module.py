@@ -10,7 +10,10 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
 from agents.models import load_model
-from agents.scoring import token_logprobs
+from agents.scoring import token_scores
+
+ENTROPY = "entropy"
+"""Column of what ``forward_train`` returns beside log-probabilities; a module may leave it out."""
 
 
 class LLMModule(TorchRLModule):
@@ -35,11 +38,11 @@ class LLMModule(TorchRLModule):
         }
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated."""
+        """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated, and the
+        entropies of the distributions that they are from."""
         ids, mask, temperature = batch["ids"], batch["loss_mask"], batch["temperature"]
-        return {
-            Columns.ACTION_LOGP: token_logprobs(self.lm, ids, mask, temperature, self.vocab_size)
-        }
+        scores = token_scores(self.lm, ids, mask, temperature, self.vocab_size)
+        return {Columns.ACTION_LOGP: scores.logprobs, ENTROPY: scores.entropies}
 
     @property
     def vocab_size(self) -> int:

@@ -35,7 +35,7 @@ from ray.rllib.utils.metrics import (
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from agents.rllib.batch import MODULE_ID
-from agents.rllib.learner import FIGURES
+from agents.update import FIGURES
 from ssp_env.game.record import GameRecord
 
 AGENTS = ("proposer", "solver")
@@ -127,7 +127,9 @@ def log_played(metrics: MetricsLogger, games: Sequence[GameRecord]) -> None:
 
 def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> None:
     """Enters a step's optimizer updates under ``learners``; their means, by figure."""
-    means = {name: _mean([update[name] for update in updates]) for name in FIGURES}
+    means = {
+        name: _mean([update[name] for update in updates if name in update]) for name in FIGURES
+    }
     metrics.log_dict(means, key=(LEARNER_RESULTS, MODULE_ID), reduce="item")
 
     tokens = int(sum(update["trained_tokens"] for update in updates))

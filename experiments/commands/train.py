@@ -16,8 +16,11 @@ from experiments.config import RunConfig, load_preset, make_config, name_search,
 from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
 from experiments.run.early_checks import check_early
 from experiments.run.interrupt import ignore_at_exit, uninterrupted
+from ssp_env.errors import UnhealthyRun
 
 DEFAULT_PRESET = "tiny"
+UNHEALTHY = 3
+"""Exit status of a run that was stopped because its figures went wrong."""
 
 
 def run(arguments: Namespace) -> int:
@@ -35,6 +38,9 @@ def run(arguments: Namespace) -> int:
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
             ignore_at_exit()
             return 130
+    except UnhealthyRun as error:
+        print(f"ssp: {after_collapse(out, error)}", file=sys.stderr)
+        return UNHEALTHY
     show(summary, out)
     return 0
 
@@ -102,6 +108,16 @@ def after_interrupt(out: Path) -> str:
     return (
         f"stopped; saved up to step {latest[0]}. Go on with: ssp train --resume --out "
         f"{shlex.quote(str(out))}"
+    )
+
+
+def after_collapse(out: Path, error: UnhealthyRun) -> str:
+    """Why a run was stopped, what helps, and where it is."""
+    latest = RunDirectory(out).latest_checkpoint()
+    assert latest is not None, "a run is saved before it is stopped"
+    return (
+        f"stopped after step {latest[0]}: {error}. Saved in {latest[1]}; to go on all the same: "
+        f"ssp train --resume --out {shlex.quote(str(out))} (--set health.patience=null never stops)"
     )
 
 

@@ -7,6 +7,7 @@
 ``checkpoints/step_000040/``  everything that is needed to go on, and ``policy/``, a model directory
 ``tensorboard/``              the same figures for TensorBoard
 ``summary.json``              the result
+``stopped.json``              why the run was stopped, if its figures went wrong
 ============================= ====================================================================
 """
 
@@ -19,11 +20,13 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from agents.health import Diagnosis
 from experiments.config import RunConfig
 from ssp_env.disk import (
     check_free,
@@ -51,6 +54,9 @@ CHANGEABLE = (
     "checkpoint_every",
     "record_tokens",
     "compute.env_runners",
+    "health.patience",
+    "health.max_engine_gap",
+    "health.max_overlong",
     "compute.learners",
     "compute.gpus_per_env_runner",
     "compute.gpus_per_learner",
@@ -77,6 +83,7 @@ class RunDirectory:
         self.config = self.path / "config.yaml"
         self.metrics = self.path / "metrics.jsonl"
         self.summary = self.path / "summary.json"
+        self.stopped = self.path / "stopped.json"
         self.checkpoints = self.path / "checkpoints"
         self.games = self.path / "games"
         self.tensorboard = self.path / "tensorboard"
@@ -204,6 +211,14 @@ class RunDirectory:
         """
         write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
 
+    def write_stopped(self, diagnosis: Diagnosis) -> None:
+        """Writes why the run was stopped; the next checkpoint takes it away again.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        write_atomically(self.stopped, json.dumps(asdict(diagnosis), indent=2) + "\n")
+
     def save_checkpoint(self, step: int, save: Callable[[Path], None]) -> Path:
         """Lets ``save`` fill a new checkpoint, makes it visible in one move, and forgets old ones.
 
@@ -220,6 +235,7 @@ class RunDirectory:
             save(unfinished)
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
+            self.stopped.unlink(missing_ok=True)
             for _, old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
                 shutil.rmtree(old)
         except (OSError, SafetensorError) as error:
@@ -259,6 +275,19 @@ class RunDirectory:
         if not isinstance(line, dict) or type(line.get("step")) is not int:
             raise RunError(f"{place}: no line of metrics: an object with a 'step' is wanted")
         return line
+
+    def read_stopped(self) -> Diagnosis | None:
+        """Why the run was stopped after its newest checkpoint; ``None`` if it was not.
+
+        Raises:
+            RunError: it cannot be read.
+        """
+        try:
+            return Diagnosis(**json.loads(self.stopped.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise RunError(f"{self.stopped} cannot be read: {error}") from error
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""

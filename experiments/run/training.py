@@ -14,6 +14,7 @@ import torch
 from agents.config import check_groups, check_rounds
 from agents.engines.base import StopRule
 from agents.engines.opening import open_engine
+from agents.health import Monitor
 from agents.models import save_policy
 from agents.rollout import answer
 from experiments.config import RunConfig
@@ -23,7 +24,7 @@ from experiments.run.interrupt import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.quiet import quiet_libraries
 from experiments.run.recorder import Recorder, summarise
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ServiceError, UnhealthyRun
 from ssp_env.game.idle import idle_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
@@ -47,9 +48,10 @@ def train(
     """Trains, evaluates, and leaves a run directory behind; returns the summary.
 
     Ctrl-C ends the run after the step in progress, with a checkpoint; ``resume`` goes on from there
-    to the same result as an uninterrupted run.
+    to the same result as an uninterrupted run. So does a collapse, see :mod:`agents.health`.
 
     Raises:
+        UnhealthyRun: after a run that had gone wrong was saved.
         SSPError: a mistake that was found before training, or a disk that cannot be written to.
         KeyboardInterrupt: after an interrupted run was saved.
     """
@@ -70,6 +72,8 @@ def train(
                     progress.note(idle)
                 if resume:
                     progress.note(f"resumed after step {first}" if first else STARTING_OVER)
+                if stopped := directory.read_stopped():
+                    progress.note(f"it was stopped after step {stopped.step}: {stopped}")
                 _play(config, directory, first, rules, questions, progress, began)
 
         summary = summarise(config, directory, rules)
@@ -185,6 +189,7 @@ class _Run:
     ) -> None:
         self._config, self._directory, self._rules = config, directory, rules
         self._recorder = recorder
+        self._monitor = Monitor(config.health)
 
     @contextmanager
     def built(self) -> Iterator[None]:
@@ -208,27 +213,37 @@ class _Run:
         assert latest is not None, "a run goes on from a checkpoint"
         self._algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
 
+        # Whoever resumes a run that was stopped wants to see it go on: old signs do not count then.
+        if self._directory.read_stopped() is None:
+            self._monitor.replay(self._directory.read_metrics())
+
     def go_on(self, first: int, progress: Progress) -> None:
         """Plays the remaining steps.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C, when the step in progress is done and saved.
+            UnhealthyRun: the run has gone wrong; it is saved.
         """
         steps = self._config.steps
         with interruptible(lambda: progress.note(STOPPING)) as interrupted:
             for step in range(first + 1, steps + 1):
-                self.step(step)
+                figures = self.step(step)
 
+                diagnosis = self._monitor(step, figures) if step < steps else None
                 stop = interrupted() and step < steps
-                if stop or step == steps or step % self._config.checkpoint_every == 0:
+                due = step == steps or step % self._config.checkpoint_every == 0
+                if stop or due or diagnosis:
                     self.checkpoint(step)
+                if diagnosis:
+                    self._directory.write_stopped(diagnosis)
+                    raise UnhealthyRun(str(diagnosis))
                 if stop:
                     raise KeyboardInterrupt
 
         self._recorder.close()
 
-    def step(self, step: int) -> None:
-        """Plays, learns, writes."""
+    def step(self, step: int) -> dict[str, float]:
+        """Plays, learns, writes; returns the figures."""
         began = time.perf_counter()
         result = self._algorithm.train()["ssp"]
         figures = dict(self._algorithm.last_figures)
@@ -238,6 +253,7 @@ class _Run:
         games, tokens = self._algorithm.last_games, self._config.record_tokens
         self._directory.write_games(step, self._rules, games, tokens)
         self._recorder.step(step, figures, seconds, self._algorithm.solve)
+        return figures
 
     def checkpoint(self, step: int) -> None:
         """Everything that is needed to go on, and the policy as a model directory."""

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows ``ssp``; those of the process when not given.
 
     Returns:
-        The exit status: 0, 2 after a mistake of the user's, or 130 after Ctrl-C.
+        The exit status: 0, 2 after a mistake of the user's, 130 after Ctrl-C, or the command's own.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     available = {point.name: point for point in entry_points(group=GROUP)}

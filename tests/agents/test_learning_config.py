@@ -13,6 +13,7 @@ from learning import learner_for, some_rows, update, weights_of
 from playful import GAME, LEARNING
 
 from agents.config import LearningConfig
+from agents.credit import Credit
 from agents.rllib.algorithm import SSPConfig
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
@@ -54,10 +55,29 @@ def passes(setup: Setup, changes: dict[str, Any]) -> Any:
 
 
 def credited(setup: Setup, changes: dict[str, Any]) -> Any:
-    """The rows of a round that was played."""
+    """The rows of a round that was played, in the second of two steps."""
     learning = setup.config.training(**changes).learning()
-    rows = with_loss_weights(rows_of(setup.round.games, learning), learning, 16, GAME["attempts"])
+    credit = Credit(learning)
+    for _ in range(2):
+        rows = credit(rows_of(setup.round.games, learning))
+    rows = with_loss_weights(rows, learning, 16, GAME["attempts"])
     return [(r.role, r.game, r.advantage, r.weight) for r in rows]
+
+
+def alike(setup: Setup, changes: dict[str, Any]) -> Any:
+    """What two proposals of the same question are credited with."""
+    proposals = [
+        Row(np.zeros(3), np.ones(3), np.zeros(3), "proposer", game, 0.0, reward=1.0, question="q")
+        for game in range(2)
+    ]
+    return [row.advantage for row in Credit(setup.config.training(**changes).learning())(proposals)]
+
+
+def measured(setup: Setup, changes: dict[str, Any]) -> Any:
+    """In which of some steps the gradient norms of the roles are measured."""
+    learner = learner_for(setup.model_dir, **changes)
+    rows = some_rows(setup.model_dir, 3)
+    return ["solver_grad_norm" in update(learner, rows, step) for step in range(3)]
 
 
 def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
@@ -83,7 +103,7 @@ def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
 
 
 Probe = Callable[[Setup, dict[str, Any]], Any]
-KNOBS: dict[str, tuple[Any, Probe]] = {
+KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "batch_size": (4, played_on),
     "round_size": (2, played_on),
     "minibatches": (2, dealt),
@@ -99,7 +119,14 @@ KNOBS: dict[str, tuple[Any, Probe]] = {
     "clip_low": (0.02, learnt),
     "clip_high": (0.02, learnt),
     "std_normalise": (True, credited),
-    "aggregation": ("token", credited),
+    "proposer_aggregation": ("sequence", credited),
+    "solver_aggregation": ("token", credited),
+    "proposal_groups": ("asked_searches", credited, {"proposer_algorithm": "grpo"}),
+    "baseline_decay": (0.9, credited),
+    "importance_cap": (1.2, learnt),
+    "mask_void_turns": (True, credited),
+    "repetition_penalty": (0.5, alike),
+    "role_norms_every": (2, measured),
     "drop_uniform_groups": (True, credited),
     "temperature": (0.8, played_on),
     "strategy": ("dummy", played_on),
@@ -108,7 +135,7 @@ KNOBS: dict[str, tuple[Any, Probe]] = {
     "gradient_checkpointing": (True, passes),
     "precision": ("bfloat16", learnt),
 }
-"""For each setting another value, and where the difference shows."""
+"""For each setting another value, where the difference shows, and what else has to be set."""
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +156,16 @@ def test_a_setting_changes_something(
     played: Round,
     unchanged: dict[str, Any],
 ) -> None:
-    value, probe = KNOBS[name]
+    value, probe, *besides = KNOBS[name]
+    given = besides[0] if besides else {}
     assert LEARNING.get(name, getattr(LearningConfig(), name)) != value
-    if probe.__name__ not in unchanged:
-        unchanged[probe.__name__] = probe(
-            Setup(model_dir, algorithm_config.copy(copy_frozen=False), played), {}
-        )
-    assert (
-        probe(Setup(model_dir, algorithm_config, played), {name: value})
-        != unchanged[probe.__name__]
-    )
+
+    key = f"{probe.__name__} {given}"
+    if key not in unchanged:
+        setup = Setup(model_dir, algorithm_config.copy(copy_frozen=False), played)
+        unchanged[key] = probe(setup, given)
+    changed = probe(Setup(model_dir, algorithm_config, played), {**given, name: value})
+    assert changed != unchanged[key]
 
 
 def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
@@ -171,7 +198,14 @@ def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
         ({"kl_coeff": -0.01}, "kl_coeff"),
         ({"clip_low": -0.2}, "clip_low"),
         ({"clip_high": -0.2}, "clip_high"),
-        ({"aggregation": "mean"}, "aggregation"),
+        ({"proposer_aggregation": "mean"}, "proposer_aggregation"),
+        ({"solver_aggregation": "mean"}, "solver_aggregation"),
+        ({"proposal_groups": "hops"}, "proposal_groups"),
+        ({"baseline_decay": 1.0}, "baseline_decay"),
+        ({"baseline_decay": -0.1}, "baseline_decay"),
+        ({"importance_cap": 0.9}, "importance_cap"),
+        ({"repetition_penalty": -0.1}, "repetition_penalty"),
+        ({"role_norms_every": 0}, "role_norms_every"),
         ({"temperature": 0.0}, "temperature"),
         ({"strategy": "period_reset"}, "strategy"),
         ({"reset_every": 0}, "reset_every"),
@@ -189,7 +223,13 @@ def test_nonsense_is_refused_by_name(changes: dict[str, Any], field: str) -> Non
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-@pytest.mark.parametrize("name", ["lr", "kl_coeff", "proposer_weight", "temperature", "beta2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lr", "kl_coeff", "proposer_weight", "temperature", "beta2"),
+        *("baseline_decay", "importance_cap", "repetition_penalty"),
+    ],
+)
 def test_numbers_that_are_none_are_refused(name: str, number: float) -> None:
     with pytest.raises(ConfigError) as caught:
         replace(LearningConfig(), **{name: number})
@@ -219,5 +259,6 @@ def test_the_paper_is_the_default() -> None:
         10,
         1.0,
     )
-    assert paper.aggregation == "sequence"
+    assert (paper.proposer_aggregation, paper.solver_aggregation) == ("sum", "sequence")
+    assert (paper.baseline_decay, paper.repetition_penalty) == (None, 0.0)
     assert not paper.std_normalise

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from agents.losses import grpo_advantages, grpo_loss, kl_k3, reinforce_loss
+from agents.losses import (
+    VETO,
+    grpo_advantages,
+    grpo_loss,
+    importance_ratio,
+    is_clipped,
+    is_vetoed,
+    kl_k3,
+    reinforce_loss,
+)
 
 RNG = np.random.default_rng(7)
 
@@ -76,6 +85,83 @@ def test_the_clip_acts_on_the_far_side_alone(ratio: float, advantage: float, pas
     assert logprobs.grad is not None
     expected = -ratio * advantage if passes else 0.0
     assert logprobs.grad.item() == pytest.approx(expected)
+
+
+# -- importance ratios -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [None, 1.0, 1.5, 2.0])
+def test_ratios_are_cut_off_with_their_gradients(cap: float | None) -> None:
+    new, old = RNG.normal(-2, 0.7, 100), RNG.normal(-2, 0.7, 100)
+    expected = np.minimum(np.exp(new - old), np.inf if cap is None else cap)
+    logprobs = tensor(new).requires_grad_()
+    ratio = importance_ratio(logprobs, tensor(old), cap)
+    ratio.sum().backward()
+    np.testing.assert_allclose(ratio.detach().numpy(), expected, rtol=1e-12)
+    assert logprobs.grad is not None
+    np.testing.assert_allclose(logprobs.grad.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("cap", [None, 2.0])
+def test_off_policy_reinforce_is_weighted_by_the_truncated_ratio(cap: float | None) -> None:
+    (new, old), returns = RNG.normal(-2, 0.7, (2, 100)), RNG.normal(size=100)
+    ratio = np.minimum(np.exp(new - old), 2.0) if cap else np.ones(100)
+    logprobs = tensor(new).requires_grad_()
+    loss = reinforce_loss(logprobs, tensor(old), tensor(returns), cap)
+    loss.sum().backward()
+    np.testing.assert_allclose(loss.detach().numpy(), -returns * ratio * new, rtol=1e-12)
+    assert logprobs.grad is not None
+    np.testing.assert_allclose(logprobs.grad.numpy(), -returns * ratio, rtol=1e-12)
+
+
+def test_weighting_by_the_ratio_is_unbiased() -> None:
+    """Summed over what another policy samples, the gradient is that of the policy itself."""
+    learner, engine = (x / x.sum() for x in RNG.uniform(0.5, 1.0, (2, 6)))
+    returns = RNG.normal(size=6)
+    logprobs = tensor(np.log(learner)).requires_grad_()
+    losses = reinforce_loss(logprobs, tensor(np.log(engine)), tensor(returns), cap=1e9)
+    (tensor(engine) * losses).sum().backward()
+    assert logprobs.grad is not None
+    np.testing.assert_allclose(logprobs.grad.numpy(), -learner * returns, rtol=1e-12)
+
+
+def test_the_cap_bounds_what_clipping_does_not() -> None:
+    """A token that became 50 times as likely though its trajectory was bad."""
+    for cap, expected in ((None, 50.0), (2.0, 2.0)):
+        logprobs = tensor([np.log(50.0)]).requires_grad_()
+        grpo_loss(logprobs, tensor([0.0]), tensor([-1.0]), 0.2, 0.28, cap).sum().backward()
+        assert logprobs.grad is not None
+        assert logprobs.grad.item() == pytest.approx(expected)
+
+
+def test_below_the_cap_grpo_is_the_same_to_the_last_bit() -> None:
+    new, old = RNG.uniform(-2.0, -1.5, (2, 100))
+    advantages = tensor(RNG.normal(size=100))
+    results = []
+    for cap in (None, 2.0):
+        logprobs = tensor(new).requires_grad_()
+        grpo_loss(logprobs, tensor(old), advantages, 0.2, 0.28, cap).sum().backward()
+        assert logprobs.grad is not None
+        results.append(logprobs.grad.tolist())
+    assert results[0] == results[1]
+
+
+def test_a_token_is_clipped_where_its_gradient_stops() -> None:
+    new, old = RNG.normal(-2, 0.5, (2, 200))
+    advantages = tensor(RNG.normal(size=200))
+    logprobs = tensor(new).requires_grad_()
+    grpo_loss(logprobs, tensor(old), advantages, 0.2, 0.28).sum().backward()
+    assert logprobs.grad is not None
+    clipped = is_clipped(logprobs - tensor(old), advantages, 0.2, 0.28)
+    assert clipped.tolist() == (logprobs.grad == 0).tolist()
+    assert 0 < int(clipped.sum()) < 200
+
+
+def test_one_impossible_token_vetoes_its_trajectory_alone() -> None:
+    just, below = np.log(VETO) + 1e-6, np.log(VETO) - 1e-6
+    log_ratios = tensor([0.1, just, -0.2, below, 0.0, 3.0])
+    rows = torch.tensor([0, 0, 1, 1, 3, 3])
+    assert is_vetoed(log_ratios, rows, 4).tolist() == [False, True, False, False]
 
 
 def test_kl_k3_is_unbiased_and_never_negative() -> None:
@@ -154,9 +240,9 @@ def test_the_gradient_of_reinforce_is_equation_5() -> None:
     returns = np.array([0.8, 0.0, 0.4])
     loss = torch.zeros((), dtype=torch.float64)
     for i, length in enumerate(lengths):
-        loss = loss + reinforce_loss(
-            policy.logprobs(i), tensor(np.full(length, returns[i]))
-        ).sum() / len(lengths)
+        logprobs = policy.logprobs(i)
+        weights = tensor(np.full(length, returns[i]))
+        loss = loss + reinforce_loss(logprobs, logprobs.detach(), weights).sum() / len(lengths)
     loss.backward()
     ascent = sum(policy.score(i) * returns[i] for i in range(3)) / 3
     assert policy.logits.grad is not None
@@ -172,7 +258,7 @@ def test_grpo_with_one_trajectory_a_group_is_not_reinforce() -> None:
         if kind == "grpo":
             loss = grpo_loss(logprobs, logprobs.detach(), advantage, 0.2, 0.28)
         else:
-            loss = reinforce_loss(logprobs, tensor(np.full(3, reward[0])))
+            loss = reinforce_loss(logprobs, logprobs.detach(), tensor(np.full(3, reward[0])))
         loss.sum().backward()
         assert logprobs.grad is not None
         gradients.append(logprobs.grad.tolist())

@@ -14,6 +14,7 @@ from playful import new_round
 
 from agents.columns import columns_of
 from agents.config import LearningConfig
+from agents.credit import credited
 from agents.engines.base import Generation, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.losses import grpo_loss, reinforce_loss
@@ -85,6 +86,11 @@ def config(**changes: object) -> LearningConfig:
     return replace(LearningConfig(batch_size=SLOTS, minibatches=1), **changes)
 
 
+def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:
+    """The rows of a step that something is learnt from, without a baseline."""
+    return credited(rows_of(games, settings), settings, {})
+
+
 def told(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
     return {
         role: [(row.game, round(row.advantage, 6)) for row in rows if row.role == role]
@@ -96,7 +102,7 @@ def told(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_valid_games_give_rows_and_void_ones_do_not() -> None:
-    rows = told(rows_of(step(), config()))
+    rows = told(learnable(step(), config()))
     assert rows["proposer"] == [(0, 0.666667), (5, 0.333333), (6, 1.0)], (
         "a return of 0 has no gradient"
     )
@@ -113,11 +119,11 @@ def test_valid_games_give_rows_and_void_ones_do_not() -> None:
 def test_void_attempts_give_no_rows_and_advantages_are_over_the_others() -> None:
     games = step()
     (valid,) = [g for g in games if g.outcome is Outcome.VALID][:1]
-    whole = [row for row in rows_of(games, config()) if row.role == "solver"]
+    whole = [row for row in learnable(games, config()) if row.role == "solver"]
     void = valid.attempts[0]
     void.outage, void.reward, void.verdict = Outage("judge", "down"), None, None
 
-    rows = [row for row in rows_of(games, config()) if row.role == "solver"]
+    rows = [row for row in learnable(games, config()) if row.role == "solver"]
     assert len(rows) == len(whole) - 1
     rewards = [attempt.reward or 0.0 for attempt in valid.attempts[1:]]
     mean = sum(rewards) / len(rewards)
@@ -133,7 +139,7 @@ def test_answers_from_memory_are_rows_of_the_solver(algorithm: str) -> None:
     for played, reward in ((honest, 1.0), (dumb, 0.0)):
         played.closed_book = trajectory(Role.CLOSED_BOOK, 3)
         played.closed_book_reward = reward
-    rows = rows_of([honest, dumb], config(solver_algorithm=algorithm))
+    rows = learnable([honest, dumb], config(solver_algorithm=algorithm))
     gate = [row for row in rows if row.role == "solver" and row.tokens == 3 and row.game == 0]
     expected = 0.5 if algorithm == "grpo" else 1.0
     assert [row.advantage for row in gate] == [expected]
@@ -143,7 +149,7 @@ def test_answers_from_memory_are_rows_of_the_solver(algorithm: str) -> None:
 
 def test_a_row_holds_its_trajectory() -> None:
     games = step()
-    row = rows_of(games, config())[0]
+    row = learnable(games, config())[0]
     played = games[0].proposer
     assert played is not None
     assert row.ids.tolist() == played.ids
@@ -155,7 +161,7 @@ def test_a_row_holds_its_trajectory() -> None:
 def test_a_penalty_makes_invalid_proposals_rows() -> None:
     games = step()
     games[2].proposer_reward = -0.1
-    assert told(rows_of(games, config()))["proposer"] == [
+    assert told(learnable(games, config()))["proposer"] == [
         (0, 0.666667),
         (2, -0.1),
         (5, 0.333333),
@@ -165,22 +171,22 @@ def test_a_penalty_makes_invalid_proposals_rows() -> None:
 
 @pytest.mark.parametrize("role", ["proposer", "solver"])
 def test_only_the_learning_roles_give_rows(role: str) -> None:
-    rows = told(rows_of(step(), config(learning_roles=(role,))))
+    rows = told(learnable(step(), config(learning_roles=(role,))))
     assert [name for name, some in rows.items() if some] == [role]
 
 
 def test_the_proposer_can_learn_by_grpo_within_the_games_of_one_answer() -> None:
-    rows = told(rows_of(step(), config(proposer_algorithm="grpo")))["proposer"]
+    rows = told(learnable(step(), config(proposer_algorithm="grpo")))["proposer"]
     assert rows == [(0, 0.333333), (1, -0.333333), (2, 0.0), (3, 0.0), (5, 0.0), (6, 0.0)]
 
 
 def test_the_solver_can_learn_by_reinforce() -> None:
-    rows = told(rows_of(step(), config(solver_algorithm="reinforce")))["solver"]
+    rows = told(learnable(step(), config(solver_algorithm="reinforce")))["solver"]
     assert rows == [(g, 1.0) for g in (0, 1, 1, 1, 5, 5, 8, 8)]
 
 
 def test_uniform_groups_can_be_dropped_whole() -> None:
-    rows = told(rows_of(step(), config(drop_uniform_groups=True)))
+    rows = told(learnable(step(), config(drop_uniform_groups=True)))
     assert [g for g, _ in rows["solver"]] == [0] * 3 + [5] * 3 + [8] * 3
 
 
@@ -191,7 +197,7 @@ def test_a_middling_proposal_stays_when_uniform_groups_are_dropped() -> None:
         game(i, Outcome.VALID, rewards=[1], paid=reward, group=i // 3)
         for i, reward in enumerate(paid)
     ]
-    rows = rows_of(
+    rows = learnable(
         games,
         config(proposer_algorithm="grpo", drop_uniform_groups=True, learning_roles=("proposer",)),
     )
@@ -199,15 +205,15 @@ def test_a_middling_proposal_stays_when_uniform_groups_are_dropped() -> None:
 
 
 def test_std_normalisation_reaches_the_rows() -> None:
-    rows = rows_of(step(), config(std_normalise=True))
+    rows = learnable(step(), config(std_normalise=True))
     group = [row.advantage for row in rows if row.role == "solver" and row.game == 0]
     assert np.std(group) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_nothing_played_gives_no_rows() -> None:
-    assert rows_of([], config()) == []
+    assert learnable([], config()) == []
     assert (
-        rows_of(
+        learnable(
             [game(0, Outcome.VOID)], config(proposer_algorithm="grpo", drop_uniform_groups=True)
         )
         == []
@@ -223,13 +229,13 @@ def learnt(games: Sequence[Game], settings: LearningConfig) -> dict[int, np.ndar
     trajectory)."""
     gradients = {}
     keys = {tuple(t.ids): id(t) for g in games for t in g.trajectories()}
-    for row in with_loss_weights(rows_of(games, settings), settings, SLOTS, ATTEMPTS):
+    for row in with_loss_weights(learnable(games, settings), settings, SLOTS, ATTEMPTS):
         logprobs = torch.tensor(row.logprobs[row.mask > 0], dtype=torch.float64, requires_grad=True)
         advantages = torch.full_like(logprobs, row.advantage)
         if settings.algorithm(row.role) == "grpo":
             losses = grpo_loss(logprobs, logprobs.detach(), advantages, 0.2, 0.28)
         else:
-            losses = reinforce_loss(logprobs, advantages)
+            losses = reinforce_loss(logprobs, logprobs.detach(), advantages)
         (row.weight * losses.sum()).backward()
         assert logprobs.grad is not None
         gradients[keys[tuple(row.ids.tolist())]] = logprobs.grad.numpy()
@@ -256,32 +262,43 @@ def test_weighted_rows_add_up_to_equations_4_and_5_empty_slots_included() -> Non
         np.testing.assert_allclose(gradient, expected[key], rtol=1e-7, atol=1e-12)
 
 
-def test_token_aggregation_is_one_mean_over_all_tokens_of_the_role() -> None:
+@pytest.mark.parametrize("algorithm", ["reinforce", "grpo"])
+def test_token_aggregation_is_one_mean_over_all_tokens_of_the_role(algorithm: str) -> None:
+    both = config(
+        proposer_aggregation="token",
+        solver_aggregation="token",
+        proposer_algorithm=algorithm,
+        solver_algorithm=algorithm,
+    )
     games = step()
-    settings = config(aggregation="token", learning_roles=("solver",))
-    rows = with_loss_weights(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
-    assert {round(row.weight * sum(r.tokens for r in rows), 12) for row in rows} == {1.0}
-    both = config(aggregation="token", proposer_algorithm="grpo")
-    rows = with_loss_weights(rows_of(games, both), both, SLOTS, ATTEMPTS)
+    rows = with_loss_weights(learnable(games, both), both, SLOTS, ATTEMPTS)
+    assert len(rows) == len(rows_of(games, both)), "tokens that earned nothing count as well"
     for role in ("proposer", "solver"):
         own = [row for row in rows if row.role == role]
-        assert sum(row.weight * row.tokens for row in own) == pytest.approx(1.0)
+        tokens = sum(row.tokens for row in own)
+        assert [row.weight for row in own] == pytest.approx([1 / tokens] * len(own))
 
 
-def test_reinforce_sums_tokens_whatever_the_aggregation() -> None:
-    for aggregation in ("token", "sequence"):
-        settings = config(aggregation=aggregation, solver_algorithm="reinforce")
-        weights = {
-            (r.role, r.weight)
-            for r in with_loss_weights(rows_of(step(), settings), settings, SLOTS, ATTEMPTS)
-        }
-        assert weights == {("proposer", 1 / SLOTS), ("solver", 1 / (SLOTS * ATTEMPTS))}
+@pytest.mark.parametrize("algorithm", ["reinforce", "grpo"])
+@pytest.mark.parametrize("role", ["proposer", "solver"])
+def test_aggregation_is_a_matter_of_the_role_whatever_its_algorithm(
+    role: str, algorithm: str
+) -> None:
+    count = SLOTS * (ATTEMPTS if role == "solver" else 1)
+    for aggregation in ("sum", "sequence"):
+        settings = config(
+            **{f"{role}_aggregation": aggregation, f"{role}_algorithm": algorithm},
+            learning_roles=(role,),
+        )
+        for row in with_loss_weights(learnable(step(), settings), settings, SLOTS, ATTEMPTS):
+            tokens = row.tokens if aggregation == "sequence" else 1
+            assert row.weight == pytest.approx(1 / (count * tokens))
 
 
 @pytest.mark.parametrize("algorithm", ["reinforce", "grpo"])
 def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
     plain, scaled = (
-        with_loss_weights(rows_of(games, settings), settings, SLOTS, ATTEMPTS)
+        with_loss_weights(learnable(games, settings), settings, SLOTS, ATTEMPTS)
         for games, settings in (
             (step(), config(proposer_algorithm=algorithm)),
             (step(), config(proposer_algorithm=algorithm, proposer_weight=0.05)),
@@ -290,11 +307,7 @@ def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
     for before, after in zip(plain, scaled, strict=True):
         factor = 0.05 if before.role == "proposer" else 1.0
         # The rows differ in length, so weights are compared without the length.
-        lengths = (
-            (before.tokens, after.tokens)
-            if algorithm == "grpo" or before.role == "solver"
-            else (1, 1)
-        )
+        lengths = (before.tokens, after.tokens) if before.role == "solver" else (1, 1)
         assert after.weight * lengths[1] == pytest.approx(before.weight * lengths[0] * factor)
 
 
@@ -304,7 +317,7 @@ def test_the_proposer_weight_scales_the_proposer_alone(algorithm: str) -> None:
 @pytest.mark.parametrize("minibatches", [1, 2, 3])
 def test_minibatches_keep_games_whole_and_cover_all_slots(minibatches: int) -> None:
     settings = config(minibatches=minibatches)
-    rows = rows_of(step(), settings)
+    rows = learnable(step(), settings)
     parts = deal(rows, settings)
     assert sum(size for _, size in parts) == SLOTS
     assert max(size for _, size in parts) - min(size for _, size in parts) <= 1
@@ -322,13 +335,13 @@ def test_minibatches_get_equal_shares_of_the_games_that_give_rows() -> None:
         for i in range(8)
     ]
     assert [
-        len({row.game for row in part}) for part, _ in deal(rows_of(games, settings), settings)
+        len({row.game for row in part}) for part, _ in deal(learnable(games, settings), settings)
     ] == [2, 2]
 
 
 def test_an_update_without_rows_is_empty() -> None:
     settings = config(minibatches=4)
-    parts = deal(rows_of([game(3, Outcome.VALID, rewards=[1, 0], paid=0.0)], settings), settings)
+    parts = deal(learnable([game(3, Outcome.VALID, rewards=[1, 0], paid=0.0)], settings), settings)
     assert [len(part) for part, _ in parts] == [2, 0, 0, 0]
 
 
@@ -338,7 +351,7 @@ def test_an_update_without_rows_is_empty() -> None:
 def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(
     played: Round, model_dir: Path
 ) -> None:
-    rows = rows_of(played.games, LearningConfig())
+    rows = learnable(played.games, LearningConfig())
     assert {row.role for row in rows} == {"proposer", "solver"}
     assert any(np.diff(row.mask.astype(int)).tolist().count(1) > 1 for row in rows), (
         "no row of several turns"
@@ -391,7 +404,9 @@ def test_an_engine_that_fails_voids_what_was_pending_and_no_more(
     assert all(g.proposer_reward is None for g in void)
     before = {g.slot: g.outcome for g in played.games}
     assert all(g.outcome is before[g.slot] for g in fresh.games if g.outcome is not Outcome.VOID)
-    assert not {row.game for row in rows_of(fresh.games, LearningConfig())} & {g.slot for g in void}
+    assert not {row.game for row in learnable(fresh.games, LearningConfig())} & {
+        g.slot for g in void
+    }
 
 
 def test_verified_is_what_passed_verification_whatever_came_afterwards(played: Round) -> None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
+from agents.credit import credited
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
@@ -73,6 +74,7 @@ def learner_of(page: ModuleType) -> SSPLearner:
         max_grad_norm=page.MAX_GRAD_NORM,
         warmup_steps=0,
         drop_uniform_groups=True,
+        importance_cap=None,  # the page has equation 5 as it stands
         precision="float32",
     )
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
@@ -86,7 +88,8 @@ def test_rllib_makes_the_same_update_of_the_same_games(page: ModuleType, games: 
     optimizer = torch.optim.Adam(model.parameters(), lr=page.LEARNING_RATE, betas=(0.9, page.BETA2))
     learner = learner_of(page)
     learning, theirs = learner.learning, learner.module[MODULE_ID].lm
-    rows = with_loss_weights(rows_of(games, learning), learning, page.B, page.N)
+    rows = credited(rows_of(games, learning), learning, {})
+    rows = with_loss_weights(rows, learning, page.B, page.N)
     assert {row.role for row in rows} == {"proposer", "solver"}
 
     # The second update is off-policy: ratios differ from 1, and there is a KL to the reference.

@@ -74,7 +74,11 @@ def test_paper_preset_is_the_paper_s_table() -> None:
         "proposer reward": (config.game.proposer_reward, config.game.invalid_reward),
         "both losses weigh the same": config.learning.proposer_weight,
         "clipping (veRL's default)": (config.learning.clip_low, config.learning.clip_high),
-        "advantage of equation 4": (config.learning.std_normalise, config.learning.aggregation),
+        "advantage of equation 4": (
+            config.learning.std_normalise,
+            config.learning.solver_aggregation,
+        ),
+        "a scale for both losses (not equation 5)": config.learning.proposer_aggregation,
         "verifier and judge": (config.game.verifier, config.openai.model, config.openai.judge),
         "prompts": config.game.prompts,
         "questions of a benchmark": config.evaluation.per_group,
@@ -100,6 +104,7 @@ def test_paper_preset_is_the_paper_s_table() -> None:
         "both losses weigh the same": 1.0,
         "clipping (veRL's default)": (0.2, 0.2),
         "advantage of equation 4": (False, "sequence"),
+        "a scale for both losses (not equation 5)": "sequence",
         "verifier and judge": ("openai", "Qwen/Qwen2.5-32B-Instruct", True),
         "prompts": "paper",
         "questions of a benchmark": 500,
@@ -117,7 +122,8 @@ CODE = {
     "game.verification_prompt": ("solver", "documents"),
     "learning.clip_high": (0.2, 0.285),
     "learning.std_normalise": (False, True),
-    "learning.aggregation": ("sequence", "token"),
+    "learning.proposer_aggregation": ("sequence", "token"),
+    "learning.solver_aggregation": ("sequence", "token"),
     "evaluation.every": (10, 5),
 }
 """What the paper's text has, and its released code."""
@@ -210,7 +216,7 @@ def test_override_leaves_its_neighbours_alone() -> None:
             "tags.search",
             "did you mean 'game.tags'?",
         ),
-        ("learning.game.n=3", "learning.game.n", "known: aggregation"),
+        ("learning.game.n=3", "learning.game.n", "known: baseline_decay"),
         ("world_options.a.b=3", "world_options.a.b", "write section.field=value"),
         ("preset=h200", "preset", "--preset"),
         ("steps", "--set", "section.field=value"),
@@ -242,6 +248,10 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("compute.engine_memory=1.5", "compute.engine_memory", "between 0 and 1"),
         ("compute.engine_check_every=0", "compute.engine_check_every", "at least 1"),
         ("compute.engine_max_gap=0", "compute.engine_max_gap", "above 0"),
+        ("learning.aggregation=token", "learning.aggregation", "'solver_aggregation'"),
+        ("health.patience=0", "health.patience", "at least 1"),
+        ("health.max_engine_gap=0", "health.max_engine_gap", "above 0"),
+        ("health.max_overlong=1.5", "health.max_overlong", "up to 1"),
     ],
 )
 def test_mistake_is_named_with_its_fix(assignment: str, field: str, fix: str) -> None:

@@ -1,0 +1,203 @@
+"""From rewards to advantages: baselines, groups, and what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.config import LearningConfig
+from agents.credit import Credit, penalised
+from agents.repetition import NEAR, repetition
+from agents.rows import Row, rows_of
+from ssp_env import MINI_GAME
+from ssp_env.game.game import Game, Origin
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.trajectory import Limits, Trajectory
+from ssp_env.tokenizers import ByteTokenizer
+from ssp_env.types import Document, GroundTruth, Role
+
+
+def config(**changes: object) -> LearningConfig:
+    return replace(LearningConfig(batch_size=8, minibatches=1), **changes)
+
+
+def row(role: str, reward: float, group: str = "", question: str | None = None) -> Row:
+    """A row that earned something."""
+    mask = np.ones(3, dtype=np.uint8)
+    ids = np.zeros(3, dtype=np.int32)
+    return Row(ids, mask, -mask.astype(np.float32), role, 0, 0.0, 0.0, reward, group, question)
+
+
+# -- moving baselines --------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(-1, 1), min_size=1, max_size=5), min_size=1, max_size=6),
+    st.floats(0, 0.99),
+)
+def test_the_baseline_is_an_average_of_earlier_steps_by_age(
+    steps: list[list[float]], decay: float
+) -> None:
+    """Against the definition: the mean of step k counts decay^age, all weights adding up to 1."""
+    credit = Credit(config(baseline_decay=decay, proposer_aggregation="token"))
+    for now, returns in enumerate(steps):
+        weights = np.array([decay ** (now - 1 - k) for k in range(now)])
+        means = np.array([np.mean(steps[k]) for k in range(now)])
+        expected = float((weights * means).sum() / weights.sum()) if now else 0.0
+
+        rows = credit([row("proposer", value) for value in returns])
+        advantages = [r.advantage for r in rows]
+        np.testing.assert_allclose(advantages, np.array(returns) - expected, atol=1e-9)
+
+
+def test_each_role_has_a_baseline_of_its_own() -> None:
+    credit = Credit(config(baseline_decay=0.5, solver_algorithm="reinforce"))
+    credit([row("proposer", 1.0), row("solver", 0.0), row("solver", 0.5)])
+    assert credit.baselines == {"proposer": 1.0, "solver": 0.25}
+    assert credit.figures == {"proposer_baseline": 1.0, "solver_baseline": 0.25}
+    rows = credit([row("proposer", 0.5), row("solver", 1.0)])
+    assert [r.advantage for r in rows] == [-0.5, 0.75]
+
+
+def test_a_step_without_rows_of_a_role_leaves_its_baseline_alone() -> None:
+    credit = Credit(config(baseline_decay=0.9))
+    credit([row("proposer", 0.75)])
+    credit([row("solver", 1.0)])
+    assert credit.baselines["proposer"] == pytest.approx(0.75)
+
+
+def test_a_failure_is_learnt_from_once_there_is_a_baseline() -> None:
+    for decay, expected in ((None, []), (0.9, [-0.5])):
+        credit = Credit(config(baseline_decay=decay))
+        credit([row("proposer", 0.5)])
+        assert [r.advantage for r in credit([row("proposer", 0.0)])] == expected
+
+
+def test_baselines_go_on_after_a_checkpoint() -> None:
+    whole, before, after = (Credit(config(baseline_decay=0.7)) for _ in range(3))
+    steps = [[row("proposer", value), row("proposer", 1.0)] for value in (0.1, 0.7, 0.3, 0.9)]
+    for rows in steps[:2]:
+        whole(rows), before(rows)
+    after.set_state(before.get_state())
+    for rows in steps[2:]:
+        assert [r.advantage for r in whole(rows)] == [r.advantage for r in after(rows)]
+    assert whole.get_state() == after.get_state()
+
+
+# -- groups of proposals -----------------------------------------------------------------------
+
+
+def proposal(slot: int, reward: float, *, group: int, asked: int, seed: int = 0) -> Game:
+    """A finished game of one proposal."""
+    game = Game((seed,), slot, group, GroundTruth("a", "A"), Origin.PROPOSED, asked_searches=asked)
+    game.outcome, game.proposer_reward = Outcome.VALID, reward
+    game.proposer = written(Role.PROPOSER, "<question>who?</question>")
+    return game
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ("answer", [0.25, -0.25, -0.125, 0.125, 0.0]),
+        ("asked_searches", [0.25, -0.25, 0.0, 0.25, -0.25]),
+    ],
+)
+def test_grpo_compares_proposals_of_one_answer_or_of_one_number_of_searches(
+    groups: str, expected: list[float]
+) -> None:
+    # The last two games come from another env runner; numbers of groups are each runner's own.
+    games = [
+        proposal(0, 1.0, group=0, asked=1),
+        proposal(1, 0.5, group=0, asked=1),
+        proposal(2, 0.5, group=1, asked=2),
+        proposal(3, 0.75, group=1, asked=2),
+        proposal(0, 0.25, group=0, asked=2, seed=1),
+    ]
+    learning = config(
+        proposer_algorithm="grpo", proposal_groups=groups, learning_roles=("proposer",)
+    )
+    rows = Credit(learning)(rows_of(games, learning))
+    assert [r.advantage for r in rows] == pytest.approx(expected)
+
+
+# -- void turns --------------------------------------------------------------------------------
+
+
+def written(role: Role, text: str, budget: int = 64) -> Trajectory:
+    """A trajectory of bytes that writes a text, one turn."""
+    tokenizer = ByteTokenizer()
+    rules = replace(MINI_GAME, max_response_tokens=budget)
+    made = Trajectory(Limits.of(role, rules, tokenizer), [1, 2, 3])
+    made.feed_turn(tokenizer.encode(text))
+    return made
+
+
+def spent_on_documents() -> Trajectory:
+    """A search whose documents leave no room for another turn."""
+    made = written(Role.SOLVER, "<search>x</search>")
+    made.observe([Document("d", "t", "x")], list(range(60)))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("trajectory", "void"),
+    [
+        (written(Role.SOLVER, "<answer>x</answer>"), False),
+        (written(Role.SOLVER, "I do not know"), True),
+        (written(Role.SOLVER, "thinking " * 20), True),
+        (spent_on_documents(), False),
+    ],
+)
+def test_a_void_turn_is_one_without_an_action(trajectory: Trajectory, void: bool) -> None:
+    game = proposal(0, 1.0, group=0, asked=1)
+    game.proposer = trajectory
+    (only,) = rows_of([game], config(learning_roles=("proposer",)))
+    assert only.void_turn is void
+
+
+def test_void_turns_are_masked_but_count_in_the_mean() -> None:
+    rows = [row("solver", 1.0, "q"), replace(row("solver", 0.0, "q"), void_turn=True)]
+    assert [r.advantage for r in Credit(config())(rows)] == [0.5, -0.5]
+    assert [r.advantage for r in Credit(config(mask_void_turns=True))(rows)] == [0.5]
+
+
+# -- repetition --------------------------------------------------------------------------------
+
+
+def grams(text: str) -> set[str]:
+    """Words and pairs of words, written out."""
+    words = "".join(c if c.isalnum() else " " for c in text.casefold()).split()
+    return set(words) | {f"{a} {b}" for a, b in pairwise(words)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text("ab ?", max_size=12), max_size=6))
+def test_repetition_is_the_share_of_others_that_are_alike(questions: list[str]) -> None:
+    sets = [grams(question) for question in questions]
+    for one, share in zip(sets, repetition(questions), strict=True):
+        alike = sum(
+            (len(one & other) / len(one | other) if one | other else 1.0) >= NEAR for other in sets
+        )
+        assert share == pytest.approx((alike - 1) / max(1, len(sets) - 1))
+
+
+def test_another_case_or_one_word_more_is_the_same_question_and_another_name_is_not() -> None:
+    question = "Which river flows through the town where the mother of Ada Lovelace was born?"
+    same = question.upper().replace("?", " then?")
+    other = question.replace("Ada Lovelace", "Alan Turing")
+    assert repetition([question, same, other]).tolist() == [0.5, 0.5, 0.0]
+
+
+def test_a_repeated_question_loses_by_how_many_repeat_it_but_never_more_than_it_earns() -> None:
+    asked = ["one and the same", "one and the same", "one and the same", "something else"]
+    rewards = [1.0, 0.2, -0.1, 0.5]
+    rows = [row("proposer", r, question=q) for r, q in zip(rewards, asked, strict=True)]
+    rows += [row("solver", 1.0), row("proposer", 0.0)]
+    paid = [r.reward for r in penalised(rows, 0.6)]
+    assert paid == pytest.approx([1.0 - 0.6 * 2 / 3, 0.0, -0.1, 0.5, 1.0, 0.0])

@@ -1,0 +1,104 @@
+"""When a run is stopped, and when it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.health import SIGNS, Diagnosis, HealthConfig, Monitor
+
+WELL: dict[str, float | None] = {
+    "valid_rate": 0.4,
+    "learner_updates": 1.0,
+    "learner_loss": 0.1,
+    "learner_grad_norm": 0.3,
+    "engine_gap": 0.001,
+    "proposer_overlong": 0.1,
+    "solver_overlong": 0.2,
+}
+NAN, INF = float("nan"), float("inf")
+ILL: list[tuple[str, dict[str, Any], str]] = [
+    ("nothing_valid", {"valid_rate": 0.0, "invalid_format": 0.75}, "format 75%"),
+    ("not_finite", {"learner_loss": NAN}, "not finite"),
+    ("not_finite", {"learner_grad_norm": INF}, "not finite"),
+    ("not_finite", {"learner_loss": None}, "not finite"),
+    ("engine_gap", {"engine_gap": 0.8}, "0.80 nats"),
+    ("engine_gap", {"engine_gap": INF}, "inf nats"),
+    ("overlong", {"proposer_overlong": 0.95}, "95% of the proposer's"),
+    ("overlong", {"solver_overlong": 1.0}, "100% of the solver's"),
+]
+
+
+def stops_at(steps: list[dict[str, Any]], **changes: Any) -> Diagnosis | None:
+    """The diagnosis of a run that goes through these steps, if it is stopped in the last."""
+    monitor = Monitor(HealthConfig(**changes))
+    for step, figures in enumerate(steps, 1):
+        found = monitor(step, WELL | figures)
+        if found is not None:
+            assert step == len(steps), f"stopped too early, at step {step}"
+            return found
+    return None
+
+
+@pytest.mark.parametrize(("sign", "figures", "says"), ILL)
+def test_a_sign_that_lasts_stops_the_run(sign: str, figures: dict[str, Any], says: str) -> None:
+    found = stops_at([{}] + [figures] * 3, patience=3)
+    assert found is not None
+    assert (found.sign, found.step) == (sign, 4)
+    assert says in found.cause
+    assert "last 3 steps" in found.cause
+    assert found.helps in str(found)
+
+
+@pytest.mark.parametrize(("sign", "figures", "says"), ILL)
+def test_a_sign_that_passes_does_not(sign: str, figures: dict[str, Any], says: str) -> None:
+    assert stops_at([figures] * 2 + [{}] + [figures] * 2, patience=3) is None
+    assert stops_at([figures] * 20, patience=None) is None
+
+
+def test_every_sign_is_tried() -> None:
+    assert {sign for sign, _, _ in ILL} == set(SIGNS)
+
+
+def test_a_step_that_cannot_tell_neither_counts_nor_helps() -> None:
+    """All games of it were voided by an outage."""
+    silent = dict.fromkeys(WELL, NAN) | {"learner_updates": 0.0}
+    ill = {"valid_rate": 0.0}
+    assert stops_at([ill, silent, silent, silent], patience=3) is None
+    assert stops_at([ill, silent, ill, silent, ill], patience=3) is not None
+
+    monitor = Monitor(HealthConfig(patience=1))
+    assert monitor(1, {"learner_updates": 0.0}) is None
+
+
+def test_help_depends_on_whether_anything_was_ever_valid() -> None:
+    collapsed = stops_at([{}] + [{"valid_rate": 0.0}] * 2, patience=2)
+    never = stops_at([{"valid_rate": 0.0}] * 2, patience=2)
+    assert collapsed is not None
+    assert never is not None
+    assert "collapsed" in collapsed.helps
+    assert "ssp replay" in never.helps
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "figures"),
+    [
+        ("patience", 2, {"valid_rate": 0.0}),
+        ("max_engine_gap", 0.1, {"engine_gap": 0.2}),
+        ("max_overlong", 0.5, {"solver_overlong": 0.6}),
+    ],
+)
+def test_every_threshold_acts(name: str, value: Any, figures: dict[str, Any]) -> None:
+    steps = [figures] * (2 if name == "patience" else HealthConfig().patience or 0)
+    assert stops_at(steps) is None
+    assert stops_at(steps, **{name: value}) is not None
+
+
+def test_a_resumed_run_counts_on() -> None:
+    lines = [{"step": 0, "accuracy": {}}] + [
+        {"step": step, **WELL, "valid_rate": 0.0} for step in (1, 2)
+    ]
+    monitor = Monitor(HealthConfig(patience=3))
+    monitor.replay(lines)
+    assert monitor(3, WELL | {"valid_rate": 0.0}) is not None

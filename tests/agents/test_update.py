@@ -1,0 +1,260 @@
+"""The update in plain PyTorch: where gradients may come from, and what its figures say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from learning import some_rows
+
+from agents.columns import Columns, columns_of, of_role
+from agents.config import AGGREGATIONS, ALGORITHMS, LearningConfig
+from agents.credit import credited
+from agents.models import load_model
+from agents.rows import ROLE_IDS, Row, with_loss_weights
+from agents.scoring import Scores, checkpoint_layers, token_scores
+from agents.update import Update, merge_figures
+
+PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
+
+
+class Bench:
+    """A model, its update, and what the output layer was given."""
+
+    def __init__(self, model_dir: Path, learning: LearningConfig, tokens_per_chunk: int = 10**6):
+        self.model = load_model(model_dir)
+        reference = load_model(model_dir)
+        vocab = self.model.config.vocab_size
+        self.hidden: list[torch.Tensor] = []
+        self.masks: list[torch.Tensor] = []
+        if learning.gradient_checkpointing:
+            checkpoint_layers(self.model)
+
+        def keep(module: Any, inputs: Any, output: Any) -> None:
+            if output.last_hidden_state.requires_grad:
+                output.last_hidden_state.retain_grad()
+                self.hidden.append(output.last_hidden_state)
+
+        self.model.base_model.register_forward_hook(keep)
+
+        def score(part: Columns) -> Scores:
+            self.masks.append(part["loss_mask"])
+            chunk = tokens_per_chunk * vocab
+            return token_scores(self.model, part["ids"], part["loss_mask"], 1.0, vocab, chunk)
+
+        def score_reference(part: Columns) -> Scores:
+            return token_scores(reference, part["ids"], part["loss_mask"], 1.0, vocab)
+
+        optimizer = torch.optim.Adam(self.model.parameters(), lr=learning.lr)
+        self.update = Update(score, optimizer, learning, reference=score_reference)
+
+    def __call__(self, rows: Sequence[Row], step: int = 0) -> dict[str, float]:
+        self.hidden.clear(), self.masks.clear()
+        return merge_figures([self.update(tensors(rows), step)])
+
+
+def tensors(rows: Sequence[Row]) -> Columns:
+    return {name: torch.as_tensor(value) for name, value in columns_of(rows).items()}
+
+
+@pytest.fixture(scope="module")
+def rows(model_dir: Path) -> list[Row]:
+    return some_rows(model_dir, 6, noise=0.4)
+
+
+# -- what moves the policy ---------------------------------------------------------------------
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
+    data: st.DataObject, model_dir: Path, rows: list[Row]
+) -> None:
+    """Under every algorithm, aggregation, cap, size of passes and chunks, and checkpointing."""
+    learning = replace(
+        PLAIN,
+        proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
+        solver_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
+        proposer_aggregation=data.draw(st.sampled_from(AGGREGATIONS)),
+        solver_aggregation=data.draw(st.sampled_from(AGGREGATIONS)),
+        importance_cap=data.draw(st.sampled_from([None, 1.0, 2.0])),
+        kl_coeff=data.draw(st.sampled_from([0.0, 0.1])),
+        microbatch_tokens=data.draw(st.sampled_from([1, 60, 10**6])),
+        gradient_checkpointing=data.draw(st.booleans()),
+        role_norms_every=10**6,
+    )
+    paid = [replace(r, reward=r.advantage, group=r.role) for r in rows[:3]]
+    weighted = with_loss_weights(credited(paid, learning, {}), learning, 3, 1)
+    bench = Bench(model_dir, learning, data.draw(st.sampled_from([3, 10**6])))
+    bench(weighted, step=1)
+
+    assert len(bench.hidden) == len(bench.masks)
+    for hidden, mask in zip(bench.hidden, bench.masks, strict=True):
+        assert hidden.grad is not None
+        reached = (hidden.grad != 0).any(dim=-1)
+        assert not (reached & (mask[:, 1:] == 0)).any(), "a token that was only read"
+        # Clipping and a lone row of a group may stop gradients, though not all of them.
+    assert any(bool((hidden.grad != 0).any()) for hidden in bench.hidden)
+
+
+def with_an_impossible_token(model_dir: Path, row: Row) -> Row:
+    """The same row, but for a token that the engine was sure of and the learner rules out."""
+    model, t = load_model(model_dir), int(np.flatnonzero(row.mask)[-1])
+    ids, logprobs = row.ids.copy(), row.logprobs.copy()
+    with torch.no_grad():
+        logits = model(input_ids=torch.as_tensor(ids, dtype=torch.int64)[None, :t]).logits[0, -1]
+    ids[t], logprobs[t] = int(logits.argmin()), 0.0
+    return replace(row, ids=ids, logprobs=logprobs)
+
+
+def test_a_vetoed_trajectory_moves_nothing_and_leaves_the_others_as_they_were(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    learning = replace(PLAIN, importance_cap=2.0, kl_coeff=0.1)
+    spoilt = [rows[0], with_an_impossible_token(model_dir, rows[1]), *rows[2:]]
+    alone = [rows[0], replace(spoilt[1], weight=0.0), *rows[2:]]
+
+    vetoed, without = Bench(model_dir, learning), Bench(model_dir, learning)
+    figures = vetoed(spoilt)
+    without(alone)
+    assert figures["vetoed_rows"] == 1.0
+    for one, other in zip(vetoed.model.parameters(), without.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-7)
+
+
+# -- figures -----------------------------------------------------------------------------------
+
+
+def gradient_norm(model_dir: Path, rows: Sequence[Row]) -> float:
+    """Of one role's rows, each in a pass of its own, no Update involved: REINFORCE and GRPO."""
+    model = load_model(model_dir)
+    for row in rows:
+        ids = torch.as_tensor(row.ids, dtype=torch.int64)
+        logits = model(input_ids=ids[None]).logits[0, :-1].float()
+        logprobs = torch.log_softmax(logits, dim=-1)[range(len(ids) - 1), ids[1:]]
+        own = torch.as_tensor(row.mask[1:]) > 0
+        behaviour = torch.as_tensor(row.logprobs)[1:][own]
+        loss = -row.advantage * logprobs[own]
+        if row.role == "solver":
+            ratio = torch.exp(logprobs[own] - behaviour)
+            surrogates = torch.stack([ratio, ratio.clamp(0.8, 1.28)]) * row.advantage
+            loss = -surrogates.min(dim=0).values
+        (row.weight * loss.sum()).backward()
+    return float(torch.cat([p.grad.flatten() for p in model.parameters()]).double().norm())
+
+
+def test_gradient_norms_of_the_roles_are_those_of_their_rows_alone(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    figures = Bench(model_dir, replace(PLAIN, kl_coeff=0.0, microbatch_tokens=60))(rows)
+    for role in ROLE_IDS:
+        expected = gradient_norm(model_dir, [row for row in rows if row.role == role])
+        assert figures[f"{role}_grad_norm"] == pytest.approx(expected, rel=1e-4)
+    assert figures["proposer_grad_norm"] != figures["solver_grad_norm"]
+
+
+def test_measuring_the_roles_changes_nothing_to_the_last_bit(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    benches = [
+        Bench(model_dir, replace(PLAIN, role_norms_every=every, microbatch_tokens=60))
+        for every in (1, 10**6)
+    ]
+    for step in (1, 2):
+        one, other = (bench(rows, step) for bench in benches)
+        assert {"proposer_grad_norm", "solver_grad_norm"} == one.keys() - other.keys()
+        assert {name: one[name] for name in other} == other
+    for mine, theirs in zip(*(bench.model.parameters() for bench in benches), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_role_without_rows_has_a_gradient_of_zero(model_dir: Path, rows: list[Row]) -> None:
+    solver = [row for row in rows if row.role == "solver"]
+    figures = Bench(model_dir, PLAIN)(solver)
+    assert figures["proposer_grad_norm"] == 0.0
+    assert figures["solver_grad_norm"] == pytest.approx(figures["grad_norm"], rel=1e-6)
+    assert float(of_role(tensors(solver), ROLE_IDS["proposer"])["weights"].sum()) == 0.0
+
+
+def test_figures_are_what_numpy_makes_of_the_logits(model_dir: Path, rows: list[Row]) -> None:
+    learning = replace(PLAIN, importance_cap=1.3, microbatch_tokens=60)
+    figures = Bench(model_dir, learning, tokens_per_chunk=5)(rows)
+
+    model = load_model(model_dir)
+    ratios, clipped, entropies = [], [], {"proposer": [], "solver": []}
+    for row in rows:
+        ids = torch.as_tensor(row.ids, dtype=torch.int64)
+        with torch.no_grad():
+            logits = model(input_ids=ids[None]).logits[0].double().numpy()
+        p = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        for t in np.flatnonzero(row.mask):
+            ratio = p[t - 1, row.ids[t]] / np.exp(float(row.logprobs[t]))
+            ratios.append(ratio)
+            entropies[row.role].append(-(p[t - 1] * np.log(p[t - 1])).sum())
+            if row.role == "solver":
+                far = ratio > 1.28 if row.advantage > 0 else ratio < 0.8
+                clipped.append(far)
+
+    assert figures["trained_tokens"] == len(ratios)
+    assert figures["ratio"] == pytest.approx(np.mean(ratios), rel=1e-5)
+    assert figures["logprob_gap"] == pytest.approx(np.abs(np.log(ratios)).mean(), rel=1e-4)
+    assert figures["truncated_share"] == pytest.approx(np.mean(np.array(ratios) > 1.3))
+    assert figures["clipped_share"] == pytest.approx(np.mean(clipped))
+    assert 0 < figures["truncated_share"] < 1
+    assert 0 < figures["clipped_share"] < 1
+    for role, values in entropies.items():
+        assert figures[f"{role}_entropy"] == pytest.approx(np.mean(values), rel=1e-5)
+
+
+def test_a_scorer_need_not_know_entropies(model_dir: Path, rows: list[Row]) -> None:
+    bench = Bench(model_dir, PLAIN)
+    bench.update.policy = lambda part: Scores(
+        token_scores(
+            bench.model, part["ids"], part["loss_mask"], 1.0, bench.model.config.vocab_size
+        ).logprobs
+    )
+    assert not {name for name in bench(rows) if "entropy" in name}
+
+
+def test_figures_of_several_learners_add_up() -> None:
+    sums = {
+        "loss": (1.0, 2.0, 3.0),
+        "policy_loss": (0.5, 1.5, 2.0),
+        "kl": (0.25, 0.5, 0.75),
+        "trained_tokens": (10.0, 30.0, 40.0),
+        "vetoed_rows": (0.0, 1.0, 1.0),
+    }
+    parts = {
+        "logprob_gap": ((3.0, 1.0), (10.0, 30.0), 0.1),
+        "ratio": ((10.0, 50.0), (10.0, 30.0), 1.5),
+        "truncated_share": ((1.0, 1.0), (10.0, 30.0), 0.05),
+        "clipped_share": ((2.0, 0.0), (8.0, 0.0), 0.25),
+    }
+    own = {"grad_norm": 0.7, "skipped_updates": 1.0}
+    learners = [
+        {
+            **own,
+            **{name: values[i] for name, values in sums.items()},
+            "logprob_gap_sum": parts["logprob_gap"][0][i],
+            "ratio_sum": parts["ratio"][0][i],
+            "truncated_tokens": parts["truncated_share"][0][i],
+            "clipped_tokens": parts["clipped_share"][0][i],
+            "grpo_tokens": parts["clipped_share"][1][i],
+        }
+        for i in range(2)
+    ]
+    assert merge_figures(learners) == {
+        **own,
+        **{name: values[2] for name, values in sums.items()},
+        **{name: expected for name, (_, _, expected) in parts.items()},
+    }

@@ -1,0 +1,31 @@
+"""The tables of docs/algorithms.md name settings that there are, with their defaults."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from agents.config import LearningConfig
+from agents.health import HealthConfig
+
+PAGE = (Path(__file__).resolve().parents[1] / "docs" / "algorithms.md").read_text(encoding="utf-8")
+ELSEWHERE = {
+    *("batch_size", "minibatches", "learning_roles", "lr", "warmup_steps", "beta2"),
+    *("max_grad_norm", "kl_coeff", "temperature", "strategy", "reset_every"),
+    *("microbatch_tokens", "gradient_checkpointing", "precision", "role_norms_every"),
+}
+"""Fields of learning that are no matter of the algorithm."""
+
+
+def test_every_setting_of_the_algorithms_and_of_health_is_listed_with_its_default() -> None:
+    listed = {}
+    for name, default in re.findall(r"^\| (`[^|]+`) \| (`[^|]+`) \|", PAGE, re.MULTILINE):
+        names, values = re.findall(r"`([^`]+)`", name), re.findall(r"`([^`]+)`", default)
+        listed |= {n: ast.literal_eval(v) for n, v in zip(names, values, strict=True)}
+
+    learning, health = LearningConfig(), HealthConfig()
+    defaults = {f.name: getattr(learning, f.name) for f in fields(learning)}
+    expected = {name: value for name, value in defaults.items() if name not in ELSEWHERE}
+    assert listed == expected | {f.name: getattr(health, f.name) for f in fields(health)}
