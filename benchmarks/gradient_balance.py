@@ -1,8 +1,8 @@
 """How loud each role is: gradient norms of proposer and solver under each aggregation.
 
-A round of the tiny policy gives the rewards. Then trajectories of other lengths are sampled from the
-same policy, from the same prompts and past any end of turn, and keep the rewards of those that they
-stand for: real proposals of a large policy have hundreds of tokens.
+A round of the tiny policy gives the rewards. Then trajectories of other lengths are sampled from
+the same policy, from the same prompts and past any end of turn, and keep the rewards of those that
+they stand for: real proposals of a large policy have hundreds of tokens.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def played(model: Any, config: Any, seed: int) -> list[Row]:
         config.learning.batch_size,
         [seed],
     )
-    play(round_, engine, temperature=1.0, rng=np.random.default_rng(seed))
+    play(round_, engine, temperature=1.0)
     return rows_of(round_.games, config.learning)
 
 

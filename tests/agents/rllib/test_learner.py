@@ -71,7 +71,8 @@ def test_updates_equal_the_losses_written_out(model_dir: Path) -> None:
         update(learner, batch)
     expected = plain_updates(model_dir, batches)
     assert distance(weights_of(learner), start) > 1e-4
-    assert distance(weights_of(learner), expected) < 1e-5
+    # Adam divides rounding by rounding where a gradient is all but 0.
+    assert distance(weights_of(learner), expected) < 3e-5
 
 
 def test_updates_are_at_the_sampling_temperature(model_dir: Path, rows: list[Row]) -> None:
