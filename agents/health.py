@@ -101,6 +101,10 @@ class Monitor:
             if line["step"]:
                 self(int(line["step"]), line)
 
+    def begin_again(self) -> None:
+        """Forgets all signs, though not whether anything was ever valid."""
+        self._rows = dict.fromkeys(SIGNS, 0)
+
     def _diagnosis(self, sign: str, step: int, seen: str) -> Diagnosis:
         _, collapsed, never = SIGNS[sign]
         lasted = f"in each of the last {self._rows[sign]} steps, {seen}"

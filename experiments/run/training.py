@@ -213,9 +213,10 @@ class _Run:
         assert latest is not None, "a run goes on from a checkpoint"
         self._algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
 
-        # Whoever resumes a run that was stopped wants to see it go on: old signs do not count then.
-        if self._directory.read_stopped() is None:
-            self._monitor.replay(self._directory.read_metrics())
+        self._monitor.replay(self._directory.read_metrics())
+        if self._directory.read_stopped():
+            # Whoever resumes a run that was stopped wants to see it go on.
+            self._monitor.begin_again()
 
     def go_on(self, first: int, progress: Progress) -> None:
         """Plays the remaining steps.

@@ -102,3 +102,13 @@ def test_a_resumed_run_counts_on() -> None:
     monitor = Monitor(HealthConfig(patience=3))
     monitor.replay(lines)
     assert monitor(3, WELL | {"valid_rate": 0.0}) is not None
+
+
+def test_a_run_that_is_resumed_after_a_stop_has_fresh_patience_and_the_same_history() -> None:
+    monitor = Monitor(HealthConfig(patience=2))
+    monitor.replay([{"step": 1, **WELL}, *({"step": s, **WELL, "valid_rate": 0.0} for s in (2, 3))])
+    monitor.begin_again()
+    assert monitor(4, WELL | {"valid_rate": 0.0}) is None
+    found = monitor(5, WELL | {"valid_rate": 0.0})
+    assert found is not None
+    assert "collapsed" in found.helps
