@@ -205,7 +205,7 @@ function exactPlay(app, entry, game, play, name, rules) {
   const place = game.trajectories.indexOf(play);
   const host = h("div", {}, segments(game, play));
   const counts = play.wrote.reduce((sum, written) => sum + written.tokens, 0);
-  const button = h("button.link", { type: "button", onclick: () => showTokens(app, entry, place, host, button) }, "show tokens, loss mask and log-probabilities");
+  const button = h("button.link", { type: "button", onclick: () => showTokens(app, entry, place, host, button) }, SHOW_TOKENS);
   const can = app.data.tokens && rules.tokens;
   const why = rules.tokens ? "tokens are not in this page (ssp report --tokens, or ssp view)" : "the run recorded no tokens";
   return h("div.exactly", {}, h("h4", {}, name, h("span.note", {}, `${plural(counts, "token")} by the policy`)), can ? button : h("span.note", {}, why), host);
@@ -218,12 +218,18 @@ function segments(game, play) {
   ]);
 }
 
+const SHOW_TOKENS = "show tokens, loss mask and log-probabilities";
+
 async function showTokens(app, entry, place, host, button) {
+  button.disabled = true;
+  button.textContent = "reading the tokens…";
   let chunk;
   try {
     chunk = await app.body(entry, true);
   } catch (error) {
     app.failed(error);
+    button.disabled = false;
+    button.textContent = SHOW_TOKENS;
     return;
   }
   const slot = app.shelf.get(entry, "slot");

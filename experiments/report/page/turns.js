@@ -110,7 +110,7 @@ function tokensOf(game, play, rules, pieces) {
 }
 
 function token(piece, id, own, logprob) {
-  const text = piece === undefined ? String(id) : piece.replaceAll("\n", "⏎\n");
+  const text = piece ? piece.replaceAll("\n", "⏎\n") : `⟨${id}⟩`;
   if (!own) return h("span.given", { title: `id ${id}; loss mask 0` }, text);
   const chance = Math.exp(logprob);
   const span = h("span.own", { title: `id ${id}; loss mask 1; log-probability ${logprob.toFixed(4)} (p = ${chance.toPrecision(3)})` }, text);
