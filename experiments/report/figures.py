@@ -45,15 +45,18 @@ _KINDS = (
         "mean reward",
         r"(proposer|solver)_reward.*",
     ),
+    _Kind("Accuracy and rewards", "Baselines", "reward", r"(proposer|solver)_baseline"),
     _Kind("Questions", "Proposals that count", "share", r"valid_rate|verified_rate|filled_slots"),
     _Kind("Questions", "Why proposals fail", "share of proposals", r"invalid_.*"),
     _Kind("Questions", "What the world says of them", "share", r"(true|ambiguous)_share"),
+    _Kind("Questions", "Questions that repeat others", "share", r"repeated_share"),
     _Kind("Questions", "Hops of accepted questions", "hops", r"question_hops"),
     _Kind("Questions", "Accepted questions by hops", "share", r"share_\d+hop"),
     _Kind("Searches and lengths", "Searches", "calls per trajectory", r".*_searches"),
     _Kind(
         "Searches and lengths", "Length of what is written", "tokens", r"(proposer|solver)_tokens"
     ),
+    _Kind("Searches and lengths", "Out of tokens", "share", r"(proposer|solver)_overlong"),
     _Kind("Searches and lengths", "Length of questions", "words", r"question_words"),
     _Kind(
         "Searches and lengths", "Tokens per step", "tokens", r"(policy|all|learner_trained)_tokens"
@@ -62,7 +65,7 @@ _KINDS = (
     _Kind("Health of learning", "Loss", "weighted sum", r"learner_(.+_)?loss(_.+)?"),
     _Kind("Health of learning", "KL", "nats", r"learner_(.+_)?kl(_.+)?"),
     _Kind("Health of learning", "Gradient norm", "before clipping", r".*grad_norm.*"),
-    _Kind("Health of learning", "Engine and learner apart", "nats per token", r".*logprob_gap.*"),
+    _Kind("Health of learning", "Engine and learner apart", "nats per token", r".*_gap"),
     _Kind("Health of learning", "Skipped and clipped", "share", r"learner_.*(skipped|clip).*"),
     _Kind("Health of learning", "Advantages", "", r".*advantage.*"),
     _Kind("Health of learning", "", "", r"learner_.*"),
@@ -122,7 +125,7 @@ def spoken(name: str) -> str:
     for beginning in _SPOKEN:
         name = name.removeprefix(beginning)
     name = re.sub(r"^share_(\d+)hop$", r"\1 hops", name)
-    name = re.sub(r"^(proposer|solver)_(tokens|searches)$", r"\1", name)
+    name = re.sub(r"^(proposer|solver)_(tokens|searches|baseline|overlong)$", r"\1", name)
     return re.sub(r"[_.]+", " ", name)
 
 
