@@ -92,6 +92,7 @@ def test_rllib_makes_the_same_update_of_the_same_games(page: ModuleType, games: 
     rows = with_loss_weights(rows, learning, page.B, page.N)
     assert {row.role for row in rows} == {"proposer", "solver"}
 
+    compared = 0
     # The second update is off-policy: ratios differ from 1, and there is a KL to the reference.
     for step in range(2):
         ours = page.update(model, reference, optimizer, games)
@@ -101,10 +102,13 @@ def test_rllib_makes_the_same_update_of_the_same_games(page: ModuleType, games: 
         assert figures["grad_norm"] == pytest.approx(ours["grad_norm"], abs=1e-6)
         for mine, other in zip(model.parameters(), theirs.parameters(), strict=True):
             assert torch.allclose(mine.grad, other.grad, rtol=0, atol=1e-6)
-            # Adam divides by the gradient's size, which blows up the rounding of what is near 0.
-            clear = mine.grad.abs() > 1e-6
+            # Adam divides by the gradient's size, which blows up the rounding of what is near 0: by
+            # the learning rate, 3e-4, over that size.
+            clear = mine.grad.abs() > 1e-4
             assert torch.allclose(mine[clear], other[clear], rtol=0, atol=1e-6)
+            compared += int(clear.sum())
 
+    assert compared > 50_000
     assert figures["kl"] > 0
     assert figures["logprob_gap"] > 1e-3
 

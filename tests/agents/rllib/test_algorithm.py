@@ -198,7 +198,9 @@ def test_a_figure_that_a_step_does_not_have_is_not_a_number(algorithm_config: SS
     assert figures["invalid_too_short"] > 0
     assert np.isnan(figures["solver_reward"])
     assert np.isnan(after["learners"]["llm"]["loss"])
-    assert flat(before).keys() == flat(after).keys() - {"ssp/figures/invalid_too_short"}
+    # RLlib measures the machine's load in some steps and not in others.
+    keys = [{key for key in flat(r) if not key.startswith("perf/")} for r in (before, after)]
+    assert keys[0] == keys[1] - {"ssp/figures/invalid_too_short"}
 
 
 def test_an_iteration_may_be_several_steps(uninterrupted: dict[str, Any]) -> None:

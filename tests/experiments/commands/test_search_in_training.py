@@ -79,9 +79,12 @@ def test_a_server_plays_the_same_games_and_may_move_before_a_resume(
             train(policy, run, "--search", url, "--steps", steps, *more)
             served = fingerprint(run)["retriever"]
             assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
-    # The run that was cut in two also evaluated where it stopped; all other figures are the same.
+    # The run that was cut in two also evaluated where it stopped; all other figures are the same, up
+    # to the rounding of batches that came together in another order.
     for ours, theirs in zip(timeless(run), timeless(indexed), strict=True):
-        assert {name: ours[name] for name in theirs} == theirs
+        for name, figure in theirs.items():
+            rounded = isinstance(figure, float)
+            assert ours[name] == (pytest.approx(figure, abs=1e-5) if rounded else figure), name
 
 
 def test_an_index_directory_is_corpus_and_search(
