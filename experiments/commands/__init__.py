@@ -362,7 +362,7 @@ PLAN = Command(
 )
 QUESTIONS = Command(
     "questions",
-    "what a run asked: the questions as a data set, repeats, topics, the gate's precision",
+    "what a run asked: a data set, repeats, topics, how good the gate was",
     _configure_questions,
     lambda given: _run("questions", given),
 )

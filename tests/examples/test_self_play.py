@@ -108,7 +108,7 @@ def test_rllib_makes_the_same_update_of_the_same_games(page: ModuleType, games: 
             assert torch.allclose(mine[clear], other[clear], rtol=0, atol=1e-6)
             compared += int(clear.sum())
 
-    assert compared > 50_000
+    assert compared > 10_000
     assert figures["kl"] > 0
     assert figures["logprob_gap"] > 1e-3
 

@@ -79,7 +79,7 @@ def test_a_server_plays_the_same_games_and_may_move_before_a_resume(
             train(policy, run, "--search", url, "--steps", steps, *more)
             served = fingerprint(run)["retriever"]
             assert served == {"class": "HTTPRetriever", "server": f"{url}/retrieve"}
-    # The run that was cut in two also evaluated where it stopped; all other figures are the same, up
+    # The run that was cut in two also evaluated where it stopped. All else is the same, up
     # to the rounding of batches that came together in another order.
     for ours, theirs in zip(timeless(run), timeless(indexed), strict=True):
         for name, figure in theirs.items():
