@@ -362,7 +362,7 @@ PLAN = Command(
 )
 QUESTIONS = Command(
     "questions",
-    "what a run asked: a data set, repeats, topics, how good the gate was",
+    "what a run asked, as a data set and in figures",
     _configure_questions,
     lambda given: _run("questions", given),
 )
