@@ -1,0 +1,36 @@
+"""A run that goes wrong is stopped, saved, and says why; going on says it again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from runs import arguments, metrics
+
+from ssp_env.commands.cli import main
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_run_without_a_valid_question_is_stopped_and_can_be_gone_on_with(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    hopeless = ("--set", "game.min_question_chars=900", "--set", "health.patience=2")
+    assert main(arguments(policy, run, "--steps", "9", *hopeless)) == 3
+    said = capsys.readouterr().err
+    assert "stopped after step 2: in each of the last 2 steps, no proposed question was" in said
+    assert "What usually helps: " in said
+    assert metrics(run)[-1]["step"] == 2
+    assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000002"]
+    stopped = json.loads((run / "stopped.json").read_text())
+    assert (stopped["sign"], stopped["step"]) == ("nothing_valid", 2)
+    assert not (run / "summary.json").exists()
+
+    resumed = ["train", "--resume", "--out", str(run), "--steps", "5"]
+    assert main([*resumed, "--set", "health.patience=null"]) == 0
+    said = capsys.readouterr().err
+    assert "resumed after step 2" in said
+    assert f"it was stopped after step 2: {stopped['cause']}" in said
+    assert (run / "summary.json").exists()
+    assert not (run / "stopped.json").exists()
