@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# Python compiles what it imports at the first import; all 23,000 files at once would take a minute.
+# Python compiles what it imports at the first import; for training, all 23,000 files would take a minute too long.
 PIP := $(BIN)/python -m pip install --no-compile --disable-pip-version-check
 ARGS ?=
 # One process more than there are cores, up to four: many tests wait for a Ray or a server to
@@ -28,6 +28,8 @@ $(VENV)/.everything: pyproject.toml
 	@echo "Setting up $(VENV) with everything: training, test tools, clients, servers (about four minutes on two cores)."
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -e '.[train,dev,clients]'
+# Else each process of the tests would compile the same packages. Some hold files for other Pythons, hence the dash.
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $(VENV)/.training $@
 
 train: $(VENV)/.training
