@@ -215,3 +215,15 @@ def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -
         most = batch // env_runners // game.proposals * game.proposals
         fix = f"give at most {most}" if most else "there have to be fewer runners"
         raise ConfigError("round_size", size, f"{what}; {fix}")
+
+
+def check_overlap(learning: LearningConfig, overlap: bool) -> None:
+    """Makes sure that games of one update ago are weighted for what they are.
+
+    Raises:
+        ConfigError: REINFORCE would take them for its own; names ``overlap``.
+    """
+    reinforce = [r for r in learning.learning_roles if learning.algorithm(r) == "reinforce"]
+    if overlap and reinforce and learning.importance_cap is None:
+        fix = "games are one update old then: give importance_cap, such as 2.0"
+        raise ConfigError("overlap", overlap, fix)

@@ -77,6 +77,10 @@ class ComputeConfig:
     step of a run has one too."""
     engine_max_gap: float = 0.05
     """Mean distance of these log-probabilities, in nats, beyond which the run ends."""
+    overlap: bool = False
+    """Play each step while the one before is learnt from. Its games are one update old then, for
+    which importance ratios make up (``learning.importance_cap``). It saves time where other
+    processes play: with ``env_runners``."""
 
     SYNONYMS: ClassVar[Mapping[str, str]] = {
         "num_env_runners": "env_runners",
@@ -90,6 +94,8 @@ class ComputeConfig:
         "rollout_engine": "engine",
         "inference_engine": "engine",
         "gpu_memory_utilization": "engine_memory",
+        "one_step_off_policy": "overlap",
+        "async_rollout": "overlap",
     }
     """What these settings are called elsewhere; an error offers the name here."""
 

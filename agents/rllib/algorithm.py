@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from math import nan
+from statistics import fmean
 from typing import Any
 
 import ray
@@ -24,6 +25,7 @@ from ray.tune.result import TRAINING_ITERATION
 from agents.credit import Credit
 from agents.engines.gap import Gap
 from agents.metrics import step_figures
+from agents.rllib.ahead import meanwhile
 from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
 from agents.rllib.comparison import compare
 from agents.rllib.config import SelfPlayConfig
@@ -34,12 +36,12 @@ from agents.rllib.runners import RunnerPool
 from agents.rows import Row, with_loss_weights
 from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.record import GameRecord
-from ssp_env.game.strategies import make_strategy, tell
+from ssp_env.game.strategies import BatchStrategy, make_strategy, tell
 from ssp_env.types import Question
 
 STATE = "self_play"
-"""Where a checkpoint keeps the number of the step, the state of the batch strategy and the moving
-baselines."""
+"""Where a checkpoint keeps the number of the step, the state of the batch strategy, the moving
+baselines, and games that were played ahead."""
 
 
 class SSP(Algorithm):
@@ -68,6 +70,8 @@ class SSP(Algorithm):
     def setup(self, config: Any) -> None:
         """Builds everything; RLlib calls it."""
         self._steps = 0
+        self._ahead: list[Sample] = []
+        self._published: dict[str, Any] = {}
         self._questions: list[Question] | None = None
         self._evaluated: dict[str, Any] | None = None
         super().setup(config)
@@ -81,34 +85,48 @@ class SSP(Algorithm):
     def training_step(self) -> None:
         """One step of the paper's Algorithm 1; the figures go to RLlib's metrics.
 
+        With ``overlap``, the next step is played meanwhile, by the weights that this one was begun
+        with. So all steps but the first learn from games that are one update old, wherever and in
+        whatever order things are done.
+
         Raises:
             ServiceError: all env runners are gone, or a learner is. The state is that of the step's
                 beginning but for the learners, so a checkpoint of before can be gone on from.
         """
         learning, game = self.config.learning(), self.config.game()
         began = time.perf_counter()
-        samples = self._play()
+        samples = self._ahead or self._play(self._steps, self._strategy.get_state())
         sampled = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
+        strategy = self._strategy_after(samples)
 
-        rows = self.credit([row for sample in samples for row in sample.rows])
-        with self._learners():
-            if self.last_gap is None or self._steps % self.config.engine_config().check_every == 0:
-                self.last_gap = compare(self, self.last_games)
-            dealt = deal(rows, learning)
-            updates = [self._learn(part, size, game.attempts) for part, size in dealt]
-        self._steps += 1
-        tell(self._strategy, [sample.verified for sample in samples])
+        with self._playing_ahead(strategy) as following:
+            rows = self.credit([row for sample in samples for row in sample.rows])
+            with self._learners():
+                self._check_engine(following)
+                dealt = deal(rows, learning)
+                updates = [self._learn(part, size, game.attempts) for part, size in dealt]
+
+            learnt = time.perf_counter()
+            self._steps += 1
+            self._strategy, self._ahead = strategy, []
+            self._ahead = following()
+
+        seconds = {"sample": sampled - began + time.perf_counter() - learnt}
+        handing_over = time.perf_counter()
         self._hand_over_weights(self.env_runner_group)
+        seconds["learn"] = learnt - sampled + time.perf_counter() - handing_over
+        updates = [update for update in updates if update]
+        self._report(samples, updates, {**seconds, **busiest(samples)})
 
-        learnt = time.perf_counter()
-        seconds = {"sample": sampled - began, "learn": learnt - sampled, **busiest(samples)}
-        self._report(samples, [update for update in updates if update], seconds)
+    def _play(self, step: int, state: dict[str, Any]) -> list[Sample]:
+        """The rounds of a step, in their order.
 
-    def _play(self) -> list[Sample]:
-        """The rounds of a step, in their order."""
-        tasks = rounds_of(self._steps, self.config.learning())
-        state = self._strategy.get_state()
+        Args:
+            step: which one, from 0.
+            state: the batch strategy's when that step begins.
+        """
+        tasks = rounds_of(step, self.config.learning())
         if self.env_runner is not None:
             runner = self.env_runner
             samples = [runner.sample(task=task, strategy=state) for task in tasks]
@@ -118,6 +136,45 @@ class SSP(Algorithm):
         shared = ray.put(state)
         calls = [partial(_sample, task=task, strategy=shared) for task in tasks]
         return renumber(self._ask(self.env_runner_group, calls))
+
+    @contextmanager
+    def _playing_ahead(self, strategy: BatchStrategy) -> Iterator[Callable[[], list[Sample]]]:
+        """Has the next step played during the block, if the config says so.
+
+        Args:
+            strategy: that of the next step.
+
+        Yields:
+            A function that waits for its rounds; there are none without ``overlap``.
+        """
+        if not self.config.overlap:
+            yield list
+            return
+
+        play = partial(self._play, self._steps + 1, strategy.get_state())
+        with meanwhile(play, elsewhere=self.env_runner is None) as following:
+            yield following
+
+    def _strategy_after(self, samples: Sequence[Sample]) -> BatchStrategy:
+        """The batch strategy that the next step begins with."""
+        learning = self.config.learning()
+        strategy = make_strategy(learning.strategy, learning.reset_every)
+        strategy.set_state(self._strategy.get_state())
+        tell(strategy, [sample.verified for sample in samples])
+        return strategy
+
+    def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
+        """Holds the engine against the learner, if it is time to.
+
+        Raises:
+            ServiceError: they are too far apart.
+        """
+        if self.last_gap is None or self._steps % self.config.engine_config().check_every == 0:
+            games = self.last_games
+            if any(game.weights_version != self._steps for game in games):
+                # Only what the present weights have played can be compared.
+                games = [record for sample in following() for record in sample.records]
+            self.last_gap = compare(self, games)
 
     def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
         """One optimizer update; empty when there is nothing to learn from."""
@@ -141,6 +198,7 @@ class SSP(Algorithm):
         """Everything there is to say of a step; under the same names at every step."""
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
         figures |= self.credit.figures
+        figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
         self.last_figures = {n: value for n, value in figures.items() if value is not None}
 
         everything = complete(figures, self._reasons)
@@ -254,8 +312,19 @@ class SSP(Algorithm):
     def _revive(self, group: EnvRunnerGroup, seconds: float | None) -> list[int]:
         restored = sorted(set(group.probe_unhealthy_env_runners(seconds)))
         if restored:
-            self._hand_over_weights(group, restored)
+            # Not the learner's weights of this moment: it may be in the middle of an update.
+            self._send(group, restored)
         return restored
+
+    def _send(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
+        """Sends what was last handed over to remote env runners, by number; to all by default."""
+        shared = self._published
+        group.foreach_env_runner(
+            lambda runner: runner.set_state(shared),
+            local_env_runner=False,
+            remote_worker_ids=runners,
+            timeout_seconds=self.config.sample_timeout_s,
+        )
 
     def _ask(self, group: EnvRunnerGroup, calls: Sequence[Any]) -> list[Any]:
         """The results of functions of an env runner, whichever makes them."""
@@ -274,26 +343,17 @@ class SSP(Algorithm):
 
         return RunnerPool(group, restore, self.config).map(calls)
 
-    def _hand_over_weights(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
-        """Synchronous, unlike RLlib's own: no runner may play the next step with old weights.
-
-        Args:
-            group: who gets them.
-            runners: remote env runners, by number; all of them when not given.
-        """
+    def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
+        """Synchronous, unlike RLlib's own: no runner may play the next step with old weights."""
         with self._learners():
             weights = self.learner_group.get_weights()
         state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: self._steps}
         if group.local_env_runner is not None:
             group.local_env_runner.set_state(state)
+        if group.num_remote_env_runners():
+            self._published = {**state, COMPONENT_RL_MODULE: ray.put(weights)}
         if group.num_healthy_remote_env_runners():
-            shared = {**state, COMPONENT_RL_MODULE: ray.put(weights)}
-            group.foreach_env_runner(
-                lambda runner: runner.set_state(shared),
-                local_env_runner=False,
-                remote_worker_ids=runners,
-                timeout_seconds=self.config.sample_timeout_s,
-            )
+            self._send(group)
 
     @contextmanager
     def _learners(self) -> Iterator[None]:
@@ -328,8 +388,8 @@ class SSP(Algorithm):
         return [(COMPONENT_LEARNER_GROUP, self.learner_group)]
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """RLlib's state, the number of the step, the batch strategy with its questions, and the
-        moving baselines."""
+        """RLlib's state, the number of the step, the batch strategy with its questions, the moving
+        baselines, and the games that were played ahead."""
         with self._learners():
             state: dict[str, Any] = super().get_state(*args, **kwargs)
         state.pop(COMPONENT_ENV_RUNNER, None)
@@ -337,6 +397,8 @@ class SSP(Algorithm):
             "steps": self._steps,
             "strategy": self._strategy.get_state(),
             "credit": self.credit.get_state(),
+            # The weights that played them are gone, so they could not be played again.
+            "ahead": self._ahead,
         }
         return state
 
@@ -353,6 +415,7 @@ class SSP(Algorithm):
             self._steps = state[STATE]["steps"]
             self._strategy.set_state(state[STATE]["strategy"])
             self.credit.set_state(state[STATE]["credit"])
+            self._ahead = state[STATE]["ahead"] if self.config.overlap else []
         self._hand_over_weights(self.env_runner_group)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:

@@ -13,7 +13,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from agents.config import LearningConfig, check_groups, check_rounds
+from agents.config import LearningConfig, check_groups, check_overlap, check_rounds
 from agents.engines.config import EngineConfig
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID
@@ -46,9 +46,9 @@ class SelfPlayConfig(AlgorithmConfig):
     and game config, for a retriever, judge or verifier of your own).
 
     ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name,
-    ``model_dir``, a causal LM directory (the tiny policy that ships when there is none), and
+    ``model_dir``, a causal LM directory (the tiny policy that ships when there is none),
     ``engine``: its kind, a dict of the fields of :class:`~agents.engines.config.EngineConfig`, or
-    one of these.
+    one of these, and ``overlap``: whether a step is played while the one before is learnt from.
 
     ``debugging(seed=...)`` seeds everything. ``evaluation(...)`` measures the policy on
     ``evaluation_duration`` questions that it never trains on. An RLModule of your own, as
@@ -59,6 +59,7 @@ class SelfPlayConfig(AlgorithmConfig):
         super().__init__(algo_class=algo_class)
         self.model_dir = str(tiny_directory())
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
+        self.overlap = False
         for field in fields(LearningConfig):
             setattr(self, field.name, field.default)
         self.env_runner_cls = SSPEnvRunner
@@ -75,9 +76,15 @@ class SelfPlayConfig(AlgorithmConfig):
         self.policy_mapping_fn = _to_llm
 
     def training(
-        self, *, model_dir: Any = NotProvided, engine: Any = NotProvided, **kwargs: Any
+        self,
+        *,
+        model_dir: Any = NotProvided,
+        engine: Any = NotProvided,
+        overlap: Any = NotProvided,
+        **kwargs: Any,
     ) -> SelfPlayConfig:
-        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, the engine.
+        """Sets fields of :class:`~agents.config.LearningConfig`, the model directory, the engine,
+        and whether playing and learning overlap.
 
         RLlib's own settings of training are refused: ``validate()`` says what to set instead.
 
@@ -88,6 +95,8 @@ class SelfPlayConfig(AlgorithmConfig):
             self.model_dir = str(model_dir)
         if engine is not NotProvided:
             self.engine = engine
+        if overlap is not NotProvided:
+            self.overlap = overlap
 
         theirs = inspect.signature(AlgorithmConfig.training).parameters
         for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
@@ -198,6 +207,7 @@ class SelfPlayConfig(AlgorithmConfig):
             check_search(self.search())
         with named("training"):
             check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
+            check_overlap(learning, self.overlap)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
 
         if self.num_env_runners and self.create_local_env_runner:

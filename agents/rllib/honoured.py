@@ -31,6 +31,7 @@ HONOURED = frozenset(
     {
         # What is played and by whom: environment(), training(model_dir=...), debugging().
         *("algo_class", "model_dir", "engine", "env_config", "seed", "log_level", "log_sys_usage"),
+        "overlap",
         # Where it runs: env_runners(), learners(), resources(), python_environment().
         *("env_runner_cls", "num_env_runners", "num_cpus_per_env_runner"),
         *("num_gpus_per_env_runner", "custom_resources_per_env_runner", "sample_timeout_s"),

@@ -35,7 +35,10 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
         }
     )
     made.training(
-        model_dir=config.model_dir, engine=compute.engine_config(), **vars(config.learning)
+        model_dir=config.model_dir,
+        engine=compute.engine_config(),
+        overlap=compute.overlap,
+        **vars(config.learning),
     )
 
     # Ray gives each actor as many threads as it has CPUs.

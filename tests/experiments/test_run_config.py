@@ -353,8 +353,10 @@ def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
         "learning.reset_every=3",
         "game.noise_documents=2",
         "world_options.seed=4",
+        "compute.overlap=true",
     )
     made = algorithm_config(config)
+    assert made.overlap
     assert made.learning() == config.learning
     assert made.game() == config.game
     assert (made.env_config["world"], made.env_config["world_options"]) == ("mini", {"seed": 4})
@@ -367,6 +369,10 @@ def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> Non
             config_of("learning.batch_size=9", "compute.env_runners=2", f"model={policy}")
         )
     assert raised.value.field == "learning.round_size"
+
+    with pytest.raises(ConfigError, match="importance_cap") as raised:
+        check_learning(config_of("compute.overlap=true", "learning.importance_cap=null"))
+    assert raised.value.field == "compute.overlap"
 
 
 def test_every_field_is_documented() -> None:

@@ -325,6 +325,31 @@ def test_state_can_be_handed_over_directly(uninterrupted: dict[str, Any]) -> Non
         assert distance(weights_of(other), uninterrupted["weights"][1]) == 0.0
 
 
+def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the_same(
+    uninterrupted: dict[str, Any], tmp_path: Path
+) -> None:
+    config = changed(uninterrupted["config"], overlap=True)
+    with running(config) as algorithm:
+        first = algorithm.train()
+        assert algorithm.last_games == uninterrupted["games"][0], "the first step cannot overlap"
+        assert distance(weights_of(algorithm), uninterrupted["weights"][0]) == 0.0
+        algorithm.save_to_path(tmp_path)
+
+        second = algorithm.train()
+        games, weights = algorithm.last_games, weights_of(algorithm)
+        assert {game.weights_version for game in games} == {0}
+        assert distance(weights, uninterrupted["weights"][1]) > 0.0
+        assert [r["ssp"]["figures"]["staleness"] for r in (first, second)] == [0.0, 1.0]
+
+    with running(config.copy(copy_frozen=False)) as algorithm:
+        algorithm.restore_from_path(tmp_path)
+        algorithm.train()
+        assert algorithm.last_games == games
+        assert distance(weights_of(algorithm), weights) == 0.0
+        assert algorithm.last_gap is not None
+        assert algorithm.last_gap.mean < 1e-5, "compared are games of the present weights"
+
+
 def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> None:
     """Twice more are Adam's moments."""
     size = sum(value.nbytes for value in uninterrupted["start"].values())

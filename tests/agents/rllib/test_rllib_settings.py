@@ -55,6 +55,7 @@ class Own(LLMModule):
         ({}, {"batch_size": 32}, 2, "training.round_size", "give at most 16"),
         ({}, {"batch_size": 2, "minibatches": 1}, 3, "training.round_size", "fewer runners"),
         ({}, {"batch_size": 2, "minibatches": 3}, 0, "training.minibatches", "batch_size"),
+        ({}, {"overlap": True, "importance_cap": None}, 0, "training.overlap", "update old"),
         ({}, {"strategy": "periodic"}, 0, "training.strategy", "periodic_reset"),
     ],
 )

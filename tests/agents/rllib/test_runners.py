@@ -107,10 +107,11 @@ def test_an_error_is_raised_here_and_ends_no_runner(manager: FaultTolerantActorM
 
     workers = pool(manager)
     assert workers.map(calls(2, lambda: None)) == [0, 1]
-    healthy = manager.healthy_actor_ids()
+    healthy = set(manager.healthy_actor_ids())
     with pytest.raises(ConfigError, match=r"a\.b = 1: give 2"):
         workers.map(calls(2, wrong))
-    assert manager.healthy_actor_ids() == healthy
+    # One that an earlier test has ended may have come back meanwhile.
+    assert healthy <= set(manager.healthy_actor_ids())
 
 
 def test_a_call_that_ends_every_runner_is_given_up(manager: FaultTolerantActorManager) -> None:
