@@ -51,7 +51,7 @@ def bootstrap(
     game: GameConfig,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Lfm2ForCausalLM:
-    """Trains a fresh tiny policy.
+    """Trains a fresh tiny policy, in float32.
 
     The same seed gives the same weights, to the bit, on one kind of processor; on another they may
     differ, since PyTorch picks its kernels by the instructions that the processor has.
@@ -79,9 +79,7 @@ def bootstrap(
         for group in optimizer.param_groups:
             group["lr"] = config.lr * _schedule(step, config.steps)
 
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = _loss(model, ids, mask)
-
+        loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

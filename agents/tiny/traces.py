@@ -33,7 +33,7 @@ CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 class TraceConfig:
     """What the demonstrations are like."""
 
-    solver_hops: tuple[float, ...] = (0.70, 0.22, 0.08)
+    solver_hops: tuple[float, ...] = (0.58, 0.22, 0.20)
     """Shares of solver questions with 1, 2, 3 hops."""
     careless_relations: int = 8
     """After how many relations of :data:`CARELESS_ORDER` the player tends to answer at once."""
@@ -43,7 +43,7 @@ class TraceConfig:
     If this did not depend on the relation, the greedy policy would be on a knife's edge: it would
     answer all two-hop questions early, or none.
     """
-    premature_deep: float = 0.8
+    premature_deep: float = 0.6
     """How often it answers after the second hop of a three-hop question, whatever the relation."""
     solver_slips: float = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
@@ -51,14 +51,14 @@ class TraceConfig:
     """Share of demonstrations whose last tag is missing."""
     proposer_share: float = 0.5
     """Share of proposer demonstrations."""
-    proposer_hops: tuple[float, ...] = (0.70, 0.24, 0.06)
+    proposer_hops: tuple[float, ...] = (0.72, 0.24, 0.04)
     """Shares of proposals with 1, 2, 3 hops."""
     proposer_slips: float = 0.12
     """Share of proposals with a wrong relation at some hop."""
     proposer_citizens: float = 0.75
     """How often a one-hop proposal about a person asks for a citizen of its nation: about a quarter
     of all proposals."""
-    solver_citizens: float = 0.12
+    solver_citizens: float = 0.0
     """Share of solver questions that begin with a citizen of a nation; the player takes any that it
     reads of."""
     worlds_every: int = 400

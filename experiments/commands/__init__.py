@@ -148,7 +148,7 @@ def _configure_bootstrap(parser: ArgumentParser) -> None:
         help="optimizer steps (default: 1,800, as for the policy that ships)",
     )
     parser.epilog = """\
-The 1,800 steps take about a quarter of an hour on one core. There are no checkpoints:
+The 1,800 steps take about twenty minutes on one core. There are no checkpoints:
 Ctrl-C leaves nothing, and the next call begins anew. The same seed gives the same weights
 on one kind of processor; on another they may differ (origin.json, beside them, names it)."""
 
