@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test lint bench science vllm-check clean
+.PHONY: install train test lint bench sweeps science vllm-check clean
 
 install: $(VENV)/.everything
 
@@ -54,8 +54,18 @@ bench: install
 	$(BIN)/python -m benchmarks.search_scale --kinds bm25 dense-flat dense-ivf-sq8 --encoder generated \
 		--work build/search_scale --out benchmarks/results/search_scale.json
 
+# Every sweep with two seeds and few steps, in about half an hour of two cores; SWEEP_ARGS= plays them in full, in some ten hours.
+# Once begun, a sweep is gone on with.
+SWEEPS ?= noise batch opponents algorithms penalty searches
+SWEEP_ARGS ?= --seeds 0 1 --steps 20
+sweeps: install
+	for sweep in $(SWEEPS); do \
+		test -d runs/science/sweeps/$$sweep && resume=--resume || resume=; \
+		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out runs/science/sweeps/$$sweep $$resume || exit 1; \
+	done
+
 # What is learnt and found, and what never breaks: hours on two cores.
-science: install
+science: sweeps
 	$(BIN)/python -m benchmarks.self_play --out benchmarks/results/self_play
 	$(BIN)/python -m benchmarks.learning_curves --out benchmarks/results/learning_curves
 	$(BIN)/python -m benchmarks.ceilings --out benchmarks/results/search_ceilings.json

@@ -274,14 +274,31 @@ def override(values: dict[str, Any], assignment: str) -> None:
         ConfigError: no ``=``, a value that is not YAML, or a name that is not known (offers the
             nearest).
     """
-    path, equals, text = assignment.partition("=")
+    assign(values, *parse_assignment(assignment))
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Name and value of ``section.field=value`` (the value is YAML).
+
+    Raises:
+        ConfigError: no ``=``, or a value that is not YAML.
+    """
+    path, equals, written = text.partition("=")
     path = path.strip()
     if not equals or not path:
-        raise ConfigError("--set", assignment, "write it as section.field=value")
+        raise ConfigError("--set", text, "write it as section.field=value")
     try:
-        value = yaml.safe_load(text)
+        return path, yaml.safe_load(written)
     except yaml.YAMLError:
-        raise ConfigError(path, text, "the value is not YAML; put it in quotes") from None
+        raise ConfigError(path, written, "the value is not YAML; put it in quotes") from None
+
+
+def assign(values: dict[str, Any], path: str, value: Any) -> None:
+    """Puts a value where a dotted name leads in plain settings, in place.
+
+    Raises:
+        ConfigError: a name that is not known (offers the nearest).
+    """
     if path == "preset":
         raise ConfigError(path, value, "choose it by --preset")
     check_path(RunConfig, path, value)

@@ -36,11 +36,16 @@ def _run(name: str, arguments: Namespace) -> int:
 
 
 def _configure_settings(
-    parser: ArgumentParser, *, model: str, seed: str = "decides all randomness (default: 0)"
+    parser: ArgumentParser,
+    *,
+    model: str,
+    seed: str | None = "decides all randomness (default: 0)",
+    preset: str = PRESETS,
 ) -> None:
     """What all commands have that start from a preset: how its settings are changed."""
-    parser.add_argument("--preset", metavar="NAME", help=PRESETS)
-    parser.add_argument("--seed", type=int, metavar="N", help=seed)
+    parser.add_argument("--preset", metavar="NAME", help=preset)
+    if seed is not None:
+        parser.add_argument("--seed", type=int, metavar="N", help=seed)
     parser.add_argument("--world", metavar="NAME", help=f"one of {', '.join(WORLDS)}")
     parser.add_argument("--model", metavar="DIR", help=model)
     parser.add_argument("--search", metavar="URL|DIR", help=SEARCH)
@@ -278,6 +283,48 @@ exit status: 0, 1 if a cheat pays more than an honest player by more than the ma
 mistake, 3 if nobody can say because a service was down"""
 
 
+def _configure_sweep(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", metavar="SWEEP", help="one that ships (--list), or a YAML file"
+    )
+    parser.add_argument("--list", action="store_true", help="list the sweeps that ship, and end")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be played, and end")
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="these arms alone, by name")
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, metavar="N", help="these seeds, in place of the sweep's"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps of each trial")
+    parser.add_argument(
+        "--parallel",
+        type=int,
+        metavar="N",
+        help="trials at a time, at most (default: as many as there is room for)",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="the sweep's directory (default: runs/sweeps/SWEEP)"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the trials in --out that have not ended"
+    )
+    parser.add_argument(
+        "--keep-checkpoints", action="store_true", help="finished trials keep their last policies"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show only errors and the tables")
+    _configure_settings(
+        parser,
+        model="a causal LM directory, in place of the preset's",
+        seed=None,
+        preset="settings to start from, in place of the sweep's",
+    )
+    parser.epilog = """\
+  ssp sweep noise --arms "no verification" "4 documents" --seeds 0 1 --steps 30
+  ssp sweep mine.yaml --parallel 2 --set evaluation.per_group=50
+
+Each trial is a run as of ssp train, in DIR/trials: ssp report, plot and replay read it. Ctrl-C or a
+crash loses the steps since the last checkpoints; --resume goes on, to the same tables. RAY_ADDRESS
+names a cluster. docs/sweeps.md shows how to write a sweep."""
+
+
 def _configure_report(parser: ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="run directories; their curves are laid over another"
@@ -365,6 +412,12 @@ QUESTIONS = Command(
     "what a run asked, as a data set and in figures",
     _configure_questions,
     lambda given: _run("questions", given),
+)
+SWEEP = Command(
+    "sweep",
+    "play many runs that differ in some settings, into one table",
+    _configure_sweep,
+    lambda given: _run("sweep", given),
 )
 REPORT = Command(
     "report",

@@ -73,9 +73,30 @@ def build(config: RunConfig) -> SSP:
 
 @contextmanager
 def local_ray(config: RunConfig) -> Iterator[None]:
+    """Starts Ray on this machine with as many CPUs as a run has processes; see `started_ray`.
+
+    Raises:
+        ServiceError: it did not start.
+    """
+    compute = config.compute
+    actors = compute.env_runners + compute.learners
+    with started_ray(num_cpus=1 + actors * compute.threads, **store(actors)):
+        yield
+
+
+def store(actors: int) -> dict[str, Any]:
+    """How much memory Ray needs for what processes share: little where nobody shares anything."""
+    return {} if actors else {"object_store_memory": 100 * 1024 * 1024}
+
+
+@contextmanager
+def started_ray(**local: Any) -> Iterator[None]:
     """Starts Ray on this machine, quiet and without a dashboard, unless it is running already.
 
     ``RAY_ADDRESS`` names a cluster to use instead.
+
+    Args:
+        local: what :func:`ray.init` is told besides, on this machine.
 
     Raises:
         ServiceError: it did not start.
@@ -85,15 +106,7 @@ def local_ray(config: RunConfig) -> Iterator[None]:
         return
 
     quiet_libraries()
-    compute = config.compute
     address = os.environ.get("RAY_ADDRESS", "local")
-    local: dict[str, Any] = {}
-    if address == "local":
-        actors = compute.env_runners + compute.learners
-        local["num_cpus"] = 1 + actors * compute.threads
-        if not actors:
-            # Nothing is shared between processes then.
-            local["object_store_memory"] = 100 * 1024 * 1024
 
     try:
         ray.init(
@@ -101,7 +114,7 @@ def local_ray(config: RunConfig) -> Iterator[None]:
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
-            **local,
+            **(local if address == "local" else {}),
         )
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.

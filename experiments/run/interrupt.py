@@ -21,6 +21,10 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
         tell: called at the first Ctrl-C, in its own thread, because the signal may arrive in the
             middle of a print.
     """
+    if not _gets_signals():
+        yield lambda: False
+        return
+
     noted = False
 
     def note(signum: int, frame: Any) -> None:
@@ -42,12 +46,24 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignores Ctrl-C, for work of a second or two that would leave a mess if stopped halfway."""
+    if not _gets_signals():
+        yield
+        return
+
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _gets_signals() -> bool:
+    """Python hands signals to its main thread, and lets no other say what becomes of them.
+
+    A trial of a sweep runs in a thread of its own; Ctrl-C is the matter of whoever started it.
+    """
+    return threading.current_thread() is threading.main_thread()
 
 
 def ignore_at_exit() -> None:

@@ -13,7 +13,7 @@ from tensorboardX import SummaryWriter
 
 from agents.rollout import waits_for_others
 from experiments.config import RunConfig
-from experiments.run.directory import RunDirectory
+from experiments.run.directory import RunDirectory, finite
 from experiments.run.evaluation import Accuracy, accuracies
 from experiments.run.progress import Progress
 from experiments.run.provenance import git_commit, machine
@@ -25,6 +25,8 @@ from ssp_env.types import Question
 
 Solve = Callable[[Sequence[Question], float, int], list[GameRecord]]
 """Lets a policy answer questions at a temperature, with a seed: one record per question."""
+Report = Callable[[dict[str, Any]], object]
+"""Is told of each line of ``metrics.jsonl``, once it is there."""
 
 
 class Recorder:
@@ -38,6 +40,7 @@ class Recorder:
         progress: Progress,
         done: int,
         began: float,
+        report: Report | None = None,
     ) -> None:
         """
         Args:
@@ -47,7 +50,9 @@ class Recorder:
             progress: what a person sees.
             done: how many steps an earlier part of the run has done.
             began: ``time.perf_counter()`` when the run began.
+            report: who else is told.
         """
+        self._report = report
         self._config, self._directory = config, directory
         self._questions, self._progress = questions, progress
         self._board = Board(directory.tensorboard, done)
@@ -127,6 +132,9 @@ class Recorder:
         figures |= {f"seconds/{name}": value for name, value in seconds.items()}
         figures |= {f"accuracy/{group}": a.value for group, a in known.items()}
         self._board.add(line["step"], figures)
+
+        if self._report is not None:
+            self._report(finite(line))
 
 
 class Board:

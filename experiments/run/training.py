@@ -23,7 +23,7 @@ from experiments.run.directory import RunDirectory
 from experiments.run.interrupt import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.quiet import quiet_libraries
-from experiments.run.recorder import Recorder, summarise
+from experiments.run.recorder import Recorder, Report, summarise
 from ssp_env.errors import ServiceError, UnhealthyRun
 from ssp_env.game.idle import idle_settings
 from ssp_env.game.record import GameRecord
@@ -43,12 +43,24 @@ STARTING_OVER = "the run ended before its first checkpoint: it starts over"
 
 
 def train(
-    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = False
+    config: RunConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    quiet: bool = False,
+    report: Report | None = None,
 ) -> dict[str, Any]:
     """Trains, evaluates, and leaves a run directory behind; returns the summary.
 
     Ctrl-C ends the run after the step in progress, with a checkpoint; ``resume`` goes on from there
     to the same result as an uninterrupted run. So does a collapse, see :mod:`agents.health`.
+
+    Args:
+        config: the run's settings.
+        out: its directory.
+        resume: go on with the run that is there.
+        quiet: show nothing.
+        report: is told of each line of ``metrics.jsonl`` that this call writes.
 
     Raises:
         UnhealthyRun: after a run that had gone wrong was saved.
@@ -74,7 +86,7 @@ def train(
                     progress.note(f"resumed after step {first}" if first else STARTING_OVER)
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
-                _play(config, directory, first, rules, questions, progress, began)
+                _play(config, directory, first, rules, questions, progress, began, report)
 
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
@@ -102,6 +114,7 @@ def _play(
     questions: list[Question],
     progress: Progress,
     began: float,
+    report: Report | None,
 ) -> None:
     """Plays what remains of a run.
 
@@ -113,9 +126,10 @@ def _play(
         questions: what the policy is measured by.
         progress: what a person sees.
         began: ``time.perf_counter()`` when the run began.
+        report: is told of each line of metrics.
     """
     torch.set_num_threads(config.compute.threads)
-    recorder = Recorder(config, directory, questions, progress, first, began)
+    recorder = Recorder(config, directory, questions, progress, first, began, report)
 
     # Needs no Ray, so the first figures are there seconds earlier. Of vLLM, a process holds one.
     here = not config.compute.env_runners and config.compute.engine == "transformers"
@@ -136,7 +150,8 @@ def _play(
         # Ray does not restart learners, since what one of them knew is gone with it.
         step = directory.go_back()
         progress.note(AGAIN.format(step=step))
-        recorder = Recorder(config, directory, questions, progress, step, time.perf_counter())
+        now = time.perf_counter()
+        recorder = Recorder(config, directory, questions, progress, step, now, report)
         _run_steps(_Run(config, directory, saved, recorder), step, True, progress)
 
 

@@ -31,6 +31,7 @@ COMMANDS = (
     "report",
     "search",
     "serve",
+    "sweep",
     "train",
     "view",
 )

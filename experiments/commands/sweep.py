@@ -1,0 +1,213 @@
+"""``ssp sweep``: many runs that differ in some settings, side by side, into one table."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as Shown
+
+from experiments.config import name_search, parse_assignment
+from experiments.run.directory import flat
+from experiments.run.provenance import git_commit, machine
+from experiments.sweeps.definition import Sweep, find, read_sweep, shipped
+from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.plan import Trial, check_trials, choose, trials
+from experiments.sweeps.source import Source
+from ssp_env.disk import write_atomically
+from ssp_env.errors import ConfigError, SSPError
+
+ENDED = ("done", "stopped", "ended early")
+
+
+def run(arguments: Namespace) -> int:
+    """Plays what is left of a sweep, and prints its tables."""
+    if arguments.list:
+        return _list()
+    if arguments.name is None:
+        raise SSPError(f"name a sweep ({', '.join(shipped())}) or a YAML file of your own")
+    if arguments.parallel is not None and arguments.parallel < 1:
+        raise ConfigError("--parallel", arguments.parallel, "must be at least 1")
+
+    source = Source(find(arguments.name))
+    name = source.path.stem
+    directory = SweepDirectory(arguments.out or Path("runs") / "sweeps" / name)
+    sweep = _changed(directory.read(name) if arguments.resume else read_sweep(source), arguments)
+    planned = trials(sweep, source)
+    if arguments.dry_run:
+        return _show_plan(sweep, planned)
+
+    directory.check(planned, arguments.resume)
+    check_trials(planned, source)
+    with directory.claimed(name, sweep):
+        failed = _play(sweep, planned, directory, arguments)
+        _finish(name, sweep, planned, directory)
+    return 1 if failed else 0
+
+
+def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
+    """The sweep with what the command line says of it."""
+    changes: dict[str, Any] = {
+        name: getattr(arguments, name)
+        for name in ("steps", "world", "model")
+        if getattr(arguments, name) is not None
+    }
+    if arguments.search is not None:
+        changes |= flat({"search": name_search(arguments.search)})
+    changes |= dict(parse_assignment(assignment) for assignment in arguments.set)
+
+    sweep = replace(sweep, set={**flat(sweep.set), **changes})
+    if arguments.preset is not None:
+        sweep = replace(sweep, preset=arguments.preset)
+    if arguments.seeds is not None:
+        sweep = replace(sweep, seeds=tuple(arguments.seeds))
+    if arguments.keep_checkpoints:
+        sweep = replace(sweep, keep_checkpoints=True)
+    return choose(sweep, arguments.arms)
+
+
+def _play(
+    sweep: Sweep, planned: Sequence[Trial], directory: SweepDirectory, arguments: Namespace
+) -> int:
+    """Plays the trials that have not ended; how many failed."""
+    left = [trial for trial in planned if directory.state(trial) not in ENDED]
+    if not left:
+        return 0
+    if not arguments.quiet:
+        done = len(planned) - len(left)
+        print(f"starting Ray ({len(left)} trials to play, {done} done)", file=sys.stderr)
+
+    from experiments.sweeps.live import Board
+    from experiments.sweeps.tuning import tune_trials
+
+    done = len(planned) - len(left)
+    try:
+        with Board(len(planned), done=done, quiet=arguments.quiet) as board:
+            return tune_trials(
+                left,
+                directory,
+                board,
+                halving=sweep.halving,
+                keep_checkpoints=sweep.keep_checkpoints,
+                parallel=arguments.parallel,
+            )
+    except KeyboardInterrupt:
+        command = shlex.join(["ssp", "sweep", arguments.name, "--out", str(directory.path)])
+        print(f"ssp: stopped; go on with: {command} --resume", file=sys.stderr)
+        raise
+
+
+def _finish(name: str, sweep: Sweep, planned: Sequence[Trial], directory: SweepDirectory) -> None:
+    """Writes results, tables and figure, and prints the tables."""
+    from experiments.sweeps import results, tables
+    from experiments.sweeps.figure import draw
+
+    outcomes = results.read_outcomes(directory, planned)
+    made = tables.make_tables(sweep, outcomes)
+    if not made:
+        raise SSPError(f"no trial has ended; the run directories are in {directory.trials}")
+
+    results.write_rows(directory, results.rows(name, outcomes))
+    write_atomically(directory.tables, _page(name, sweep, made, outcomes))
+    summary = {**_provenance(name, outcomes), "arms": tables.as_data(sweep, outcomes)}
+    write_atomically(directory.summary, json.dumps(summary, indent=2) + "\n")
+    draw(sweep, outcomes, directory.figure)
+    _show(made)
+    print(f"everything is in {directory.path}/ (tables.md, figure.png, results.csv, trials/)")
+
+
+# -- what is written and shown -----------------------------------------------------------------
+
+
+def _provenance(name: str, outcomes: Sequence[Any]) -> dict[str, Any]:
+    """Where the figures come from."""
+    summaries = [o.summary for o in outcomes if o.summary is not None]
+    wall = sum(line["seconds"]["wall"] for o in outcomes for line in o.lines)
+    return {
+        "sweep": name,
+        "command": shlex.join(["ssp", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commits": sorted({s["git_commit"] or "unknown" for s in summaries})
+        or [git_commit() or "unknown"],
+        "machines": sorted({s["machine"] for s in summaries}) or [machine()],
+        "seeds": sorted({o.trial.seed for o in outcomes}),
+        "trials": len(outcomes),
+        "trial_hours": round(wall / 3600, 2),
+    }
+
+
+def _page(name: str, sweep: Sweep, made: Sequence[Any], outcomes: Sequence[Any]) -> str:
+    """The tables as Markdown, with what they rest on."""
+    from experiments.sweeps.tables import markdown
+
+    known = _provenance(name, outcomes)
+    lines = [
+        f"# {sweep.title or name}",
+        "",
+        f"`{known['command']}`, {known['date']}, commit {', '.join(known['git_commits'])}, "
+        f"{'; '.join(known['machines'])}. Preset `{sweep.preset}`, seeds "
+        f"{', '.join(map(str, known['seeds']))}; ± is half of a 95% interval over seeds "
+        f"(Student's t). {known['trials']} trials took {known['trial_hours']:.1f} hours, one after "
+        f"the other.",
+        "",
+        "![accuracy of all arms, and its way there](figure.png)",
+        "",
+    ]
+    return "\n".join(lines) + "\n" + markdown(made)
+
+
+def _show(made: Sequence[Any]) -> None:
+    console = Console(highlight=False)
+    for table in made:
+        shown = Shown(
+            title=table.title,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 0),
+            show_edge=False,
+        )
+        for place, head in enumerate(table.heads):
+            shown.add_column(head, justify="right" if place else "left")
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown, "")
+        for note in table.notes:
+            console.print(note, markup=False)
+
+
+def _list() -> int:
+    console = Console(highlight=False)
+    shown = Shown(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for head in ("sweep", "what it compares", "arms", "seeds"):
+        shown.add_column(head)
+    for name in shipped():
+        sweep = read_sweep(Source(find(name)))
+        shown.add_row(name, sweep.title, ", ".join(sweep.all_arms()), str(len(sweep.seeds)))
+    console.print(shown)
+    return 0
+
+
+def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> int:
+    """What would be played."""
+    console = Console(highlight=False)
+    shown = Shown(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for head in ("arm", "settings"):
+        shown.add_column(head)
+    for arm, settings in sweep.all_arms().items():
+        text = "  ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
+        mark = " (the others are compared with it)" if arm == sweep.compared_with else ""
+        shown.add_row(f"{arm}{mark}", text or "the preset's own")
+    console.print(shown, markup=False)
+    seeds, steps = len(sweep.seeds), sorted({trial.config.steps for trial in planned})
+    each = f"{' or '.join(map(str, steps))} steps each"
+    console.print(f"{len(planned)} trials: {len(sweep.all_arms())} arms, {seeds} seeds, {each}")
+    return 0

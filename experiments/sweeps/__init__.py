@@ -1,0 +1,1 @@
+"""Sweeps: many runs that differ in some settings, side by side, into one table."""

@@ -1,0 +1,187 @@
+"""From a sweep to its trials, each an ordinary run; and whether they can be played."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agents.config import LearningConfig
+from experiments.config import RunConfig, assign, load_preset, make_config
+from experiments.run.directory import flat
+from experiments.sweeps.definition import Sweep
+from experiments.sweeps.source import Source
+from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.settings import plain
+
+SILENT = ("checkpoint_every", "record_tokens")
+"""Settings that change neither games nor times: no arm differs by them."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep."""
+
+    arm: str
+    seed: int
+    name: str
+    """Its directory."""
+    settings: dict[str, Any]
+    """What makes its arm differ, by dotted name."""
+    config: RunConfig
+    """All of its settings."""
+
+    def __str__(self) -> str:
+        return f"{self.arm}, seed {self.seed}"
+
+
+def choose(sweep: Sweep, arms: Sequence[str] | None) -> Sweep:
+    """The sweep with these of its arms alone.
+
+    Raises:
+        ConfigError: an arm is not there, or the baseline would be missing.
+    """
+    if not arms:
+        return sweep
+
+    known = sweep.all_arms()
+    for arm in arms:
+        if arm not in known:
+            raise ConfigError("--arms", arm, nearest(arm, known))
+    baseline = sweep.compared_with
+    if baseline not in arms:
+        raise ConfigError(
+            "--arms", list(arms), f"the others are compared with {baseline!r}: add it"
+        )
+
+    chosen = {arm: settings for arm, settings in known.items() if arm in arms}
+    paper = sweep.paper
+    if paper is not None:
+        paper = replace(paper, rows={arm: row for arm, row in paper.rows.items() if arm in arms})
+    return replace(sweep, arms=chosen, grid={}, baseline=baseline, paper=paper)
+
+
+def trials(sweep: Sweep, source: Source | None = None) -> list[Trial]:
+    """All runs of a sweep, seed by seed, so that the first seed of all arms is there first.
+
+    Args:
+        sweep: whose runs.
+        source: its file, for errors.
+
+    Raises:
+        DataError: a setting of the file that is not known or cannot work, or two arms that are the
+            same; with the line.
+        ConfigError: the same, of what does not stand in a file.
+    """
+    arms = sweep.all_arms()
+    made = {arm: _config(sweep, source, arm, settings) for arm, settings in arms.items()}
+    _check_differences(made, source)
+
+    names = _folder_names(list(arms))
+    return [
+        Trial(arm, seed, f"{names[arm]}-seed{seed}", settings, replace(made[arm], seed=seed))
+        for seed in sweep.seeds
+        for arm, settings in arms.items()
+    ]
+
+
+def check_trials(planned: Sequence[Trial], source: Source | None = None) -> None:
+    """Opens all that the trials need, as a run does before it starts; this loads PyTorch.
+
+    Raises:
+        SSPError: a trial cannot be played, or its arm has a setting without effect.
+    """
+    from experiments.run.checks import check
+    from experiments.run.training import check_learning
+    from ssp_env.game.idle import idle_settings
+
+    # Seeds change nothing of what is checked.
+    for trial in {trial.arm: trial for trial in reversed(planned)}.values():
+        with _told(source, trial.arm):
+            check_learning(trial.config)
+            rules, _ = check(trial.config)
+            for line in [*idle_settings(rules), *_idle_learning(trial.config.learning)]:
+                name = line.split(" ", 1)[0]
+                if name in trial.settings:
+                    fix = f"the arm {trial.arm!r} cannot differ by it: {line}"
+                    raise ConfigError(name, trial.settings[name], fix)
+
+
+def _config(sweep: Sweep, source: Source | None, arm: str, settings: dict[str, Any]) -> RunConfig:
+    """All settings of an arm, with the first seed."""
+    with _told(source, arm):
+        values = load_preset(sweep.preset)
+        for name, value in {**flat(sweep.set), **settings}.items():
+            if name == "seed":
+                raise ConfigError(name, value, "seeds are a dimension of their own: give seeds")
+            assign(values, name, value)
+        return make_config({**values, "seed": sweep.seeds[0]})
+
+
+def _idle_learning(learning: LearningConfig) -> Iterator[str]:
+    """One line for each setting of learning that changes nothing, with the reason."""
+    if learning.strategy != "periodic_reset":
+        yield f"learning.reset_every has no effect: learning.strategy is {learning.strategy}"
+
+    for role in {"proposer", "solver"} - {*learning.learning_roles}:
+        names = [f"{role}_algorithm", f"{role}_aggregation"]
+        for name in [*names, *(("proposer_weight",) if role == "proposer" else ())]:
+            yield f"learning.{name} has no effect: the {role} does not learn"
+
+
+@contextmanager
+def _told(source: Source | None, arm: str) -> Iterator[None]:
+    """Says of an error about a setting in which line of the file it is given.
+
+    Raises:
+        DataError: for a :class:`~ssp_env.errors.ConfigError`, where the file has that setting.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        line = None if source is None else _line(source, arm, error.field)
+        if source is None or line is None:
+            raise
+        raise DataError(source.path, str(error), line) from None
+
+
+def _line(source: Source, arm: str, setting: str) -> int | None:
+    """Where a setting is given: by the arm, by the grid, or for all runs."""
+    if setting in ("preset", "arms"):
+        return source.line([setting, arm])
+
+    parts = setting.split(".")
+    nested = [parts[:depth] for depth in range(len(parts), 0, -1)]
+    places = [
+        [*above, *keys]
+        for above in (["arms", arm], ["grid"], ["set"])
+        for keys in [[setting], *nested]
+    ]
+    return next((line for keys in places if (line := source.at(keys)) is not None), None)
+
+
+def _check_differences(made: dict[str, RunConfig], source: Source | None) -> None:
+    """
+    Raises:
+        DataError: two arms are the same runs.
+    """
+    seen: dict[str, str] = {}
+    for arm, config in made.items():
+        values = {k: v for k, v in flat(plain(config)).items() if k not in SILENT}
+        same = seen.setdefault(json.dumps(values, sort_keys=True, default=str), arm)
+        if same != arm:
+            with _told(source, arm):
+                fix = f"it can have no effect: it plays the same runs as {same!r}"
+                raise ConfigError("arms", arm, fix)
+
+
+def _folder_names(arms: Sequence[str]) -> dict[str, str]:
+    """A name for each arm that every file system takes."""
+    found: dict[str, str] = {}
+    for number, arm in enumerate(arms):
+        name = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
+        found[arm] = name if name and name not in found.values() else f"arm-{number}-{name}"
+    return found

@@ -1,0 +1,203 @@
+"""Trials over Ray Tune: side by side on what the machine or the cluster has.
+
+Tune deals trials to processes and ends those that fall behind. What became of a trial stands in its
+run directory alone, so a sweep needs none of Tune's own records to go on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from experiments.config import ComputeConfig
+from experiments.run.quiet import quiet_libraries
+from experiments.sweeps.definition import Halving
+from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.live import Board
+from experiments.sweeps.plan import Trial
+from experiments.sweeps.results import read_outcomes
+from experiments.sweeps.trial import play
+from ssp_env.settings import plain
+
+# Read by Tune when it is imported, or in the processes that it starts.
+ENVIRONMENT = {
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # so that paths mean what they mean here
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # run directories hold all figures
+    "RAY_AIR_NEW_OUTPUT": "0",  # the other one greets even when it is told to be silent
+}
+METRIC = "accuracy"
+"""On held-out questions, the mean over their groups."""
+
+
+def tune_trials(
+    trials: Sequence[Trial],
+    directory: SweepDirectory,
+    board: Board,
+    *,
+    halving: Halving | None = None,
+    keep_checkpoints: bool = False,
+    parallel: int | None = None,
+) -> int:
+    """Plays trials to their ends.
+
+    Args:
+        trials: those that are to be played or gone on with.
+        directory: of the sweep.
+        board: is told how they fare.
+        halving: ends those that fall behind.
+        keep_checkpoints: whether finished trials keep checkpoints.
+        parallel: how many at a time, at most; else as many as there is room for.
+
+    Returns:
+        How many failed.
+
+    Raises:
+        ServiceError: Ray did not start.
+        KeyboardInterrupt: after Ctrl-C; every trial can be gone on with.
+    """
+    quiet_libraries()
+    os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
+
+    from ray import tune
+
+    from experiments.run.cluster import started_ray, store
+
+    watcher = _watcher(trials, directory, board)
+    settings = tune.TuneConfig(
+        metric=METRIC,
+        mode="max",
+        reuse_actors=True,  # PyTorch takes seconds to load
+        max_concurrent_trials=parallel,
+        scheduler=_scheduler(halving, trials) if halving else None,
+    )
+    actors = max(_actors(trial.config.compute) for trial in trials)
+    given = [_given(trial, directory, keep_checkpoints) for trial in trials]
+    with started_ray(**store(actors)), _scratch() as scratch:
+        results = tune.Tuner(
+            tune.with_resources(_trainable, _resources),
+            param_space={"trial": tune.grid_search(given)},
+            tune_config=settings,
+            run_config=tune.RunConfig(
+                name="sweep", storage_path=scratch, verbose=0, callbacks=[watcher]
+            ),
+        ).fit()
+    if (
+        any(directory.state(trial) in ("waiting", "begun") for trial in trials)
+        and not results.errors
+    ):
+        raise KeyboardInterrupt
+    return len(results.errors)
+
+
+def _given(trial: Trial, directory: SweepDirectory, keep_checkpoints: bool) -> dict[str, Any]:
+    """What a process is told of its trial."""
+    return {
+        "name": trial.name,
+        "arm": trial.arm,
+        "seed": trial.seed,
+        "config": plain(trial.config),
+        "out": str(directory.run(trial).path.absolute()),
+        "keep_checkpoints": keep_checkpoints,
+    }
+
+
+def _trainable(config: dict[str, Any]) -> None:
+    from ray import tune
+
+    given = config["trial"]
+    play(given["config"], Path(given["out"]), given["keep_checkpoints"], tune.report)
+
+
+def _resources(config: dict[str, Any]) -> Any:
+    """What a trial takes of the machine: a process that plays and learns, and those that help."""
+    from ray import tune
+
+    compute = ComputeConfig(**config["trial"]["config"]["compute"])
+    main: dict[str, float] = {"CPU": compute.threads}
+    gpus = 0.0
+    gpus += 0 if compute.env_runners else compute.gpus_per_env_runner
+    gpus += 0 if compute.learners else compute.gpus_per_learner
+    if gpus:
+        main["GPU"] = gpus
+
+    runner = {"CPU": compute.threads, "GPU": compute.gpus_per_env_runner}
+    # As RLlib asks for them: a learner with GPUs has one CPU.
+    cpus = 1 if compute.gpus_per_learner else compute.threads
+    learner = {"CPU": cpus, "GPU": compute.gpus_per_learner}
+    bundles = [main, *[runner] * compute.env_runners, *[learner] * compute.learners]
+    return tune.PlacementGroupFactory(
+        [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles]
+    )
+
+
+def _actors(compute: ComputeConfig) -> int:
+    return compute.env_runners + compute.learners
+
+
+def _scheduler(halving: Halving, trials: Sequence[Trial]) -> Any:
+    from ray.tune.schedulers import AsyncHyperBandScheduler
+
+    return AsyncHyperBandScheduler(
+        time_attr="step",
+        grace_period=halving.first,
+        reduction_factor=halving.keep,
+        # It would end a trial at its last step, before the run has written its summary.
+        max_t=max(trial.config.steps for trial in trials) + 1,
+    )
+
+
+def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -> Any:
+    """A Tune callback that hands on what happens. Its base class is imported late."""
+    from ray import tune
+
+    by_name = {trial.name: trial for trial in trials}
+
+    class Watcher(tune.Callback):  # type: ignore[misc]
+        """Tells the board."""
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            # Tune saves itself, for a restart that nobody makes; a screen cannot be saved.
+            return tune.Callback, ()
+
+        def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            board.begin(_ours(trial))
+
+        def on_trial_result(
+            self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any
+        ) -> None:
+            board.step(_ours(trial), result)
+
+        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            ours = _ours(trial)
+            if directory.state(ours) == "begun":
+                directory.end_early(ours)
+            board.end(read_outcomes(directory, [ours])[0])
+
+        def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            board.fail(_ours(trial), _reason(trial))
+
+    def _ours(trial: Any) -> Trial:
+        return by_name[trial.config["trial"]["name"]]
+
+    return Watcher()
+
+
+def _reason(trial: Any) -> str:
+    """The last line of a trial's error: which one, and what it says."""
+    text = str(trial.get_error() or "its process died").strip()
+    return text.splitlines()[-1]
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder for Tune's own records, which nobody needs afterwards."""
+    folder = mkdtemp(prefix="ssp_sweep_")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,237 @@
+"""From run directories to rows, tables and figure; nothing is played here."""
+
+from __future__ import annotations
+
+import csv
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from experiments.run.directory import RunDirectory
+from experiments.sweeps.definition import Sweep
+from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.figure import draw
+from experiments.sweeps.plan import Trial, trials
+from experiments.sweeps.results import read_outcomes, rows, write_rows
+from experiments.sweeps.tables import Estimate, difference, estimate, make_tables, markdown
+from ssp_env.commands.cli import main
+from ssp_env.errors import RunError
+
+PAPER = {"source": "Table 0", "columns": ["average"], "rows": {"one": [40], "two": [44.5]}}
+
+
+def sweep(**values: Any) -> Sweep:
+    given = {"seeds": [0, 1, 2], "arms": {"one": {}, "two": {"learning.lr": 0.5}}, "paper": PAPER}
+    from ssp_env.settings import read
+
+    return read(Sweep, {"set": {"steps": 2}, "figures": ["valid_rate"], **given, **values})
+
+
+def play(directory: SweepDirectory, trial: Trial, final: float, steps: int = 2) -> RunDirectory:
+    """Leaves behind what a run would: accuracy rises to ``final`` at two hops."""
+    made = directory.run(trial)
+    made.path.mkdir(parents=True)
+    made.write_config(trial.config)
+    for step in range(steps + 1):
+        line: dict[str, Any] = {"step": step, "seconds": {"wall": 1.0, "step": 2.0 + step}}
+        if step:
+            line["valid_rate"] = step / 10
+        if step in (0, 2):
+            line["accuracy"] = {"1": 1.0, "2": final if step else 0.25}
+        made.append_metrics(line)
+    if steps == trial.config.steps:
+        made.write_summary({"steps": steps, "git_commit": "abc", "machine": "this"})
+    return made
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> tuple[Sweep, list[Trial], SweepDirectory]:
+    """Two arms of three seeds; the second one's last trial was cut off."""
+    made, directory = sweep(), SweepDirectory(tmp_path / "sweep")
+    planned = trials(made)
+    finals = {"one": (0.5, 0.7, 0.6), "two": (0.6, 0.9, 0.0)}
+    for trial in planned:
+        cut_off = (trial.arm, trial.seed) == ("two", 2)
+        play(directory, trial, finals[trial.arm][trial.seed], steps=1 if cut_off else 2)
+    return made, planned, directory
+
+
+def test_intervals_are_student_s() -> None:
+    found = estimate([1.0, 2.0, 3.0])
+    # t(.975, 2) = 4.3027 and s = 1, as scipy.stats.t.interval has it.
+    assert found == Estimate(2.0, pytest.approx(2.4841, abs=1e-3), 3)
+    assert estimate([0.5]) == Estimate(0.5, None, 1)
+    assert estimate([]) is None
+    assert (str(found), str(estimate([0.25])), str(Estimate(-0.5, 0.125, 2))) == (
+        "2.00 ±2.48",
+        ".250",
+        "-.500 ±.12",
+    )
+
+
+def test_comparisons_are_paired_by_seed() -> None:
+    one, other = {0: 0.2, 1: 0.9, 2: 0.5}, {0: 0.1, 1: 0.8, 3: 0.0}
+    found = difference(one, other)
+    assert found == Estimate(pytest.approx(0.1), pytest.approx(0.0, abs=1e-9), 2)
+    assert difference({0: 1.0}, {1: 1.0}) is None
+
+
+def test_tables_have_means_comparisons_and_the_paper(
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    made, planned, directory = played
+    outcomes = read_outcomes(directory, planned)
+    assert [o.state for o in outcomes] == ["done"] * 5 + ["begun"]
+
+    accuracy, against, figures, paper = make_tables(made, outcomes)
+    assert accuracy.heads == ("arm", "seeds", "mean", "1-hop", "2-hop")
+    assert accuracy.rows == [
+        ("before training", "-", ".625", "1.00", ".250"),
+        ("one", "3", ".800 ±.12", "1.00 ±.00", ".600 ±.25"),
+        ("two", "2", ".875 ±.95", "1.00 ±.00", ".750 ±1.91"),
+    ]
+    assert accuracy.notes == ("two, seed 2: not finished: not in the tables.",)
+    assert against.rows == [("two", "2 of 2", "+.075 ±.32", "+.000 ±.00", "+.150 ±.64")]
+    assert figures.rows[0] == ("one", ".150 ±.00")
+    assert paper.rows[1] == ("two", ".875 ±.95", "+.075 ±.32", "44.5 (+4.5)")
+    assert "| two | 2 of 2 | +.075 ±.32 |" in markdown([against])
+
+
+def test_rows_are_tidy_in_both_files(played: tuple[Sweep, list[Trial], SweepDirectory]) -> None:
+    made, planned, directory = played
+    table = rows("mine", read_outcomes(directory, planned))
+    write_rows(directory, table)
+    with open(directory.csv, newline="", encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == len(table) == 5 * 3 + 2
+    assert list(written[0]) == [
+        *("sweep", "arm", "seed", "state", "learning.lr", "step"),
+        *("accuracy.mean", "accuracy.1", "accuracy.2", "valid_rate"),
+        *("seconds.wall", "seconds.step"),
+    ]
+    last = written[-3]
+    assert (last["arm"], last["seed"], last["step"], last["learning.lr"]) == ("one", "2", "2", "")
+    assert (last["accuracy.mean"], last["valid_rate"]) == ("0.8", "0.2")
+    assert parquet.read_table(directory.parquet).to_pylist() == table
+    draw(made, read_outcomes(directory, planned), directory.figure)
+    assert directory.figure.stat().st_size > 10_000
+
+
+def test_settings_of_several_types_share_a_column(tmp_path: Path) -> None:
+    arms = {
+        "off": {"learning.baseline_decay": None},
+        "on": {"learning.baseline_decay": 0.5},
+        "roles": {"learning.learning_roles": ["solver"], "game.closed_book": True},
+    }
+    made, directory = sweep(arms=arms, seeds=[0], paper=None), SweepDirectory(tmp_path)
+    planned = trials(made)
+    for trial in planned:
+        play(directory, trial, 0.5)
+    table = rows("mine", read_outcomes(directory, planned))
+    write_rows(directory, table)
+    found = parquet.read_table(directory.parquet).to_pylist()
+    assert [row["learning.baseline_decay"] for row in found[::3]] == [None, 0.5, None]
+    assert found[-1]["learning.learning_roles"] == "['solver']"
+    assert found[-1]["game.closed_book"] is True
+
+
+def test_a_trial_that_was_stopped_counts_and_is_named(
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    made, planned, directory = played
+    cut_off = directory.run(planned[-1])
+    cut_off.stopped.write_text(json.dumps({"sign": "nothing_valid"}))
+    outcomes = read_outcomes(directory, planned)
+    assert outcomes[-1].state == "stopped"
+    accuracy = make_tables(made, outcomes)[0]
+    assert accuracy.rows[2][1] == "3"
+    assert "two, seed 2: stopped because its figures went wrong" in accuracy.notes[0]
+
+    cut_off.stopped.unlink()
+    directory.end_early(planned[-1])
+    assert directory.state(planned[-1]) == "ended early"
+    assert (
+        "having fallen behind" in make_tables(made, read_outcomes(directory, planned))[0].notes[0]
+    )
+
+
+def test_arms_of_several_models_have_their_own_beginnings(tmp_path: Path) -> None:
+    made, directory = sweep(seeds=[0], paper=None), SweepDirectory(tmp_path)
+    planned = trials(made)
+    for trial in planned:
+        play(directory, trial, 0.5)
+    metrics = directory.run(planned[1]).metrics
+    metrics.write_text(metrics.read_text().replace("0.25", "0.75"))
+    accuracy = make_tables(made, read_outcomes(directory, planned))[0]
+    assert [row[0] for row in accuracy.rows] == ["one, before", "two, before", "one", "two"]
+    assert [row[-1] for row in accuracy.rows[:2]] == [".250", ".750"]
+
+
+# -- the directory -----------------------------------------------------------------------------
+
+
+def test_a_finished_sweep_gives_the_same_tables_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left to play, so neither Ray nor a policy is needed."""
+    out = SweepDirectory(tmp_path / "sweep")
+    file = tmp_path / "mine.yaml"
+    file.write_text("seeds: [0, 1]\nset: {steps: 2}\narms: {one: {}, two: {learning.lr: 0.5}}\n")
+    made = sweep(seeds=[0, 1], paper=None, figures=[])
+    with out.claimed("mine", made):
+        for trial in trials(made):
+            play(out, trial, 0.5 if trial.arm == "one" else 0.75)
+    assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 of 2" in shown
+    assert "+.250" in out.tables.read_text()
+    data = json.loads(out.summary.read_text())
+    assert (data["git_commits"], data["seeds"]) == (["abc"], [0, 1])
+    assert data["arms"]["two"]["2"]["accuracy"] == {"mean": 0.75, "half": 0.0}
+
+    before = out.csv.read_text()
+    assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
+    assert out.csv.read_text() == before
+    for words, says in (
+        ([], "holds a sweep; go on with it by --resume"),
+        (["--resume", "--set", "learning.kl_coeff=1"], "other settings (learning.kl_coeff)"),
+        (["--resume", "--arms", "three"], "known: one, two"),
+    ):
+        assert main(["sweep", str(file), "--out", str(out.path), *words]) == 2
+        assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("name: mine", "name: other"), "holds the sweep 'other', not 'mine'"),
+        (("format: 1", "format: 0"), "is of another version"),
+        (("version: ", "version: 9."), "is a sweep of version 9."),
+        (("seeds:", "sseeds:"), "did you mean 'seeds'?"),
+    ],
+)
+def test_a_directory_of_another_sweep_or_version_is_refused(
+    change: tuple[str, str], says: str, tmp_path: Path
+) -> None:
+    directory = SweepDirectory(tmp_path / "sweep")
+    made = sweep()
+    with directory.claimed("mine", made):
+        directory.trials.mkdir()
+    assert directory.read("mine") == made
+
+    directory.definition.write_text(directory.definition.read_text().replace(*change))
+    with pytest.raises((RunError, ValueError)) as caught:
+        directory.read("mine")
+    assert says in str(caught.value)
+
+
+def test_a_sweep_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    directory = SweepDirectory(tmp_path / "runs" / "sweep")
+    with suppress(KeyboardInterrupt), directory.claimed("mine", sweep()):
+        assert directory.definition.exists()
+        raise KeyboardInterrupt
+    assert [*tmp_path.iterdir()] == []
