@@ -1,16 +1,20 @@
-"""Weights and Adam's moments on disk, written by all processes together, as safetensors.
+"""Weights and Adam's moments on disk, as safetensors, by PyTorch's distributed checkpoint.
 
-Every process writes the shares that it holds (PyTorch's distributed checkpoint). Any number of
-processes reads them again: one, or more than wrote. No file is a pickle.
+Processes that share a policy write together, each what it holds. Any number of processes reads
+that again: one, or more than wrote. No file is a pickle.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
     HuggingFaceStorageWriter,
@@ -18,6 +22,7 @@ from torch.distributed.checkpoint.hf_storage import (
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from agents.state import state_of
 from ssp_env.errors import RunError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -25,34 +30,52 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def save_shares(
-    module: torch.nn.Module, optimizer: torch.optim.Optimizer, directory: str | Path
+    module: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    directory: str | Path,
+    *,
+    alone: bool | None = None,
 ) -> None:
-    """Writes trained weights and the optimizer's state; every process has to call it.
+    """Writes weights and the optimizer's state.
 
     Args:
-        module: its trainable parameters are written, spread or not.
-        optimizer: an Adam of these parameters.
-        directory: seen by all processes; made if missing.
+        module: spread or not.
+        optimizer: an Adam of its trainable parameters.
+        directory: made if missing.
+        alone: this process holds, and writes, everything. Else every process of the group has to
+            call it, with one directory that all of them see. When not given: if there is no group.
+
+    Raises:
+        RunError: it cannot be written.
     """
-    Path(directory).mkdir(parents=True, exist_ok=True)
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
-    writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
-    save(state, storage_writer=writer, no_dist=not torch.distributed.is_initialized())
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
+        with _quiet():
+            save(state, storage_writer=writer, no_dist=_alone(alone))
+    except (OSError, SafetensorError, CheckpointException) as error:
+        raise RunError(f"{directory} cannot be written: {_cause(error)}") from error
 
 
 def load_shares(
-    module: torch.nn.Module, optimizer: torch.optim.Optimizer, directory: str | Path
+    module: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    directory: str | Path,
+    *,
+    alone: bool | None = None,
 ) -> None:
-    """Takes them back, in place; every process has to call it.
+    """Takes them back, in place.
 
     Args:
-        module: of the same parameters, spread over as many processes as there are now.
-        optimizer: an Adam of these parameters.
+        module: of the same weights, spread over as many processes as there are now.
+        optimizer: an Adam of its trainable parameters.
         directory: where :func:`save_shares` wrote.
+        alone: as there.
 
     Raises:
-        RunError: there are no such files.
+        RunError: there are no such files, or not of this module.
     """
     if not any(Path(directory).glob("*.safetensors")):
         raise RunError(f"{directory} holds no shares of weights (*.safetensors)")
@@ -60,7 +83,11 @@ def load_shares(
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
     reader = HuggingFaceStorageReader(str(directory))
-    load(state, storage_reader=reader, no_dist=not torch.distributed.is_initialized())
+    try:
+        with _quiet():
+            load(state, storage_reader=reader, no_dist=_alone(alone))
+    except (OSError, RuntimeError, ValueError, SafetensorError, CheckpointException) as error:
+        raise RunError(f"{directory} cannot be read: {_cause(error)}") from error
 
     # Steps are kept as vectors of one number on disk.
     for name, parameter in _trained(module):
@@ -85,9 +112,29 @@ def _prepare(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
 def _named(
     module: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> Iterator[tuple[str, Tensor]]:
+    for name, tensor in state_of(module).items():
+        yield f"weights.{name}", tensor
+
     for name, parameter in _trained(module):
         held = optimizer.state[parameter]
-        yield f"weights.{name}", parameter.detach()
         yield f"step.{name}", held["step"].reshape(1).clone()
         for moment in MOMENTS:
             yield f"{moment}.{name}", held[moment].detach()
+
+
+def _alone(alone: bool | None) -> bool:
+    return not torch.distributed.is_initialized() if alone is None else alone
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warning that one process is alone: it was asked to be."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
+
+
+def _cause(error: BaseException) -> object:
+    """What went wrong, of the first process that says so."""
+    failures = error.failures if isinstance(error, CheckpointException) else {}
+    return next((cause for cause, _ in failures.values()), error)

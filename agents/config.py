@@ -17,6 +17,8 @@ ALGORITHMS = ("grpo", "reinforce")
 AGGREGATIONS = ("sequence", "token", "sum")
 PROPOSAL_GROUPS = ("answer", "asked_searches")
 ROLES = ("proposer", "solver")
+SHARDINGS = ("ddp", "fsdp2")
+"""How several learners may hold a policy."""
 
 
 @dataclass(frozen=True)

@@ -79,15 +79,19 @@ def token_scores(
 class TokenScorer(torch.nn.Module):
     """A causal LM as the scorer that :class:`agents.update.Update` takes."""
 
-    def __init__(self, lm: Any, temperature: float, vocab_size: int) -> None:
+    def __init__(
+        self, lm: Any, temperature: float, vocab_size: int, *, entropies: bool = True
+    ) -> None:
         """Arguments as of :func:`token_scores`."""
         super().__init__()
         self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
+        self._entropies = entropies
 
     def forward(self, columns: Columns) -> Scores:
         """What the model says of the tokens that the policy wrote in these rows."""
         ids, mask = columns["ids"], columns["loss_mask"]
-        return token_scores(self.lm, ids, mask, self._temperature, self._vocab_size)
+        at, size = self._temperature, self._vocab_size
+        return token_scores(self.lm, ids, mask, at, size, entropies=self._entropies)
 
 
 def in_chunks(

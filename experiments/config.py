@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import yaml
 
-from agents.config import LearningConfig
+from agents.config import SHARDINGS, LearningConfig
 from agents.engines.config import EngineConfig
 from agents.health import HealthConfig
-from ssp_env.checks import at_least
+from ssp_env.checks import at_least, one_of
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
@@ -66,6 +66,9 @@ class ComputeConfig:
     """GPUs of each env runner (with 0 runners: of the main process)."""
     gpus_per_learner: float = 0.0
     """GPUs of each learner (with 0 learners: of the main process)."""
+    sharding: str = "ddp"
+    """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a share of
+    weights, gradients, optimizer and reference, for policies that do not fit on one GPU)."""
     threads: int = 1
     """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
     engine: str = "transformers"
@@ -89,6 +92,8 @@ class ComputeConfig:
         "num_learners": "learners",
         "num_gpus_per_env_runner": "gpus_per_env_runner",
         "num_gpus_per_learner": "gpus_per_learner",
+        "fsdp": "sharding",
+        "parallelism": "sharding",
         "num_threads": "threads",
         "backend": "engine",
         "rollout_engine": "engine",
@@ -104,6 +109,7 @@ class ComputeConfig:
         at_least(self, "compute", 0, "env_runners", "learners")
         at_least(self, "compute", 0, "gpus_per_env_runner", "gpus_per_learner")
         at_least(self, "compute", 1, "threads")
+        one_of("compute.sharding", self.sharding, SHARDINGS)
         try:
             self.engine_config()
         except ConfigError as error:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.ragged_cache import RaggedCache
 from agents.engines.turn import Turn
+from agents.state import load_state
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
@@ -99,14 +99,7 @@ class TransformersEngine:
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
 
-        # Arrays that come from Ray's object store are read-only.
-        writable = {
-            n: v if isinstance(v, Tensor) else np.require(v, requirements="W")
-            for n, v in state.items()
-        }
-        self.model.load_state_dict(
-            {name: torch.as_tensor(value) for name, value in writable.items()}
-        )
+        load_state(self.model, state)
         self.weights_version = version
         self._forget()
 

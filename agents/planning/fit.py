@@ -91,11 +91,24 @@ def _remedies(planner: Planner, job: Job) -> Iterator[tuple[str, object, object,
         job = replace(job, learning=replace(job.learning, microbatch_tokens=job.longest))
         yield "learning.microbatch_tokens", old, job.longest, job
 
-    # An engine that plays half as many games caches half as much.
-    while _fullest(planner.plan(job)).name == "engine" and job.layout.env_runners < _MANY:
-        old = max(1, job.layout.env_runners)
-        job = replace(job, layout=replace(job.layout, env_runners=2 * old))
-        yield "compute.env_runners", old, 2 * old, job
+    fullest = _fullest(planner.plan(job)).name
+    if fullest != "engine" and job.layout.learners > 1 and not job.sharded:
+        job = replace(job, layout=replace(job.layout, sharding="fsdp2"))
+        yield "compute.sharding", "ddp", "fsdp2", job
+
+    while True:
+        full = _fullest(planner.plan(job)).name
+        if full == "engine" and job.layout.env_runners < _MANY:
+            # An engine that plays half as many games caches half as much.
+            old = max(1, job.layout.env_runners)
+            job = replace(job, layout=replace(job.layout, env_runners=2 * old))
+            yield "compute.env_runners", old, 2 * old, job
+        elif full == "learner" and job.sharded and job.layout.learners < _MANY:
+            old = job.layout.learners
+            job = replace(job, layout=replace(job.layout, learners=2 * old))
+            yield "compute.learners", old, 2 * old, job
+        else:
+            return
 
 
 def _plain(value: object) -> str:

@@ -28,8 +28,7 @@ class Layout:
     gpus_per_learner: float = 0.0
     """Likewise."""
     sharding: str = "ddp"
-    """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (a share, as
-    ``agents/sharding.py`` spreads it; ``ssp train`` does not yet)."""
+    """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (a share)."""
 
     @property
     def gpus(self) -> float:

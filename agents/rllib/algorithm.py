@@ -33,8 +33,9 @@ from agents.rllib.learner import SSPLearner
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.rounds import RoundTask, Sample, busiest, deal, renumber, rounds_of
 from agents.rllib.runners import RunnerPool
+from agents.rllib.weights import as_arrays, as_reference, load, published, save
 from agents.rows import Row, with_loss_weights
-from ssp_env.errors import RunError, ServiceError
+from ssp_env.errors import RunError, ServiceError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, make_strategy, tell
 from ssp_env.types import Question
@@ -78,6 +79,8 @@ class SSP(Algorithm):
 
         learning = self.config.learning()
         self._strategy = make_strategy(learning.strategy, learning.reset_every)
+        if self.config.is_sharded:
+            self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._ask(self.env_runner_group, [lambda runner: runner.reasons()])
 
     # -- a step --------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ class SSP(Algorithm):
     def policy_weights(self) -> dict[str, Any]:
         """The present weights of the causal LM, named as the model names them."""
         with self._learners():
-            module = self.learner_group.get_weights()[MODULE_ID]
+            module = as_arrays(published(self.learner_group, half=False))
         return {n.removeprefix(LM): value for n, value in module.items() if n.startswith(LM)}
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
@@ -345,13 +348,16 @@ class SSP(Algorithm):
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
         """Synchronous, unlike RLlib's own: no runner may play the next step with old weights."""
+        # Engines on a GPU compute in bfloat16; elsewhere nothing is rounded.
+        half = self.config.num_gpus_per_env_runner > 0
         with self._learners():
-            weights = self.learner_group.get_weights()
+            weights = published(self.learner_group, half=half)
         state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: self._steps}
         if group.local_env_runner is not None:
             group.local_env_runner.set_state(state)
         if group.num_remote_env_runners():
-            self._published = {**state, COMPONENT_RL_MODULE: ray.put(weights)}
+            shared = as_reference(weights, half=half)
+            self._published = {**state, COMPONENT_RL_MODULE: shared}
         if group.num_healthy_remote_env_runners():
             self._send(group)
 
@@ -384,12 +390,33 @@ class SSP(Algorithm):
     # -- checkpoints ---------------------------------------------------------------------------
 
     def get_checkpointable_components(self) -> list[tuple[str, Checkpointable]]:
-        """The learners. Env runners keep nothing, so a run may go on with any number of them."""
-        return [(COMPONENT_LEARNER_GROUP, self.learner_group)]
+        """None of RLlib's: learners write weights and moments themselves, and env runners keep
+        nothing, so a run may go on with any number of either."""
+        return []
+
+    def save_to_path(self, path: Any = None, *args: Any, **kwargs: Any) -> str:
+        """As RLlib's, into a directory that all learners see.
+
+        Raises:
+            RunError: a learner cannot write there.
+            ServiceError: a learner is dead.
+        """
+        with self._learners():
+            state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
+            saved: str = super().save_to_path(path, *args, state=state, **kwargs)
+            save(self.learner_group, saved)
+        return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, the number of the step, the batch strategy with its questions, the moving
-        baselines, and the games that were played ahead."""
+        baselines, and the games that were played ahead.
+
+        Raises:
+            UsageError: learners share the policy, so that nobody has all of their state.
+        """
+        group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
+        if self.config.is_sharded and self._check_component(*group, kwargs.get("not_components")):
+            raise UsageError("learners that share a policy have no common state: save_to_path()")
         with self._learners():
             state: dict[str, Any] = super().get_state(*args, **kwargs)
         state.pop(COMPONENT_ENV_RUNNER, None)
@@ -416,11 +443,22 @@ class SSP(Algorithm):
             self._strategy.set_state(state[STATE]["strategy"])
             self.credit.set_state(state[STATE]["credit"])
             self._ahead = state[STATE]["ahead"] if self.config.overlap else []
-        self._hand_over_weights(self.env_runner_group)
+        if COMPONENT_LEARNER_GROUP in state:
+            self._hand_over_weights(self.env_runner_group)
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        """As RLlib's, but the weights keep the step's number as their version."""
+        """As RLlib's, whatever number of learners has written it. The weights keep the step's
+        number as their version.
+
+        Raises:
+            RunError: it holds no weights, or another policy's.
+            UsageError: a part of it is asked for.
+        """
+        if kwargs.get("component"):
+            raise UsageError("a checkpoint of self-play is restored as a whole")
         super().restore_from_path(path, *args, **kwargs)
+        with self._learners():
+            load(self.learner_group, path)
         self._hand_over_weights(self.env_runner_group)
 
 

@@ -13,7 +13,13 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from agents.config import LearningConfig, check_groups, check_overlap, check_rounds
+from agents.config import (
+    SHARDINGS,
+    LearningConfig,
+    check_groups,
+    check_overlap,
+    check_rounds,
+)
 from agents.engines.config import EngineConfig
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID
@@ -21,6 +27,7 @@ from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.honoured import refuse_ignored, refuse_uncalled
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
+from ssp_env.checks import one_of
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
@@ -58,6 +65,7 @@ class SelfPlayConfig(AlgorithmConfig):
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class)
         self.model_dir = str(tiny_directory())
+        self.sharding = "ddp"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
         for field in fields(LearningConfig):
@@ -107,6 +115,29 @@ class SelfPlayConfig(AlgorithmConfig):
 
         super().training(**kwargs)
         return self
+
+    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
+        """As RLlib's; ``sharding`` says how several learners hold the policy.
+
+        Args:
+            sharding: ``ddp``: each all of it; ``fsdp2``: each a share of weights, gradients,
+                optimizer and reference.
+            kwargs: RLlib's own.
+
+        Raises:
+            ConfigError: another ``sharding``.
+        """
+        if sharding is not NotProvided:
+            one_of("learners.sharding", sharding, SHARDINGS)
+            self.sharding = sharding
+
+        super().learners(**kwargs)
+        return self
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether each learner holds only a share of the policy."""
+        return self.sharding == "fsdp2" and self.num_learners > 1
 
     def learning(self) -> LearningConfig:
         """The learning settings, validated."""

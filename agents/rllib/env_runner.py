@@ -23,6 +23,7 @@ from agents.engines.opening import open_engine
 from agents.rllib.batch import LM, MODULE_ID
 from agents.rllib.module import LLMModule, module_spaces
 from agents.rllib.rounds import RoundTask, Sample
+from agents.rllib.weights import unpack
 from agents.rollout import answer, play
 from agents.rows import rows_of
 from ssp_env.game.outcome import RESERVED, Ending
@@ -177,15 +178,17 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         if COMPONENT_RL_MODULE in state:
             weights = state[COMPONENT_RL_MODULE]
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            weights = weights.get(MODULE_ID, weights)
+            weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
+            if not weights:
+                return  # RLlib asked one of several learners, which has none of its own
+
             version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
             playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
             self.engine.update_weights(playing, version)
 
             if self._module is not None:
-                others = {n: np.array(w) for n, w in weights.items() if not n.startswith(LM)}
-                tensors = {name: torch.as_tensor(value) for name, value in others.items()}
-                self._module.load_state_dict(tensors, strict=False)
+                others = {n: w for n, w in weights.items() if not n.startswith(LM)}
+                self._module.load_state_dict(others, strict=False)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         """For RLlib's checkpoints."""

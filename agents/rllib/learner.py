@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import torch
+from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
+from agents.checkpoints import load_shares, save_shares
 from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
 from agents.models import autocast_dtype, load_model
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.module import ENTROPY
+from agents.rllib.weights import Named, pack
 from agents.rows import Row
-from agents.scoring import Scores, checkpoint_layers, token_logprobs
+from agents.scoring import Scores, TokenScorer, checkpoint_layers
+from agents.sharding import agreed_maximum, shard, whole
+from agents.state import state_of
 from agents.update import Update, merge_figures
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, RunError
 
 
 class SSPLearner(TorchLearner):
@@ -26,17 +34,19 @@ class SSPLearner(TorchLearner):
 
     The frozen reference lives here; it is neither synchronised nor checkpointed."""
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether this learner holds only its share of the policy."""
+        return bool(self.config.is_sharded)
+
     def build(self) -> None:
         """Also loads the reference, and prepares the update."""
-        super().build()
         self.learning: LearningConfig = self.config.learning()
+        super().build()
         learning, module = self.learning, self.module[MODULE_ID]
+        device = torch.device(self._device)
 
-        self._reference: Any = None
-        algorithms = {learning.algorithm(role) for role in learning.learning_roles}
-        if learning.kl_coeff > 0 and "grpo" in algorithms:
-            self._reference = load_model(self.config.model_dir, self._device).requires_grad_(False)
-
+        self._reference = self._load_reference() if self._needs_reference() else None
         if learning.gradient_checkpointing:
             _checkpoint_layers(module.unwrapped())
 
@@ -44,16 +54,49 @@ class SSPLearner(TorchLearner):
             self._score,
             self.get_optimizer(MODULE_ID),
             learning,
-            reference=self._score_reference if self._reference is not None else None,
-            autocast=autocast_dtype(learning.precision, torch.device(self._device)),
+            reference=self._reference,
+            autocast=autocast_dtype(learning.precision, device),
             learners=max(1, self.config.num_learners),
             no_sync=getattr(module, "no_sync", None),
+            agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
         )
+
+    def _needs_reference(self) -> bool:
+        learning = self.learning
+        algorithms = {learning.algorithm(role) for role in learning.learning_roles}
+        return learning.kl_coeff > 0 and "grpo" in algorithms
+
+    def _load_reference(self) -> TokenScorer:
+        """The frozen policy that the KL is held against."""
+        device = torch.device(self._device)
+        lm = load_model(self.config.model_dir, "cpu" if self.is_sharded else device)
+        vocab_size = int(self.module[MODULE_ID].action_space.n)
+        reference = TokenScorer(
+            lm.requires_grad_(False), self.learning.temperature, vocab_size, entropies=False
+        )
+        if self.is_sharded:
+            shard(reference, device, autocast_dtype(self.learning.precision, device))
+        return reference
+
+    def _map_module_to_device(self, module: Any) -> None:
+        """RLlib's hook: a policy that is shared goes there layer by layer, as shares."""
+        if not self.is_sharded:
+            super()._map_module_to_device(module)
+            return
+
+        device = torch.device(self._device)
+        compute = autocast_dtype(self.learning.precision, device)
+        shard(module[MODULE_ID], device, compute, forward="forward_train")
+
+    def _make_modules_ddp_if_necessary(self) -> None:
+        """RLlib's hook: a policy that is shared is not wrapped."""
+        if not self.is_sharded:
+            super()._make_modules_ddp_if_necessary()
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam; the update sets its learning rate."""
         learning: LearningConfig = config.learning()
-        params = self.get_parameters(self._module[module_id])
+        params = [p for p in self.get_parameters(self._module[module_id]) if p.requires_grad]
         optimizer = torch.optim.Adam(params, lr=learning.lr, betas=(0.9, learning.beta2))
         self.register_optimizer(
             module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=learning.lr
@@ -103,12 +146,75 @@ class SSPLearner(TorchLearner):
 
         return np.concatenate(found)
 
-    def _score_reference(self, part: Columns) -> Scores:
-        temperature = self.learning.temperature
-        vocab_size = int(self.module[MODULE_ID].action_space.n)
-        return Scores(
-            token_logprobs(self._reference, part["ids"], part["loss_mask"], temperature, vocab_size)
-        )
+    # -- weights that leave a learner ----------------------------------------------------------
+
+    def publish(self, half: bool) -> list[Named | ray.ObjectRef]:
+        """Hands out the present weights; all learners have to be asked.
+
+        Args:
+            half: see :func:`agents.rllib.weights.published`.
+
+        Returns:
+            From a learner in the main process, its own tensors. From the first remote one, a
+            reference to arrays in Ray's object store; from the others, nothing.
+        """
+        state = state_of(self.module[MODULE_ID].unwrapped())
+        if self.config.num_learners == 0:
+            return [{MODULE_ID: state}]
+
+        # One weight at a time is whole on those that only help to gather it.
+        first = self._is_first
+        arrays = {}
+        for name, tensor in state.items():
+            gathered = whole(tensor)
+            if first:
+                arrays[name] = pack(name, gathered, half)
+        return [ray.put({MODULE_ID: arrays})] if first else []
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """RLlib's state; without weights and moments where this learner has only a share."""
+        if not self.is_sharded:
+            state: dict[str, Any] = super().get_state(*args, **kwargs)
+            return state
+
+        left_out = [COMPONENT_RL_MODULE, COMPONENT_OPTIMIZER]
+        state = super().get_state(not_components=left_out)
+        # RLlib asks one learner for all weights, to hand them to env runners; they get them later.
+        return {**state, COMPONENT_RL_MODULE: {}}
+
+    def save(self, directory: str) -> list[Any]:
+        """Writes weights and moments; all learners have to be asked, with the same directory.
+
+        Raises:
+            RunError: it is not there, or cannot be written.
+        """
+        if not Path(directory).is_dir():
+            where = f"a learner on {socket.gethostname()} does not see {directory}"
+            raise RunError(f"{where}: learners on several machines need a common file system")
+
+        if self.is_sharded or self._is_first:
+            self._store(save_shares, directory)
+        return []
+
+    def load(self, directory: str) -> list[Any]:
+        """Takes weights and moments that any number of learners have saved.
+
+        Raises:
+            RunError: they are not there, or not of this policy.
+        """
+        self._store(load_shares, directory)
+        return []
+
+    def _store(self, save_or_load: Callable[..., None], directory: str) -> None:
+        module = self.module[MODULE_ID].unwrapped()
+        optimizer = self.get_optimizer(MODULE_ID)
+        save_or_load(module, optimizer, directory, alone=not self.is_sharded)
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this learner speaks for all."""
+        group = torch.distributed
+        return not group.is_initialized() or group.get_rank() == 0
 
     @staticmethod
     def merge(results: Sequence[dict[str, Any]]) -> dict[str, float]:

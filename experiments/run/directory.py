@@ -60,6 +60,7 @@ CHANGEABLE = (
     "compute.learners",
     "compute.gpus_per_env_runner",
     "compute.gpus_per_learner",
+    "compute.sharding",
     "compute.threads",
     "search.device",
     "search.server.url",

@@ -27,6 +27,7 @@ def job_of(config: RunConfig) -> Job:
         learners=compute.learners,
         gpus_per_env_runner=compute.gpus_per_env_runner,
         gpus_per_learner=compute.gpus_per_learner,
+        sharding=compute.sharding,
     )
     precision = config.learning.precision
     if on_gpu and precision == "auto":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +244,7 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("compute.gpus_per_learner=-1", "compute.gpus_per_learner", "at least 0"),
         ("compute.gpus_per_env_runner=.nan", "compute.gpus_per_env_runner", "at least 0"),
         ("compute.threads=0", "compute.threads", "at least 1"),
+        ("compute.sharding=fsdp", "compute.sharding", "did you mean 'fsdp2'"),
         ("compute.engine=vlm", "compute.engine", "did you mean 'vllm'?"),
         ("compute.engine_memory=1.5", "compute.engine_memory", "between 0 and 1"),
         ("compute.engine_check_every=0", "compute.engine_check_every", "at least 1"),
@@ -334,6 +335,8 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
     # RLlib refuses a learner with both GPUs and several CPUs.
     assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
+    assert not made.is_sharded
+    assert algorithm_config(RunConfig(compute=replace(compute, sharding="fsdp2"))).is_sharded
 
     given = {"engine_memory": 0.6, "engine_check_every": 7, "engine_max_gap": 0.2}
     made = algorithm_config(RunConfig(compute=ComputeConfig(engine="vllm", **given)))

@@ -152,6 +152,9 @@ def test_what_does_not_fit_is_refused_with_settings_that_do(planner: Planner) ->
     assert refused.value.value is False
     assert check_fit(planner, better, enough, 4)
 
+    weights = 4 * planner.size.parameters
+    with pytest.raises(ConfigError, match=r"compute\.sharding=fsdp2, compute\.learners=8$"):
+        check_fit(planner, JOB, int(3 * weights / USABLE), 1000)
     with pytest.raises(ConfigError, match="take more or larger GPUs"):
         check_fit(planner, JOB, planner.size.parameters, 4)
     with pytest.raises(ConfigError, match="4 GPUs are asked for in all, and there are 3") as few:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import ray
 import torch
+from learning import learner_for
 from playful import GAME, LEARNING, WORLD, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -21,7 +22,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from agents.rllib import SSP, SSPConfig
 from agents.rllib.module import LLMModule
 from agents.rllib.results import episode_figures
-from ssp_env.errors import ServiceError
+from ssp_env.errors import ServiceError, UsageError
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -362,7 +363,9 @@ def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> N
 # -- several learners and runners --------------------------------------------------------------
 
 
-def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) -> None:
+def test_two_learners_give_the_weights_of_none(
+    uninterrupted: dict[str, Any], tmp_path: Path
+) -> None:
     config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=2)
     config.training(microbatch_tokens=400)  # so that the learners need different numbers of passes
     with running(config) as algorithm:
@@ -379,12 +382,52 @@ def test_two_learners_give_the_weights_of_none(uninterrupted: dict[str, Any]) ->
                 alone["learner_loss"], rel=1e-3, abs=1e-6
             )
 
+        _check_shared(algorithm, uninterrupted, tmp_path)
+
         # One of them dies: no tracebacks of Ray's, and no second update with half the learners.
         ray.kill(algorithm.learner_group._worker_manager.actors()[1])
         with pytest.raises(ServiceError, match="a learner died; go on from the last checkpoint"):
             algorithm.train()
         with pytest.raises(ServiceError, match="a learner died"):
             algorithm.save_to_path(uninterrupted["trigger"].parent / "dead")
+
+
+def _check_shared(algorithm: SSP, uninterrupted: dict[str, Any], folder: Path) -> None:
+    """The same two learners share the policy from now on, and go on from what one has saved."""
+
+    def share(learner: Any) -> None:
+        learner.config = learner.config.copy(copy_frozen=False).learners(sharding="fsdp2")
+        learner._is_built = False
+        learner.build()
+
+    shared = algorithm.config.copy(copy_frozen=False).learners(sharding="fsdp2")
+    algorithm.config = shared
+    assert all(result.ok for result in algorithm.learner_group.foreach_learner(share))
+    algorithm.restore_from_path(uninterrupted["checkpoint"])
+    assert distance(weights_of(algorithm), uninterrupted["weights"][1]) == 0.0
+
+    figures = algorithm.train()["ssp"]["figures"]
+    assert algorithm.last_games == uninterrupted["games"][2]
+    alone = uninterrupted["results"][2]["ssp"]["figures"]
+    assert figures["learner_grad_norm"] == pytest.approx(alone["learner_grad_norm"], rel=1e-3)
+    weights = weights_of(algorithm)
+    assert distance(weights, uninterrupted["weights"][2]) < 1e-6
+
+    algorithm.save_to_path(folder)
+    files = [file.name for file in (folder / "learner").iterdir()]
+    assert {Path(name).suffix for name in files} == {".safetensors"}
+    assert len(files) == 2, "each learner writes what it holds"
+    with pytest.raises(UsageError, match="no common state"):
+        algorithm.get_state()
+
+    # One learner goes on from there.
+    one = learner_for(shared.model_dir)
+    one.load(str(folder / "learner"))
+    module = one.module["llm"].lm.state_dict()
+    assert distance({n: w.numpy() for n, w in module.items() if n in weights}, weights) == 0.0
+    moments = one.get_optimizer("llm").state.values()
+    assert all(float(held["step"]) == 6 for held in moments), "two updates per step"
+    assert any(float(held["exp_avg"].abs().max()) > 0 for held in moments)
 
 
 def test_two_env_runners_play_the_games_of_none_whoever_dies(

@@ -201,7 +201,7 @@ def test_the_reference_is_frozen_and_stays_out_of_the_state(
     for _ in range(2):
         update(learner, rows)
     base = load_model(model_dir).state_dict()
-    assert distance(learner._reference.state_dict(), base) == 0.0
+    assert distance(learner._reference.lm.state_dict(), base) == 0.0
     module = learner.get_state()["rl_module"][MODULE_ID]
     assert {name.removeprefix("lm.") for name in module} == set(base)
 

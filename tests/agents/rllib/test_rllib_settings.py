@@ -162,6 +162,7 @@ class Episodic(RLlibCallback):
             lambda c: c.evaluation(evaluation_duration_unit="timesteps"),
             "so many questions",
         ),
+        ("learners.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
         (
             "rl_module_spec",
             lambda c: c.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={})),

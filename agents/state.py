@@ -1,0 +1,50 @@
+"""What makes up a policy: the tensors that are sent to other processes, and saved."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ssp_env.errors import UsageError
+
+
+def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, without gradients, where they lie: shares stay shares.
+
+    Tied weights come once, under their first name.
+    """
+    kept = module.state_dict().keys()
+    named = chain(module.named_parameters(), module.named_buffers())
+
+    return {name: tensor.detach() for name, tensor in named if name in kept}
+
+
+def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+    """Puts tensors or arrays in the place of a module's own, rounded to their dtype.
+
+    Args:
+        module: holds all its weights itself.
+        state: at least what :func:`state_of` names.
+
+    Raises:
+        UsageError: something is missing, or it is another module's.
+    """
+    lacking = sorted(state_of(module).keys() - state.keys())
+    unknown = sorted(state.keys() - module.state_dict().keys())
+    if lacking or unknown:
+        what = f"lack {lacking[0]}" if lacking else f"hold {unknown[0]}, which it has not"
+        raise UsageError(f"these are not the weights of this model: they {what}")
+
+    module.load_state_dict({name: as_tensor(value) for name, value in state.items()}, strict=False)
+
+
+def as_tensor(value: Any) -> Tensor:
+    """A tensor over the memory of an array, which may be read-only: nobody writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.as_tensor(value)

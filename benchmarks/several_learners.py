@@ -1,0 +1,214 @@
+"""The same two updates by one learner, by two with DDP and by two with FSDP2, with checkpoints that
+go from one to the other; and ``ssp train`` with learners that share a policy.
+
+Learners are processes that Ray starts, joined by gloo. The rows are those of two steps of the
+preset ``tiny``, played by the policy that ships."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.rllib.algorithm import SSP
+from agents.rows import Row
+from experiments.config import RunConfig, load_preset, make_config
+from experiments.run.cluster import algorithm_config, local_ray
+from experiments.run.directory import RunDirectory
+from experiments.run.provenance import git_commit, machine
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "one": {"learners": 0},
+    "two, ddp": {"learners": 2},
+    "two, fsdp2": {"learners": 2, "sharding": "fsdp2"},
+}
+RESUMED = (("two, fsdp2", "one"), ("one", "two, fsdp2"), ("two, fsdp2", "two, ddp"))
+"""Who wrote a checkpoint after the first update, and who makes the second one."""
+
+Weights = dict[str, np.ndarray]
+
+
+def main() -> int:
+    """Compares, and writes what was found."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--batch-size", type=int, default=16)
+    settings = parser.parse_args()
+    torch.set_num_threads(1)
+
+    with tempfile.TemporaryDirectory() as folder:
+        result = {
+            "command": " ".join(["python -m benchmarks.several_learners", *sys.argv[1:]]),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "git_commit": git_commit(),
+            "machine": machine(),
+            "seed": 0,
+            **two_updates(settings.batch_size, Path(folder)),
+            "ssp_train": whole_runs(settings.batch_size, Path(folder)),
+        }
+
+    settings.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+# -- the same rows -----------------------------------------------------------------------------
+
+
+def two_updates(batch_size: int, folder: Path) -> dict[str, Any]:
+    """All layouts learn from the same rows."""
+    with local_ray(_config(batch_size, learners=2)):
+        with _algorithm(batch_size, LAYOUTS["one"]) as algorithm:
+            start, updates = _weights(algorithm), list(_rows(algorithm, 2))
+
+        ends: dict[str, Weights] = {}
+        found: dict[str, Any] = {}
+        for name, layout in LAYOUTS.items():
+            with _algorithm(batch_size, layout) as algorithm:
+                figures = [_learn(algorithm, updates[0], 0)]
+                algorithm.save_to_path(str(folder / name))
+                figures.append(_learn(algorithm, updates[1], 1))
+                ends[name] = _weights(algorithm)
+
+            files = sorted(path.suffix for path in (folder / name / "learner").iterdir())
+            norms = [figure["grad_norm"] for figure in figures]
+            found[name] = {"grad_norms": norms, "checkpoint": files, **_seconds(figures)}
+
+        for name in LAYOUTS:
+            found[name]["against one"] = apart(ends[name], ends["one"])
+        return {
+            "rows": [len(rows) for rows in updates],
+            "learning_rate": _config(batch_size).learning.lr,
+            "moved": apart(ends["one"], start),
+            "learners": found,
+            "resumed": [
+                _resumed(batch_size, folder, writer, reader, updates[1], ends)
+                for writer, reader in RESUMED
+            ],
+        }
+
+
+def _resumed(
+    batch_size: int,
+    folder: Path,
+    writer: str,
+    reader: str,
+    rows: list[Row],
+    ends: dict[str, Weights],
+) -> dict[str, Any]:
+    """The second update, from another layout's checkpoint."""
+    with _algorithm(batch_size, LAYOUTS[reader]) as algorithm:
+        algorithm.restore_from_path(str(folder / writer))
+        figures = _learn(algorithm, rows, 1)
+        weights = _weights(algorithm)
+    return {
+        "written_by": writer,
+        "resumed_by": reader,
+        "grad_norm": figures["grad_norm"],
+        "against the writer, uninterrupted": apart(weights, ends[writer]),
+    }
+
+
+def apart(one: Weights, other: Weights) -> dict[str, float]:
+    """How far two sets of weights are from each other."""
+    gaps = np.concatenate([np.abs(one[name] - other[name]).ravel() for name in one])
+    return {
+        "largest": float(gaps.max()),
+        "share above 1e-5": float((gaps > 1e-5).mean()),
+        "share above 1e-6": float((gaps > 1e-6).mean()),
+    }
+
+
+def _rows(algorithm: SSP, steps: int) -> Iterator[list[Row]]:
+    """What the present policy plays in each of the first steps."""
+    for step in range(steps):
+        algorithm._steps = step
+        samples = algorithm._play()
+        yield algorithm.credit([row for sample in samples for row in sample.rows])
+
+
+def _learn(algorithm: SSP, rows: list[Row], step: int) -> dict[str, float]:
+    """One update; its figures and seconds."""
+    algorithm._steps = step
+    began = time.perf_counter()
+    learning, game = algorithm.config.learning(), algorithm.config.game()
+    figures = algorithm._learn(rows, learning.batch_size, game.attempts)
+    return {**figures, "seconds": time.perf_counter() - began}
+
+
+def _seconds(figures: list[dict[str, float]]) -> dict[str, list[float]]:
+    return {"seconds": [round(figure["seconds"], 2) for figure in figures]}
+
+
+def _weights(algorithm: SSP) -> Weights:
+    return {name: np.array(value) for name, value in algorithm.policy_weights().items()}
+
+
+@contextmanager
+def _algorithm(batch_size: int, layout: dict[str, Any]) -> Iterator[SSP]:
+    algorithm = algorithm_config(_config(batch_size, **layout)).build_algo()
+    try:
+        yield algorithm
+    finally:
+        algorithm.stop()
+
+
+def _config(batch_size: int, **compute: Any) -> RunConfig:
+    values = load_preset("tiny")
+    values["compute"] = compute
+    # More micro-batches on one learner than on the other, so that one of them has to wait.
+    values["learning"] |= {"batch_size": batch_size, "microbatch_tokens": 2048}
+    values["learning"]["drop_uniform_groups"] = False  # a policy so young has few others
+    return make_config(values)
+
+
+# -- whole runs --------------------------------------------------------------------------------
+
+
+def whole_runs(batch_size: int, folder: Path) -> dict[str, Any]:
+    """``ssp train`` of two steps with each layout; then a third, with the learners exchanged."""
+    found: dict[str, Any] = {}
+    for name in ("one", "two, fsdp2"):
+        found[name] = _train(folder / f"run {name}", batch_size, 2, LAYOUTS[name])
+
+    for name, other in (("one", "two, fsdp2"), ("two, fsdp2", "one")):
+        run = folder / f"run {name}"
+        resumed = _train(run, batch_size, 3, LAYOUTS[other], "--resume")
+        found[f"{name}, resumed with {other}"] = resumed
+    return found
+
+
+def _train(
+    run: Path, batch_size: int, steps: int, layout: dict[str, Any], *options: str
+) -> dict[str, Any]:
+    changes = [f"learning.batch_size={batch_size}", "evaluation.per_group=5"]
+    changes += [f"compute.{name}={value}" for name, value in layout.items()]
+    ssp = "import sys; from ssp_env.commands.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", ssp, "train", "--quiet", "--out", str(run), *options]
+    command += ["--preset", "tiny", "--steps", str(steps)]
+    began = time.perf_counter()
+    subprocess.run([*command, *(x for c in changes for x in ("--set", c))], check=True)
+
+    lines = [line for line in RunDirectory(run).read_metrics() if line["step"]]
+    shown = ("learner_loss", "learner_grad_norm", "engine_gap", "valid_rate", "solver_reward")
+    return {
+        "seconds": round(time.perf_counter() - began, 1),
+        "steps": [{name: line.get(name) for name in ("step", *shown)} for line in lines],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
