@@ -16,7 +16,7 @@ from ssp_env.worlds.wiki import WikiMini
 
 def test_generated_passages_are_as_long_as_real_ones_and_follow_the_seed() -> None:
     made = list(passages(2000, 0))
-    real = [len(tokenize(document.text)) for document in WikiMini().corpus]
+    real = [len(tokenize(document.text)) for document in WikiMini().corpus[::9]]
     assert [len(text) for text in made] != [len(text) for text in passages(2000, 1)]
     assert made[:50] == list(passages(2000, 0))[:50]
     for percentile in (5, 25, 50, 75, 95):

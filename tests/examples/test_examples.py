@@ -101,10 +101,15 @@ def test_a_curve_that_cannot_be_written_is_refused_at_once(
     assert f"argument --out: {out} cannot be written" in errors
 
 
-def test_rllib_takes_one_policy_for_both_roles(tmp_path: Path) -> None:
-    out = tmp_path / "curve.jsonl"
-    run("rllib_ppo", *BUDGET, "--policies", "shared", "--out", str(out))
-    assert len(out.read_text().splitlines()) >= 2
+def test_rllib_takes_one_policy_for_both_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed("rllib_ppo")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    make_config = runpy.run_path(str(EXAMPLES / "rllib_ppo.py"))["make_config"]
+    for policies, played in (("shared", {"both"}), ("independent", {"proposer", "solver"})):
+        config = make_config(policies, 200, 100, 3)
+        config.validate()
+        assert set(config.policies) == played
+        assert {config.policy_mapping_fn(agent, None) for agent in played} == played
 
 
 def test_trl_learns_from_rewards_of_the_game() -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import copytree
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
-
 from small_models import bert_encoder
 
 from ssp_env.errors import ConfigError, ModelError
 from ssp_env.search.dense.encoder import SentenceTransformerEncoder, choose_prefixes
+
+# Not imported here: that takes seconds, in every process that collects the tests.
+pytestmark = pytest.mark.skipif(
+    find_spec("sentence_transformers") is None, reason="needs the extra 'dense'"
+)
 
 E5_PREFIXES, NO_PREFIXES = ("query: ", "passage: "), ("", "")
 TEXTS = ["where is vienna", "vienna is in austria", "a", "the danube flows through ten countries"]

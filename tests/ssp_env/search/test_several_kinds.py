@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from corpus_files import jsonl
+from small_models import bert_encoder
 
 from ssp_env.commands.cli import main
 from ssp_env.search.index.directory import open_index
 from ssp_env.types import Document
 
-pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
-pytest.importorskip("faiss", reason="needs the extra 'dense'")
-from small_models import bert_encoder
+# Not imported here: that takes seconds, in every process that collects the tests.
+pytestmark = pytest.mark.skipif(
+    find_spec("sentence_transformers") is None, reason="needs the extra 'dense'"
+)
 
 
 def test_with_several_kinds_the_one_that_is_meant_has_to_be_named(
