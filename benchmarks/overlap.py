@@ -23,7 +23,12 @@ from typing import Any
 from experiments.run.provenance import git_commit, machine
 
 OVERLAP = "compute.overlap=true"
-QUICK = ("evaluation.every=100000", "evaluation.per_group=5", "checkpoint_every=2")
+QUICK = (
+    "learning.importance_cap=2.0",
+    "evaluation.every=100000",
+    "evaluation.per_group=5",
+    "checkpoint_every=2",
+)
 DEADLINE = 600.0
 
 
