@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import ClassVar
 
 from ssp_env.checks import at_least, one_of
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, MissingExtra
 from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import STRATEGIES
 from ssp_env.settings import check_types
@@ -17,6 +18,8 @@ ALGORITHMS = ("grpo", "reinforce")
 AGGREGATIONS = ("sequence", "token", "sum")
 PROPOSAL_GROUPS = ("answer", "asked_searches")
 ROLES = ("proposer", "solver")
+LORA = "pip install -e '.[lora]'"
+"""What brings adapters."""
 SHARDINGS = ("ddp", "fsdp2")
 """How several learners may hold a policy."""
 
@@ -89,6 +92,9 @@ class LearningConfig:
     """Batch strategy: ``dummy``, ``resample``, ``reuse`` or ``periodic_reset``."""
     reset_every: int = 10
     """Steps after which ``periodic_reset`` forgets its questions."""
+    lora_rank: int = 0
+    """Train low-rank adapters of this rank beside the linear maps of all layers, and leave the
+    policy itself as it is; 0 trains all of it. Adapters want ten times the learning rate."""
     microbatch_tokens: int = 16_384
     """Padded tokens of one forward pass of the learner, at most; memory, not results, depends on
     it. Rows of similar length share a pass, so that padding stays below 15%."""
@@ -123,6 +129,7 @@ class LearningConfig:
         "scale_rewards": "std_normalise",
         "std_normalize": "std_normalise",
         "dtype": "precision",
+        "lora_r": "lora_rank",
     }
     """What these settings are called elsewhere; an error offers the name here."""
 
@@ -132,7 +139,7 @@ class LearningConfig:
         counts = ("batch_size", "round_size", "minibatches", "reset_every", "microbatch_tokens")
         at_least(self, "learning", 1, *counts, "role_norms_every")
         at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight")
-        at_least(self, "learning", 0, "clip_low", "clip_high", "repetition_penalty")
+        at_least(self, "learning", 0, "lora_rank", "clip_low", "clip_high", "repetition_penalty")
 
         if self.minibatches > self.batch_size:
             fix = "must not exceed batch_size"
@@ -196,6 +203,26 @@ def check_groups(game: GameConfig, learning: LearningConfig) -> None:
         grouped = role in learning.learning_roles and learning.algorithm(role) == "grpo"
         if grouped and size < 2:
             raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
+
+
+def check_adapters(engine: str, learning: LearningConfig) -> None:
+    """Makes sure that adapters can be made, and played.
+
+    Args:
+        engine: the kind of engine.
+        learning: says whether there are any.
+
+    Raises:
+        ConfigError: the engine cannot play them; names ``lora_rank``.
+        MissingExtra: `peft` is not installed.
+    """
+    if not learning.lora_rank:
+        return
+    if engine == "vllm":
+        fix = "adapters are played by the engine transformers alone; choose that one, or set 0"
+        raise ConfigError("lora_rank", learning.lora_rank, fix)
+    if find_spec("peft") is None:
+        raise MissingExtra("learning.lora_rank", LORA)
 
 
 def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -> None:

@@ -10,18 +10,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agents.adapters import is_adapter
 from ssp_env.errors import UsageError
 
 
 def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, without gradients, where they lie: shares stay shares.
 
-    Tied weights come once, under their first name.
+    Tied weights come once, under their first name; what is frozen beneath adapters does not come,
+    because every process reads it from the model directory.
     """
-    kept = module.state_dict().keys()
+    kept = module.state_dict().keys() - _beneath_adapters(module)
     named = chain(module.named_parameters(), module.named_buffers())
 
     return {name: tensor.detach() for name, tensor in named if name in kept}
+
+
+def _beneath_adapters(module: torch.nn.Module) -> set[str]:
+    """Names of the weights of models that have adapters, but for these."""
+    from transformers import PreTrainedModel
+
+    found = set()
+    for prefix, part in module.named_modules():
+        if isinstance(part, PreTrainedModel):
+            names = {f"{prefix}.{name}".lstrip(".") for name in part.state_dict()}
+            adapters = {name for name in names if is_adapter(name)}
+            found |= names - adapters if adapters else set()
+    return found
 
 
 def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The same two updates by one learner, by two with DDP and by two with FSDP2, with checkpoints that
-go from one to the other; and ``ssp train`` with learners that share a policy.
+go from one to the other, of all weights and of adapters; and ``ssp train`` with learners that share
+a policy.
 
 Learners are processes that Ray starts, joined by gloo. The rows are those of two steps of the
 preset ``tiny``, played by the policy that ships."""
@@ -56,7 +57,8 @@ def main() -> int:
             "git_commit": git_commit(),
             "machine": machine(),
             "seed": 0,
-            **two_updates(settings.batch_size, Path(folder)),
+            "all_weights": two_updates(settings.batch_size, Path(folder), 0),
+            "adapters_of_rank_4": two_updates(settings.batch_size, Path(folder), 4),
             "ssp_train": whole_runs(settings.batch_size, Path(folder)),
         }
 
@@ -68,22 +70,25 @@ def main() -> int:
 # -- the same rows -----------------------------------------------------------------------------
 
 
-def two_updates(batch_size: int, folder: Path) -> dict[str, Any]:
-    """All layouts learn from the same rows."""
-    with local_ray(_config(batch_size, learners=2)):
-        with _algorithm(batch_size, LAYOUTS["one"]) as algorithm:
+def two_updates(batch_size: int, folder: Path, rank: int) -> dict[str, Any]:
+    """All layouts learn from the same rows, with adapters of this rank."""
+    learning = {"batch_size": batch_size, "lora_rank": rank}
+    folder = folder / str(rank)
+    with local_ray(_config(learning, learners=2)):
+        with _algorithm(learning, LAYOUTS["one"]) as algorithm:
             start, updates = _weights(algorithm), list(_rows(algorithm, 2))
 
         ends: dict[str, Weights] = {}
         found: dict[str, Any] = {}
         for name, layout in LAYOUTS.items():
-            with _algorithm(batch_size, layout) as algorithm:
+            with _algorithm(learning, layout) as algorithm:
                 figures = [_learn(algorithm, updates[0], 0)]
                 algorithm.save_to_path(str(folder / name))
                 figures.append(_learn(algorithm, updates[1], 1))
                 ends[name] = _weights(algorithm)
 
-            files = sorted(path.suffix for path in (folder / name / "learner").iterdir())
+            written = sorted((folder / name / "learner").iterdir())
+            files = {path.name: path.stat().st_size for path in written}
             norms = [figure["grad_norm"] for figure in figures]
             found[name] = {"grad_norms": norms, "checkpoint": files, **_seconds(figures)}
 
@@ -91,18 +96,18 @@ def two_updates(batch_size: int, folder: Path) -> dict[str, Any]:
             found[name]["against one"] = apart(ends[name], ends["one"])
         return {
             "rows": [len(rows) for rows in updates],
-            "learning_rate": _config(batch_size).learning.lr,
+            "learning_rate": _config(learning).learning.lr,
             "moved": apart(ends["one"], start),
             "learners": found,
             "resumed": [
-                _resumed(batch_size, folder, writer, reader, updates[1], ends)
+                _resumed(learning, folder, writer, reader, updates[1], ends)
                 for writer, reader in RESUMED
             ],
         }
 
 
 def _resumed(
-    batch_size: int,
+    learning: dict[str, Any],
     folder: Path,
     writer: str,
     reader: str,
@@ -110,7 +115,7 @@ def _resumed(
     ends: dict[str, Weights],
 ) -> dict[str, Any]:
     """The second update, from another layout's checkpoint."""
-    with _algorithm(batch_size, LAYOUTS[reader]) as algorithm:
+    with _algorithm(learning, LAYOUTS[reader]) as algorithm:
         algorithm.restore_from_path(str(folder / writer))
         figures = _learn(algorithm, rows, 1)
         weights = _weights(algorithm)
@@ -158,19 +163,19 @@ def _weights(algorithm: SSP) -> Weights:
 
 
 @contextmanager
-def _algorithm(batch_size: int, layout: dict[str, Any]) -> Iterator[SSP]:
-    algorithm = algorithm_config(_config(batch_size, **layout)).build_algo()
+def _algorithm(learning: dict[str, Any], layout: dict[str, Any]) -> Iterator[SSP]:
+    algorithm = algorithm_config(_config(learning, **layout)).build_algo()
     try:
         yield algorithm
     finally:
         algorithm.stop()
 
 
-def _config(batch_size: int, **compute: Any) -> RunConfig:
+def _config(learning: dict[str, Any], **compute: Any) -> RunConfig:
     values = load_preset("tiny")
     values["compute"] = compute
     # More micro-batches on one learner than on the other, so that one of them has to wait.
-    values["learning"] |= {"batch_size": batch_size, "microbatch_tokens": 2048}
+    values["learning"] |= {**learning, "microbatch_tokens": 2048}
     values["learning"]["drop_uniform_groups"] = False  # a policy so young has few others
     return make_config(values)
 
@@ -188,19 +193,23 @@ def whole_runs(batch_size: int, folder: Path) -> dict[str, Any]:
         run = folder / f"run {name}"
         resumed = _train(run, batch_size, 3, LAYOUTS[other], "--resume")
         found[f"{name}, resumed with {other}"] = resumed
-    return found
+
+    adapted = _train(folder / "adapted", batch_size, 2, LAYOUTS["two, fsdp2"], rank=4)
+    return {**found, "two, fsdp2, adapters of rank 4": adapted}
 
 
 def _train(
-    run: Path, batch_size: int, steps: int, layout: dict[str, Any], *options: str
+    run: Path, batch_size: int, steps: int, layout: dict[str, Any], *options: str, rank: int = 0
 ) -> dict[str, Any]:
     changes = [f"learning.batch_size={batch_size}", "evaluation.per_group=5"]
+    changes += [f"learning.lora_rank={rank}"]
     changes += [f"compute.{name}={value}" for name, value in layout.items()]
     ssp = "import sys; from ssp_env.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", ssp, "train", "--quiet", "--out", str(run), *options]
     command += ["--preset", "tiny", "--steps", str(steps)]
     began = time.perf_counter()
-    subprocess.run([*command, *(x for c in changes for x in ("--set", c))], check=True)
+    command += [word for change in changes for word in ("--set", change)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     lines = [line for line in RunDirectory(run).read_metrics() if line["step"]]
     shown = ("learner_loss", "learner_grad_norm", "engine_gap", "valid_rate", "solver_reward")

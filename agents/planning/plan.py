@@ -160,18 +160,22 @@ class Planner:
     def _learner(self, job: Job) -> dict[str, int]:
         """What each learner holds."""
         size, passes = self.size, self._passes(job)
-        weights = FLOAT * size.parameters // (job.layout.learners if job.sharded else 1)
+        shares = job.layout.learners if job.sharded else 1
+        weights, trained = FLOAT * size.parameters // shares, FLOAT * self._trained(job) // shares
 
-        parts = {"weights": weights, "gradients": weights, "Adam's moments": 2 * weights}
-        if job.has_reference:
+        parts = {"weights": weights, "gradients": trained, "Adam's moments": 2 * trained}
+        if job.learning.lora_rank:
+            parts["adapters"] = trained
+        elif job.has_reference:
             parts["reference"] = weights
 
         if job.sharded:
             compute = HALF if job.autocast else FLOAT
             # One layer computes while the next one arrives; what is in no layer stays whole.
-            models = 2 if job.has_reference else 1
+            models = 2 if "reference" in parts else 1
             parts["gathered layers"] = models * compute * (2 * size.layer + size.outside)
-            parts["gradients to deal"] = (compute + FLOAT) * (size.layer + size.outside)
+            most = min(self._trained(job), size.layer + size.outside)
+            parts["gradients to deal"] = (compute + FLOAT) * most
 
         if passes.copies:
             parts["weights in bfloat16"] = passes.copies
@@ -187,7 +191,7 @@ class Planner:
 
     def _moved(self, job: Job) -> dict[str, int]:
         """Bytes that go between processes in a step."""
-        learners, weights = job.layout.learners, self.size.parameters
+        learners, weights, trained = job.layout.learners, self.size.parameters, self._trained(job)
         moved: dict[str, int] = {}
 
         # In a ring, each learner sends and gets all shares but its own.
@@ -195,15 +199,21 @@ class Planner:
         if job.sharded:
             # Weights arrive for the forward and for the backward pass, and for the reference's.
             gathers = (3 if job.has_reference else 2) * (HALF if job.autocast else FLOAT)
-            moved["each learner, per micro-batch"] = int(others * (gathers + FLOAT) * weights)
+            through = gathers * weights + FLOAT * trained
+            moved["each learner, per micro-batch"] = int(others * through)
         elif learners > 1:
             updates = job.learning.minibatches
-            moved["each learner, gradients"] = int(2 * others * FLOAT * weights * updates)
+            moved["each learner, gradients"] = int(2 * others * FLOAT * trained * updates)
 
         if job.layout.env_runners or learners:
             engines = max(1, job.layout.env_runners)
-            moved["weights to the engines"] = job.engine_bytes * weights * engines
+            moved["weights to the engines"] = job.engine_bytes * trained * engines
         return moved
+
+    def _trained(self, job: Job) -> int:
+        """Parameters that learn: all, or those of adapters."""
+        rank = job.learning.lora_rank
+        return rank * self.size.adapted if rank else self.size.parameters
 
     def _passes(self, job: Job) -> Passes:
         how: dict[str, Any] = {

@@ -16,6 +16,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from agents.config import (
     SHARDINGS,
     LearningConfig,
+    check_adapters,
     check_groups,
     check_overlap,
     check_rounds,
@@ -237,6 +238,7 @@ class SelfPlayConfig(AlgorithmConfig):
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
         with named("training"):
+            check_adapters(self.engine_config().kind, learning)
             check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
             check_overlap(learning, self.overlap)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
@@ -289,6 +291,8 @@ class SelfPlayConfig(AlgorithmConfig):
             model_config={
                 "model": self.model_dir,
                 "attention": "sdpa" if self.num_gpus_per_learner else "eager",
+                "lora_rank": self.lora_rank,
+                "seed": self.seed or 0,
             },
         )
 

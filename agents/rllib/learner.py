@@ -14,6 +14,7 @@ from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
+from agents.adapters import without_adapters
 from agents.checkpoints import load_shares, save_shares
 from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
@@ -25,14 +26,15 @@ from agents.rows import Row
 from agents.scoring import Scores, TokenScorer, checkpoint_layers
 from agents.sharding import agreed_maximum, shard, whole
 from agents.state import state_of
-from agents.update import Update, merge_figures
+from agents.update import Scorer, Update, merge_figures
 from ssp_env.errors import ConfigError, RunError
 
 
 class SSPLearner(TorchLearner):
     """One update over a batch whose rows carry role, advantage and weight.
 
-    The frozen reference lives here; it is neither synchronised nor checkpointed."""
+    The frozen reference lives here; it is neither synchronised nor checkpointed. Of a policy with
+    adapters, only these are."""
 
     @property
     def is_sharded(self) -> bool:
@@ -46,7 +48,7 @@ class SSPLearner(TorchLearner):
         learning, module = self.learning, self.module[MODULE_ID]
         device = torch.device(self._device)
 
-        self._reference = self._load_reference() if self._needs_reference() else None
+        self._reference = self._find_reference()
         if learning.gradient_checkpointing:
             _checkpoint_layers(module.unwrapped())
 
@@ -61,13 +63,15 @@ class SSPLearner(TorchLearner):
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
         )
 
-    def _needs_reference(self) -> bool:
+    def _find_reference(self) -> Scorer | None:
+        """The frozen policy that the KL is held against, if there is a KL."""
         learning = self.learning
         algorithms = {learning.algorithm(role) for role in learning.learning_roles}
-        return learning.kl_coeff > 0 and "grpo" in algorithms
+        if not (learning.kl_coeff > 0 and "grpo" in algorithms):
+            return None
+        return self._score_unadapted if learning.lora_rank else self._load_reference()
 
     def _load_reference(self) -> TokenScorer:
-        """The frozen policy that the KL is held against."""
         device = torch.device(self._device)
         lm = load_model(self.config.model_dir, "cpu" if self.is_sharded else device)
         vocab_size = int(self.module[MODULE_ID].action_space.n)
@@ -129,6 +133,14 @@ class SSPLearner(TorchLearner):
         temperature = self.learning.temperature
         out = self.module[MODULE_ID].forward_train({**part, "temperature": temperature})
         return Scores(out["action_logp"], out.get(ENTROPY))
+
+    def _score_unadapted(self, part: Columns) -> Scores:
+        """What the policy began as says; no second copy of it is needed."""
+        # Not through DDP, which would wait for the other learners.
+        module = self.module[MODULE_ID].unwrapped()
+        with without_adapters(module):
+            out = module.forward_train({**part, "temperature": self.learning.temperature})
+        return Scores(out["action_logp"])
 
     def score(self, rows: Sequence[Row]) -> np.ndarray:
         """The policy's log-probabilities of what it wrote: float32 (tokens,), row by row.

@@ -9,6 +9,7 @@ import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
 
+from agents.adapters import adapt
 from agents.models import load_model
 from agents.scoring import token_scores
 
@@ -17,13 +18,18 @@ ENTROPY = "entropy"
 
 
 class LLMModule(TorchRLModule):
-    """Wraps the model of ``model_config["model"]``; ``model_config["attention"]`` is optional."""
+    """Wraps the model of ``model_config["model"]``.
+
+    Optional are its ``attention``, and a ``lora_rank`` above 0 with the ``seed`` of its adapters.
+    """
 
     def setup(self) -> None:
         """Loads the model; the learner moves it to its device."""
         self.lm = load_model(
             self.model_config["model"], attention=self.model_config.get("attention")
         )
+        if rank := self.model_config.get("lora_rank", 0):
+            adapt(self.lm, rank, self.model_config.get("seed", 0))
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Logits (rows, vocabulary) after each row's last token, as RLlib's action inputs."""

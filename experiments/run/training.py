@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from agents.config import check_groups, check_overlap, check_rounds
+from agents.config import check_adapters, check_groups, check_overlap, check_rounds
 from agents.engines.base import StopRule
 from agents.engines.opening import open_engine
 from agents.health import Monitor
@@ -101,6 +101,7 @@ def check_learning(config: RunConfig) -> None:
     """
     check_groups(config.game, config.learning)
     with named("learning"):
+        check_adapters(config.compute.engine, config.learning)
         check_rounds(config.game, config.learning, config.compute.env_runners)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)

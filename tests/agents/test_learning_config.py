@@ -131,6 +131,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "temperature": (0.8, played_on),
     "strategy": ("dummy", played_on),
     "reset_every": (1, played_on),
+    "lora_rank": (2, learnt),
     "microbatch_tokens": (40, passes),
     "gradient_checkpointing": (True, passes),
     "precision": ("bfloat16", learnt),

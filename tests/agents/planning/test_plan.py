@@ -99,6 +99,11 @@ def test_what_a_learner_holds(planner: Planner) -> None:
     assert held["Adam's moments"] == 2 * weights
     assert "reference" not in learner(planner.plan(learning(kl_coeff=0.0)))
 
+    adapted = learner(planner.plan(learning(lora_rank=2)))
+    assert adapted["weights"] == weights
+    assert adapted["Adam's moments"] == 2 * adapted["adapters"] == 2 * 4 * 2 * planner.size.adapted
+    assert "reference" not in adapted, "the policy without its adapters is the reference"
+
     shared = learner(planner.plan(layout(sharding="fsdp2", learners=4)))
     assert shared["Adam's moments"] == 2 * weights // 4
     assert shared["gathered layers"] < 4 * weights

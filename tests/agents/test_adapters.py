@@ -1,0 +1,143 @@
+"""Adapters: they alone are trained, sent and saved; without them, the policy is what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from learning import distance, learner_for, some_rows, update
+from safetensors import safe_open
+
+from agents.adapters import adapt, is_adapter, merged
+from agents.columns import columns_of
+from agents.config import LearningConfig, check_adapters
+from agents.engines.base import StopRule
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rllib.batch import MODULE_ID
+from agents.rllib.learner import SSPLearner
+from agents.scoring import token_logprobs
+from agents.state import state_of
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.config import GameConfig
+from ssp_env.tokenizers import HuggingFaceTokenizer
+
+RANK = 2
+
+
+@pytest.fixture(scope="module")
+def trained(model_dir: Path) -> SSPLearner:
+    """A learner after two updates."""
+    learner = learner_for(model_dir, lora_rank=RANK, kl_coeff=0.1, lr=1e-2)
+    for seed in (1, 2):
+        update(learner, some_rows(model_dir, seed=seed))
+    return learner
+
+
+def scored(model_dir: Path, lm: torch.nn.Module) -> torch.Tensor:
+    """Log-probabilities of some rows under a model."""
+    columns = {n: torch.as_tensor(c) for n, c in columns_of(some_rows(model_dir)).items()}
+    with torch.no_grad():
+        return token_logprobs(lm, columns["ids"], columns["loss_mask"], 1.0, lm.config.vocab_size)
+
+
+def test_new_adapters_change_nothing_and_are_the_same_everywhere(model_dir: Path) -> None:
+    base, lm, other = load_model(model_dir), load_model(model_dir), load_model(model_dir)
+    adapt(lm, RANK, seed=3)
+    assert torch.equal(scored(model_dir, lm), scored(model_dir, base))
+    trainable = {name for name, p in lm.named_parameters() if p.requires_grad}
+    assert trainable == {name for name, _ in lm.named_parameters() if is_adapter(name)}
+    linear = [m for m in base.model.layers.modules() if isinstance(m, torch.nn.Linear)]
+    assert len(trainable) == 2 * len(linear), "every linear map of the layers, nothing else"
+
+    adapt(other, RANK, seed=3)
+    assert distance(state_of(lm), state_of(other)) == 0.0
+
+
+def test_adapters_alone_are_trained(trained: SSPLearner, model_dir: Path) -> None:
+    lm = trained.module[MODULE_ID].lm
+    base, state = load_model(model_dir).state_dict(), lm.state_dict()
+    for name, tensor in base.items():
+        place, _, kind = name.rpartition(".")
+        beneath = f"{place}.base_layer.{kind}"
+        assert torch.equal(state[beneath if beneath in state else name], tensor), name
+    assert all(float(t.abs().max()) > 0 for name, t in state.items() if is_adapter(name))
+    assert not torch.equal(scored(model_dir, lm), scored(model_dir, load_model(model_dir)))
+
+    held = trained.get_optimizer(MODULE_ID).state
+    moments = sum(each["exp_avg"].numel() for each in held.values())
+    assert moments == sum(t.numel() for t in state_of(lm).values()) < 0.2 * lm.num_parameters()
+
+
+def test_the_reference_is_the_policy_without_adapters(trained: SSPLearner, model_dir: Path) -> None:
+    rows = {n: torch.as_tensor(c) for n, c in columns_of(some_rows(model_dir)).items()}
+    assert trained.update_step.reference is not None
+    with torch.no_grad():
+        reference = trained.update_step.reference(rows).logprobs
+    assert torch.equal(reference, scored(model_dir, load_model(model_dir)))
+
+    # It has to be the policy again afterwards, with gradients.
+    lm = trained.module[MODULE_ID].lm
+    assert all(p.requires_grad == is_adapter(name) for name, p in lm.named_parameters())
+    assert not torch.equal(reference, scored(model_dir, lm))
+
+
+def test_only_adapters_travel_to_an_engine(
+    trained: SSPLearner, model_dir: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    (published,) = trained.publish(half=False)
+    sent = {name.removeprefix("lm."): t for name, t in published[MODULE_ID].items()}
+    assert sent
+    assert all(is_adapter(name) for name in sent)
+
+    lm = load_model(model_dir)
+    adapt(lm, RANK, seed=0)
+    engine = TransformersEngine(lm, tokenizer, StopRule.of(GameConfig(), tokenizer))
+    engine.update_weights(sent, 1)
+    learner = trained.module[MODULE_ID].lm
+    assert torch.equal(scored(model_dir, engine.model), scored(model_dir, learner))
+
+    some = dict(list(sent.items())[1:])
+    with pytest.raises(UsageError, match="they lack"):
+        engine.update_weights(some, 2)
+    with pytest.raises(UsageError, match="which it has not"):
+        engine.update_weights({**sent, "other": torch.zeros(1)}, 2)
+
+
+def test_merged_they_are_a_plain_model(trained: SSPLearner, model_dir: Path) -> None:
+    lm, plain = trained.module[MODULE_ID].lm, load_model(model_dir)
+    weights = merged(state_of(plain), state_of(lm))
+    assert weights.keys() == state_of(plain).keys()
+    for name, layer in lm.named_modules():
+        if hasattr(layer, "get_delta_weight"):
+            expected = layer.base_layer.weight + layer.get_delta_weight("default")
+            torch.testing.assert_close(weights[f"{name}.weight"], expected, atol=1e-6, rtol=0)
+
+    plain.load_state_dict(weights, strict=False)
+    gap = (scored(model_dir, plain) - scored(model_dir, lm)).abs().max()
+    assert float(gap) < 1e-4
+
+
+def test_a_checkpoint_holds_adapters_and_goes_on(
+    trained: SSPLearner, model_dir: Path, tmp_path: Path
+) -> None:
+    trained.save(str(tmp_path))
+    (file,) = tmp_path.iterdir()
+    with safe_open(file, framework="pt") as tensors:
+        kept = list(tensors.keys())
+    assert len(kept) == 4 * len(state_of(trained.module[MODULE_ID]))
+    assert all(is_adapter(name) for name in kept)
+
+    other = learner_for(model_dir, lora_rank=RANK, kl_coeff=0.1, lr=1e-2)
+    other.load(str(tmp_path))
+    rows = some_rows(model_dir, seed=5)
+    assert update(other, rows) == update(trained, rows)
+    ours, theirs = (state_of(learner.module[MODULE_ID]) for learner in (other, trained))
+    assert distance(ours, theirs) == 0.0
+
+
+def test_vllm_does_not_play_adapters() -> None:
+    with pytest.raises(ConfigError, match="transformers alone"):
+        check_adapters("vllm", LearningConfig(lora_rank=4))
+    check_adapters("vllm", LearningConfig())
