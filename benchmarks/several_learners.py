@@ -140,8 +140,7 @@ def apart(one: Weights, other: Weights) -> dict[str, float]:
 def _rows(algorithm: SSP, steps: int) -> Iterator[list[Row]]:
     """What the present policy plays in each of the first steps."""
     for step in range(steps):
-        algorithm._steps = step
-        samples = algorithm._play()
+        samples = algorithm._play(step, algorithm._strategy.get_state())
         yield algorithm.credit([row for sample in samples for row in sample.rows])
 
 
