@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
     HuggingFaceStorageWriter,
 )
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -27,6 +28,8 @@ from ssp_env.errors import RunError
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """What Adam keeps of each weight."""
+_WEIGHTS = "weights."
+_UNREADABLE = (OSError, RuntimeError, ValueError, SafetensorError, CheckpointException)
 
 
 def save_shares(
@@ -77,21 +80,47 @@ def load_shares(
     Raises:
         RunError: there are no such files, or not of this module.
     """
-    if not any(Path(directory).glob("*.safetensors")):
-        raise RunError(f"{directory} holds no shares of weights (*.safetensors)")
-
+    _check_there(directory)
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
     reader = HuggingFaceStorageReader(str(directory))
     try:
         with _quiet():
             load(state, storage_reader=reader, no_dist=_alone(alone))
-    except (OSError, RuntimeError, ValueError, SafetensorError, CheckpointException) as error:
+    except _UNREADABLE as error:
         raise RunError(f"{directory} cannot be read: {_cause(error)}") from error
 
     # Steps are kept as vectors of one number on disk.
     for name, parameter in _trained(module):
         optimizer.state[parameter]["step"].copy_(state[f"step.{name}"][0])
+
+
+def read_weights(directory: str | Path) -> dict[str, Tensor]:
+    """All weights that any number of processes have written there, whole, on the CPU.
+
+    Raises:
+        RunError: there are no such files, or they are broken.
+    """
+    _check_there(directory)
+    reader = HuggingFaceStorageReader(str(directory))
+    try:
+        held = reader.read_metadata().state_dict_metadata
+        state = {
+            name: torch.empty(tensor.size, dtype=tensor.properties.dtype)
+            for name, tensor in held.items()
+            if name.startswith(_WEIGHTS) and isinstance(tensor, TensorStorageMetadata)
+        }
+        with _quiet():
+            load(state, storage_reader=reader, no_dist=True)
+    except _UNREADABLE as error:
+        raise RunError(f"{directory} cannot be read: {_cause(error)}") from error
+
+    return {name.removeprefix(_WEIGHTS): tensor for name, tensor in state.items()}
+
+
+def _check_there(directory: str | Path) -> None:
+    if not any(Path(directory).glob("*.safetensors")):
+        raise RunError(f"{directory} holds no shares of weights (*.safetensors)")
 
 
 def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
@@ -113,7 +142,7 @@ def _named(
     module: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> Iterator[tuple[str, Tensor]]:
     for name, tensor in state_of(module).items():
-        yield f"weights.{name}", tensor
+        yield f"{_WEIGHTS}{name}", tensor
 
     for name, parameter in _trained(module):
         held = optimizer.state[parameter]

@@ -102,13 +102,19 @@ def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
     return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else None
 
 
-def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Path) -> None:
+def save_policy(
+    weights: dict[str, Any],
+    source: str | Path,
+    directory: str | Path,
+    dtype: torch.dtype | None = None,
+) -> None:
     """Writes trained weights as a model directory, with the config and tokenizer of their origin.
 
     Args:
         weights: parameter name -> array, as the model names them.
         source: the directory that the policy was loaded from.
         directory: where to write; created if missing.
+        dtype: what weights are rounded to; they are written as they are when not given.
     """
     from safetensors.torch import save_file
 
@@ -125,6 +131,8 @@ def save_policy(weights: dict[str, Any], source: str | Path, directory: str | Pa
 
     config = json.loads((target / "config.json").read_text(encoding="utf-8"))
     tensors = {name: torch.as_tensor(value).contiguous().clone() for name, value in weights.items()}
+    if dtype is not None:
+        tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}
     if config.get("tie_word_embeddings"):
         # The output layer is the embedding; loading ties them again.
         tensors.pop("lm_head.weight", None)

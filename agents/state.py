@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from agents.adapters import is_adapter
+from agents.adapters import is_adapter, merged
+from agents.models import load_model
 from ssp_env.errors import UsageError
 
 
@@ -56,6 +58,18 @@ def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
         raise UsageError(f"these are not the weights of this model: they {what}")
 
     module.load_state_dict({name: as_tensor(value) for name, value in state.items()}, strict=False)
+
+
+def plain_weights(weights: Mapping[str, Tensor], model_dir: str | Path) -> dict[str, Tensor]:
+    """The weights of a plain causal LM, adapters merged into what they adapt.
+
+    Args:
+        weights: of a causal LM, or of its adapters alone, as :func:`state_of` names them.
+        model_dir: what it was trained from.
+    """
+    if not any(is_adapter(name) for name in weights):
+        return dict(weights)
+    return merged(state_of(load_model(model_dir)), weights)
 
 
 def as_tensor(value: Any) -> Tensor:

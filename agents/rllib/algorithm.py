@@ -22,11 +22,9 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, WEIGHTS_SEQ_NO
 from ray.tune.result import TRAINING_ITERATION
 
-from agents.adapters import merged
 from agents.credit import Credit
 from agents.engines.gap import Gap
 from agents.metrics import step_figures
-from agents.models import load_model
 from agents.rllib.ahead import meanwhile
 from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
 from agents.rllib.comparison import compare
@@ -37,7 +35,7 @@ from agents.rllib.rounds import RoundTask, Sample, busiest, deal, renumber, roun
 from agents.rllib.runners import RunnerPool
 from agents.rllib.weights import as_arrays, as_reference, load, published, save
 from agents.rows import Row, with_loss_weights
-from agents.state import as_tensor, state_of
+from agents.state import as_tensor, plain_weights
 from ssp_env.errors import RunError, ServiceError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, make_strategy, tell
@@ -300,13 +298,9 @@ class SSP(Algorithm):
         adapters merged into what they adapt."""
         with self._learners():
             module = as_arrays(published(self.learner_group, half=False))
-        weights = {n.removeprefix(LM): value for n, value in module.items() if n.startswith(LM)}
-        if not self.config.learning().lora_rank:
-            return weights
-
-        adapters = {name: as_tensor(value) for name, value in weights.items()}
-        whole = merged(state_of(load_model(self.config.model_dir)), adapters)
-        return {name: tensor.numpy() for name, tensor in whole.items()}
+        own = {n.removeprefix(LM): as_tensor(w) for n, w in module.items() if n.startswith(LM)}
+        plain = plain_weights(own, self.config.model_dir)
+        return {name: tensor.numpy() for name, tensor in plain.items()}
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
         """The RLModule that plays, with the present weights; there is only one."""

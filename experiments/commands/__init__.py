@@ -215,6 +215,30 @@ Nothing is loaded or allocated: the learner's passes are counted on fake tensors
 exit status: 0, or 2 if it does not fit (the message names the setting to change)"""
 
 
+def _configure_export(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="RUN", help="a run directory (its newest checkpoint), or a checkpoint"
+    )
+    parser.add_argument("-o", "--out", required=True, metavar="DIR", help="the model directory")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        default="float32",
+        help="what weights are rounded to (default: %(default)s, as they are trained)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="DIR",
+        help="what was trained; of a checkpoint of RLlib's or Tune's, which does not hold it",
+    )
+    parser.epilog = """\
+  ssp export runs/tiny-seed0 -o my-policy --dtype bfloat16
+  ssp export runs/tiny-seed0/checkpoints/step_000040 -o my-policy
+
+DIR is what from_pretrained loads, vLLM serves and ssp eval scores. Learners that shared the policy
+are put together, and adapters are merged."""
+
+
 def _configure_questions(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run directory, finished or in progress")
     parser.add_argument("--out", metavar="FILE", help="write the questions there, as JSON lines")
@@ -406,6 +430,12 @@ PLAN = Command(
     "say what each GPU of a run will hold, and whether that fits",
     _configure_plan,
     lambda given: _run("plan", given),
+)
+EXPORT = Command(
+    "export",
+    "write the policy of a checkpoint as a plain model directory",
+    _configure_export,
+    lambda given: _run("export", given),
 )
 QUESTIONS = Command(
     "questions",

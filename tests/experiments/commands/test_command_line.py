@@ -20,6 +20,7 @@ from ssp_env.errors import MissingExtra, SSPError
 COMMANDS = (
     "bootstrap",
     "eval",
+    "export",
     "index",
     "judge",
     "plan",

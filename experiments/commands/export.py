@@ -1,0 +1,83 @@
+"""``ssp export``: the policy of a checkpoint as a plain model directory."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from agents.checkpoints import read_weights
+from agents.models import save_policy
+from agents.state import plain_weights
+from experiments.run.directory import RunDirectory
+from experiments.run.early_checks import check_model_directory
+from experiments.run.quiet import quiet_libraries
+from ssp_env.errors import RunError
+
+POLICY = "policy"
+SHARES = ("algorithm/learner", "learner")
+"""Where learners have written, below the checkpoint of a run or of RLlib's algorithm."""
+LM = "lm."
+"""How the names of the causal LM's weights begin there."""
+
+
+def run(arguments: Namespace) -> int:
+    """Writes the directory.
+
+    Raises:
+        RunError: there is no such checkpoint, or the directory is taken.
+        ModelError: ``--model`` is no model directory.
+    """
+    quiet_libraries()
+    out = Path(arguments.out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} is not empty; choose another --out")
+
+    checkpoint = newest_checkpoint(Path(arguments.source))
+    weights, origin = policy_of(checkpoint, arguments.model)
+    save_policy(weights, origin, out, getattr(torch, arguments.dtype))
+    print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
+    return 0
+
+
+def newest_checkpoint(source: Path) -> Path:
+    """That of a run, or the one that was named.
+
+    Raises:
+        RunError: there is none.
+    """
+    if not source.is_dir():
+        raise RunError(f"there is no directory {source}")
+    latest = RunDirectory(source).latest_checkpoint()
+    return latest[1] if latest else source
+
+
+def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:
+    """The weights of a plain causal LM, and the directory that has its config and tokenizer.
+
+    Args:
+        checkpoint: of a run, or of RLlib's algorithm.
+        model: what was trained; not needed where the checkpoint holds the policy.
+
+    Raises:
+        RunError: it holds no weights, or needs ``model``.
+        ModelError: ``model`` is no model directory.
+    """
+    policy = checkpoint / POLICY
+    if policy.is_dir():
+        return load_file(policy / "model.safetensors"), policy
+
+    shares = [checkpoint / name for name in SHARES if (checkpoint / name).is_dir()]
+    if not shares:
+        raise RunError(f"{checkpoint} is no checkpoint, and no run that has one")
+    if model is None:
+        raise RunError(f"{checkpoint} holds weights alone: name what was trained by --model")
+
+    check_model_directory(Path(model))
+    named = read_weights(shares[0])
+    weights = {name.removeprefix(LM): w for name, w in named.items() if name.startswith(LM)}
+    return plain_weights(weights, model), Path(model)

@@ -1,0 +1,115 @@
+"""``ssp export``: what it writes is what was trained, whoever had shares of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agents.adapters import adapt
+from agents.checkpoints import save_shares
+from agents.models import load_model, save_policy, tiny_directory
+from experiments.commands import EXPORT
+from ssp_env.commands import cli
+
+IDS = torch.arange(3, 40)[None]
+
+
+class Point:
+    """The command's entry point, installed or not."""
+
+    name = "export"
+
+    def load(self) -> Any:
+        return EXPORT
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "entry_points", lambda group: [Point()])
+
+
+class Module(torch.nn.Module):
+    """Names its weights as RLlib's module does."""
+
+    def __init__(self, lm: Any) -> None:
+        super().__init__()
+        self.lm = lm
+
+
+def trained(rank: int = 0) -> Any:
+    """A model that differs from the one that ships."""
+    lm = load_model(tiny_directory())
+    if rank:
+        adapt(lm, rank, seed=0)
+    with torch.no_grad():
+        for parameter in lm.parameters():
+            if parameter.requires_grad:
+                parameter.add_(0.01 * torch.ones_like(parameter))
+    return lm
+
+
+def saved(lm: Any, folder: Path) -> Path:
+    """A checkpoint as learners write it."""
+    module = Module(lm)
+    optimizer = torch.optim.Adam([p for p in module.parameters() if p.requires_grad])
+    save_shares(module, optimizer, folder / "algorithm" / "learner")
+    return folder
+
+
+def logits(directory: Path) -> torch.Tensor:
+    """As somebody else's code loads it."""
+    AutoTokenizer.from_pretrained(directory)
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    with torch.no_grad():
+        scores: torch.Tensor = model.eval()(IDS).logits
+    return scores
+
+
+def test_a_policy_is_exported_from_what_learners_wrote(tmp_path: Path) -> None:
+    lm = trained(rank=2)
+    checkpoint = saved(lm, tmp_path / "checkpoint")
+    out = tmp_path / "out"
+    model = ["--model", str(tiny_directory())]
+    assert cli.main(["export", str(checkpoint), "-o", str(out), *model]) == 0
+    with torch.no_grad():
+        torch.testing.assert_close(logits(out), lm(IDS).logits, atol=1e-4, rtol=1e-4)
+    assert not any("lora" in file.read_text() for file in out.glob("*.json"))
+
+
+def test_the_newest_checkpoint_of_a_run_is_exported_and_rounded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lm = trained()
+    for step, weights in ((2, load_model(tiny_directory())), (10, lm)):
+        policy = tmp_path / "run" / "checkpoints" / f"step_{step:06d}" / "policy"
+        save_policy(dict(weights.state_dict()), tiny_directory(), policy)
+
+    out = ["-o", str(tmp_path / "out"), "--dtype", "bfloat16"]
+    assert cli.main(["export", str(tmp_path / "run"), *out]) == 0
+    held = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
+    assert {tensor.dtype for tensor in held.values()} == {torch.bfloat16}
+    assert all(torch.equal(held[n], w.bfloat16()) for n, w in lm.state_dict().items())
+
+    assert cli.main(["export", str(tmp_path / "run"), *out]) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_what_holds_no_policy_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(source: Path, *more: str) -> str:
+        assert cli.main(["export", str(source), "-o", str(tmp_path / "out"), *more]) == 2
+        return capsys.readouterr().err
+
+    assert "there is no directory" in refused(tmp_path / "none")
+    assert "is no checkpoint" in refused(tmp_path)
+    checkpoint = saved(trained(), tmp_path / "checkpoint")
+    assert "by --model" in refused(checkpoint)
+    assert "no model directory" in refused(checkpoint, "--model", str(tmp_path / "none"))
+    (file,) = (checkpoint / "algorithm" / "learner").iterdir()
+    file.write_bytes(file.read_bytes()[:100])
+    assert "cannot be read" in refused(checkpoint, "--model", str(tiny_directory()))
