@@ -87,7 +87,7 @@ class SweepDirectory:
             RunError: its summary cannot be read.
         """
         run = self.run(trial)
-        if run.summary.exists() and read_json(run.summary)["steps"] == trial.config.steps:
+        if run.summary.exists() and read_json(run.summary).get("steps") == trial.config.steps:
             return "done"
         if run.stopped.exists():
             return "stopped"
@@ -166,7 +166,9 @@ def read_json(path: Path) -> dict[str, Any]:
         RunError: it cannot be read.
     """
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return values
+        values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise RunError(f"{path} holds no JSON object")
+    return values

@@ -17,6 +17,7 @@ from experiments.sweeps.results import Outcome
 
 BAR = 12
 """Characters of a bar."""
+HEADS = ("trial", "", "step", "solver", "valid", "accuracy", "min")
 
 
 class Board:
@@ -36,7 +37,13 @@ class Board:
         self._total, self._done, self._failed = total, done, 0
         self._running: dict[str, tuple[Trial, float, Mapping[str, Any]]] = {}
         self._began = time.monotonic()
-        self._live = Live(self._table(), console=self._console, refresh_per_second=2)
+        # Drawn anew each time, by a thread of its own: its clocks go on between two steps.
+        self._live = Live(
+            get_renderable=self._table,
+            console=self._console,
+            refresh_per_second=2,
+            transient=True,
+        )
 
     def __enter__(self) -> Board:
         if self._console.is_terminal:
@@ -50,8 +57,6 @@ class Board:
         trace: TracebackType | None,
     ) -> None:
         if self._live.is_started:
-            self._running.clear()
-            self._live.update(Text(""))
             self._live.stop()
 
     def note(self, text: str) -> None:
@@ -100,17 +105,17 @@ class Board:
 
     def _update(self) -> None:
         if self._live.is_started:
-            self._live.update(self._table())
+            self._live.refresh()
 
     def _table(self) -> Group:
-        table = Table.grid(padding=(0, 2))
-        for name in ("trial", "", "step", "proposer", "solver", "valid", "accuracy", "time"):
-            left = name in ("trial", "", "time")
-            table.add_column(name, no_wrap=True, justify="left" if left else "right")
+        table = Table.grid(padding=(0, 1))
+        for head in HEADS:
+            # Where there is little room, it is names that are cut.
+            left = head in HEADS[:2]
+            table.add_column(no_wrap=head != HEADS[0], justify="left" if left else "right")
         if self._running:
-            heads = ("trial", "", "step", "proposer", "solver", "valid", "accuracy", "min")
-            table.add_row(*(Text(head, style="dim") for head in heads))
-        for trial, began, figures in self._running.values():
+            table.add_row(*(Text(head, style="dim") for head in HEADS))
+        for trial, began, figures in list(self._running.values()):
             table.add_row(*_cells(trial, began, figures))
 
         waiting = self._total - self._done - self._failed - len(self._running)
@@ -126,9 +131,9 @@ def _cells(trial: Trial, began: float, figures: Mapping[str, Any]) -> tuple[Text
     step, steps = int(figures.get("step", 0)), trial.config.steps
     full = BAR * step // steps
     bar = Text("━" * full, style="green") + Text("━" * (BAR - full), style="dim")
-    names = ("proposer_reward", "solver_reward", "valid_rate", "accuracy")
+    names = ("solver_reward", "valid_rate", "accuracy")
     shown = (Text(_figure(figures.get(name))) for name in names)
-    name = Text(str(trial), overflow="ellipsis")
+    name = Text(str(trial), no_wrap=True, overflow="ellipsis")
     return name, bar, Text(f"{step}/{steps}"), *shown, Text(_clock(began).strip())
 
 
