@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from experiments.run.provenance import git_commit, machine
 from experiments.sweeps.definition import Sweep, find, read_sweep, shipped
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial, check_trials, choose, trials
+from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
 from experiments.sweeps.source import Source
+from experiments.sweeps.tables import Table, as_data, make_tables, markdown
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
@@ -47,11 +50,23 @@ def run(arguments: Namespace) -> int:
         return _show_plan(sweep, planned)
 
     directory.check(planned, arguments.resume)
+    _check_packages()
     check_trials(planned, source)
-    with directory.claimed(name, sweep):
+    with directory.claimed(name, sweep, shlex.join(["ssp", *sys.argv[1:]])):
         failed = _play(sweep, planned, directory, arguments)
         _finish(name, sweep, planned, directory)
     return 1 if failed else 0
+
+
+def _check_packages() -> None:
+    """Both are imported late, the second one when everything has been played.
+
+    Raises:
+        ModuleNotFoundError: one of them is not installed.
+    """
+    for package in ("ray", "matplotlib"):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 
 def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
@@ -108,17 +123,17 @@ def _play(
 
 def _finish(name: str, sweep: Sweep, planned: Sequence[Trial], directory: SweepDirectory) -> None:
     """Writes results, tables and figure, and prints the tables."""
-    from experiments.sweeps import results, tables
     from experiments.sweeps.figure import draw
 
-    outcomes = results.read_outcomes(directory, planned)
-    made = tables.make_tables(sweep, outcomes)
+    outcomes = read_outcomes(directory, planned)
+    made = make_tables(sweep, outcomes)
     if not made:
         raise SSPError(f"no trial has ended; the run directories are in {directory.trials}")
 
-    results.write_rows(directory, results.rows(name, outcomes))
-    write_atomically(directory.tables, _page(name, sweep, made, outcomes))
-    summary = {**_provenance(name, outcomes), "arms": tables.as_data(sweep, outcomes)}
+    write_rows(directory, rows(name, outcomes))
+    known = _provenance(name, directory, outcomes)
+    write_atomically(directory.tables, _page(sweep, known, made))
+    summary = {**known, "arms": as_data(sweep, outcomes)}
     write_atomically(directory.summary, json.dumps(summary, indent=2) + "\n")
     draw(sweep, outcomes, directory.figure)
     _show(made)
@@ -128,13 +143,15 @@ def _finish(name: str, sweep: Sweep, planned: Sequence[Trial], directory: SweepD
 # -- what is written and shown -----------------------------------------------------------------
 
 
-def _provenance(name: str, outcomes: Sequence[Any]) -> dict[str, Any]:
+def _provenance(
+    name: str, directory: SweepDirectory, outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
     """Where the figures come from."""
     summaries = [o.summary for o in outcomes if o.summary is not None]
     wall = sum(line["seconds"]["wall"] for o in outcomes for line in o.lines)
     return {
         "sweep": name,
-        "command": shlex.join(["ssp", *sys.argv[1:]]),
+        "command": directory.command(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "git_commits": sorted({s["git_commit"] or "unknown" for s in summaries})
         or [git_commit() or "unknown"],
@@ -145,13 +162,10 @@ def _provenance(name: str, outcomes: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _page(name: str, sweep: Sweep, made: Sequence[Any], outcomes: Sequence[Any]) -> str:
+def _page(sweep: Sweep, known: dict[str, Any], made: Sequence[Table]) -> str:
     """The tables as Markdown, with what they rest on."""
-    from experiments.sweeps.tables import markdown
-
-    known = _provenance(name, outcomes)
     lines = [
-        f"# {sweep.title or name}",
+        f"# {sweep.title or known['sweep']}",
         "",
         f"`{known['command']}`, {known['date']}, commit {', '.join(known['git_commits'])}, "
         f"{'; '.join(known['machines'])}. Preset `{sweep.preset}`, seeds "
@@ -165,7 +179,7 @@ def _page(name: str, sweep: Sweep, made: Sequence[Any], outcomes: Sequence[Any])
     return "\n".join(lines) + "\n" + markdown(made)
 
 
-def _show(made: Sequence[Any]) -> None:
+def _show(made: Sequence[Table]) -> None:
     console = Console(highlight=False)
     for table in made:
         shown = Shown(

@@ -58,17 +58,7 @@ class SweepDirectory:
         Raises:
             RunError: there is none, it is another one, or of another version.
         """
-        try:
-            held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise RunError(
-                f"{self.path} holds no sweep to resume (sweep.yaml is missing)"
-            ) from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunError(f"{self.definition} cannot be read: {error}") from error
-
-        if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise RunError(f"{self.definition} is of another version: choose another --out")
+        held = self._header()
         if held.get("version") != __version__:
             theirs = f"{held.get('version')}, and this is {__version__}"
             raise RunError(f"{self.path} is a sweep of version {theirs}: choose another --out")
@@ -94,6 +84,33 @@ class SweepDirectory:
         if (run.path / ENDED_EARLY).exists():
             return "ended early"
         return "begun" if run.config.exists() else "waiting"
+
+    def command(self) -> str:
+        """The command line that began it.
+
+        Raises:
+            RunError: there is none.
+        """
+        return str(self._header()["command"])
+
+    def _header(self) -> dict[str, Any]:
+        """What ``sweep.yaml`` says.
+
+        Raises:
+            RunError: there is none, or it is of another version.
+        """
+        try:
+            held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(
+                f"{self.path} holds no sweep to resume (sweep.yaml is missing)"
+            ) from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.definition} cannot be read: {error}") from error
+
+        if not isinstance(held, dict) or held.get("format") != FORMAT:
+            raise RunError(f"{self.definition} is of another version: choose another --out")
+        return held
 
     # -- what is done with it ------------------------------------------------------------------
 
@@ -122,8 +139,13 @@ class SweepDirectory:
                 run.check(trial.config, resume=True)
 
     @contextmanager
-    def claimed(self, name: str, sweep: Sweep) -> Iterator[None]:
+    def claimed(self, name: str, sweep: Sweep, command: str) -> Iterator[None]:
         """Holds the directory while trials are played. A new one that nothing was written to goes.
+
+        Args:
+            name: of the sweep.
+            sweep: what is played.
+            command: the command line, noted if it begins the sweep.
 
         Raises:
             RunError: another process holds it, or it cannot be written.
@@ -131,7 +153,13 @@ class SweepDirectory:
         made, new = make_directories(self.path), not self.definition.exists()
         try:
             with locked(self.path):
-                header = {"format": FORMAT, "version": __version__, "name": name}
+                began = command if new else self.command()
+                header = {
+                    "format": FORMAT,
+                    "version": __version__,
+                    "name": name,
+                    "command": began,
+                }
                 text = yaml.safe_dump(
                     {**header, "sweep": plain(sweep)}, sort_keys=False, allow_unicode=True
                 )

@@ -32,7 +32,7 @@ def begin(folder: Path, policy: Path) -> tuple[SweepDirectory, list[Trial]]:
     file.write_text(yaml.safe_dump({"seeds": [0], "set": shared, "arms": arms}, sort_keys=False))
 
     directory, sweep = SweepDirectory(folder / "sweep"), read_sweep(Source(file))
-    with directory.claimed("mine", sweep):
+    with directory.claimed("mine", sweep, "ssp sweep mine.yaml"):
         directory.trials.mkdir()
     return directory, trials(sweep)
 

@@ -182,7 +182,7 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     file = tmp_path / "mine.yaml"
     file.write_text("seeds: [0, 1]\nset: {steps: 2}\narms: {one: {}, two: {learning.lr: 0.5}}\n")
     made = sweep(seeds=[0, 1], paper=None, figures=[])
-    with out.claimed("mine", made):
+    with out.claimed("mine", made, "ssp sweep mine.yaml"):
         for trial in trials(made):
             play(out, trial, 0.5 if trial.arm == "one" else 0.75)
     assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
@@ -191,6 +191,7 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     assert "+.250" in out.tables.read_text()
     data = json.loads(out.summary.read_text())
     assert (data["git_commits"], data["seeds"]) == (["abc"], [0, 1])
+    assert data["command"] == "ssp sweep mine.yaml", "the one that began it"
     assert data["arms"]["two"]["2"]["accuracy"] == {"mean": 0.75, "half": 0.0}
 
     before = out.csv.read_text()
@@ -219,7 +220,7 @@ def test_a_directory_of_another_sweep_or_version_is_refused(
 ) -> None:
     directory = SweepDirectory(tmp_path / "sweep")
     made = sweep()
-    with directory.claimed("mine", made):
+    with directory.claimed("mine", made, "ssp sweep mine.yaml"):
         directory.trials.mkdir()
     assert directory.read("mine") == made
 
@@ -231,7 +232,7 @@ def test_a_directory_of_another_sweep_or_version_is_refused(
 
 def test_a_sweep_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
     directory = SweepDirectory(tmp_path / "runs" / "sweep")
-    with suppress(KeyboardInterrupt), directory.claimed("mine", sweep()):
+    with suppress(KeyboardInterrupt), directory.claimed("mine", sweep(), "ssp sweep mine.yaml"):
         assert directory.definition.exists()
         raise KeyboardInterrupt
     assert [*tmp_path.iterdir()] == []
