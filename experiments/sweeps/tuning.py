@@ -73,13 +73,13 @@ def tune_trials(
         mode="max",
         reuse_actors=True,  # PyTorch takes seconds to load
         max_concurrent_trials=parallel,
-        scheduler=_scheduler(halving, trials) if halving else None,
+        scheduler=scheduler(halving, trials) if halving else None,
     )
     actors = max(_actors(trial.config.compute) for trial in trials)
     given = [_given(trial, directory, keep_checkpoints) for trial in trials]
     with started_ray(**store(actors)), _scratch() as scratch:
         results = tune.Tuner(
-            tune.with_resources(_trainable, _resources),
+            tune.with_resources(_trainable, resources),
             param_space={"trial": tune.grid_search(given)},
             tune_config=settings,
             run_config=tune.RunConfig(
@@ -113,7 +113,7 @@ def _trainable(config: dict[str, Any]) -> None:
     play(given["config"], Path(given["out"]), given["keep_checkpoints"], tune.report)
 
 
-def _resources(config: dict[str, Any]) -> Any:
+def resources(config: dict[str, Any]) -> Any:
     """What a trial takes of the machine: a process that plays and learns, and those that help."""
     from ray import tune
 
@@ -139,7 +139,7 @@ def _actors(compute: ComputeConfig) -> int:
     return compute.env_runners + compute.learners
 
 
-def _scheduler(halving: Halving, trials: Sequence[Trial]) -> Any:
+def scheduler(halving: Halving, trials: Sequence[Trial]) -> Any:
     from ray.tune.schedulers import AsyncHyperBandScheduler
 
     return AsyncHyperBandScheduler(

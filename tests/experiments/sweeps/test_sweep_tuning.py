@@ -1,0 +1,70 @@
+"""What Ray Tune is told of trials: what each takes of the machine, and when one has fallen behind.
+
+Ray itself is not started here.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments.config import load_preset, make_config, override
+from experiments.sweeps.definition import Halving
+from experiments.sweeps.plan import Trial
+from experiments.sweeps.tuning import METRIC, resources, scheduler
+from ssp_env.settings import plain
+
+STEPS = 8
+
+
+def trial(name: str, *settings: str) -> Trial:
+    values = {**load_preset("tiny"), "steps": STEPS}
+    for setting in settings:
+        override(values, setting)
+    return Trial(name, 0, name, {}, make_config(values))
+
+
+@pytest.mark.parametrize(
+    ("settings", "bundles"),
+    [
+        ((), [{"CPU": 1}]),
+        (("compute.threads=3",), [{"CPU": 3}]),
+        (
+            ("compute.gpus_per_env_runner=0.5", "compute.gpus_per_learner=0.25"),
+            [{"CPU": 1, "GPU": 0.75}],
+        ),
+        (
+            (
+                *("compute.threads=2", "compute.env_runners=2", "compute.learners=1"),
+                *("compute.gpus_per_env_runner=1", "compute.gpus_per_learner=0.5"),
+            ),
+            [{"CPU": 2}, {"CPU": 2, "GPU": 1}, {"CPU": 2, "GPU": 1}, {"CPU": 1, "GPU": 0.5}],
+        ),
+    ],
+)
+def test_a_trial_takes_what_its_settings_ask_for(
+    settings: tuple[str, ...], bundles: list[dict[str, float]]
+) -> None:
+    config = plain(trial("a", *settings).config)
+    assert resources({"trial": {"config": config}}).bundles == bundles
+
+
+def test_trials_that_fall_behind_are_ended_and_none_at_its_last_step() -> None:
+    trials = [trial(name) for name in "abc"]
+    asha = scheduler(Halving(first=2, keep=2), trials)
+    asha.set_search_properties(METRIC, "max")
+    tuned = {name: SimpleNamespace(trial_id=name, config={}) for name in "abc"}
+    for one in tuned.values():
+        asha.on_trial_add(None, one)
+
+    def told(name: str, step: int, accuracy: float) -> Any:
+        result = {"step": step, METRIC: accuracy, "training_iteration": step}
+        return asha.on_trial_result(None, tuned[name], result)
+
+    assert told("a", 1, 0.1) == "CONTINUE", "not compared yet"
+    assert told("a", 2, 0.6) == "CONTINUE"
+    assert told("b", 2, 0.9) == "CONTINUE"
+    assert told("c", 2, 0.1) == "STOP"
+    assert told("b", STEPS, 0.9) == "CONTINUE", "the run still has to write its summary"
