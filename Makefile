@@ -54,7 +54,7 @@ bench: install
 	$(BIN)/python -m benchmarks.search_scale --kinds bm25 dense-flat dense-ivf-sq8 --encoder generated \
 		--work build/search_scale --out benchmarks/results/search_scale.json
 
-# Every sweep with two seeds and few steps, in about half an hour of two cores; SWEEP_ARGS= plays them in full, in some ten hours.
+# Every sweep with two seeds and few steps: by estimate, half an hour on two cores. SWEEP_ARGS= plays them in full, in some ten hours.
 # Once begun, a sweep is gone on with.
 SWEEPS ?= noise batch opponents algorithms penalty searches
 SWEEP_ARGS ?= --seeds 0 1 --steps 20
