@@ -26,6 +26,8 @@ SHAPES = {
 """Width, inner width, layers, heads, key-value heads, vocabulary, whether the output layer is the
 embedding."""
 
+RANK = 16
+
 
 def config_of(name: str) -> Qwen2Config:
     """The `transformers` config of a size."""
@@ -43,13 +45,18 @@ def config_of(name: str) -> Qwen2Config:
 
 
 def plans(planner: Planner, job: Job) -> dict[str, dict[str, Any]]:
-    """One learner, eight with DDP, eight with FSDP2; each with a GPU per process."""
-    layouts = {
-        "1": replace(job.layout, learners=1, env_runners=1),
-        "8 ddp": replace(job.layout, learners=8),
-        "8 fsdp2": replace(job.layout, learners=8, sharding="fsdp2"),
+    """One learner, eight with DDP, eight with FSDP2, with a GPU per process; and with adapters."""
+    one = replace(job, layout=replace(job.layout, learners=1, env_runners=1))
+    eight = replace(job, layout=replace(job.layout, learners=8, sharding="ddp"))
+    shared = replace(job, layout=replace(job.layout, learners=8, sharding="fsdp2"))
+    adapted = {
+        f"{name}, adapters of rank {RANK}": replace(
+            each, learning=replace(job.learning, lora_rank=RANK)
+        )
+        for name, each in (("1", one), ("8 fsdp2", shared))
     }
-    return {name: plain(planner.plan(replace(job, layout=at))) for name, at in layouts.items()}
+    jobs = {"1": one, "8 ddp": eight, "8 fsdp2": shared, **adapted}
+    return {name: plain(planner.plan(each)) for name, each in jobs.items()}
 
 
 def plain(plan: Plan) -> dict[str, Any]:
