@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,22 +22,26 @@ def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
     Tied weights come once, under their first name; what is frozen beneath adapters does not come,
     because every process reads it from the model directory.
     """
-    kept = module.state_dict().keys() - _beneath_adapters(module)
+    kept = set(module.state_dict())
+    kept -= _beneath_adapters(module, kept)
     named = chain(module.named_parameters(), module.named_buffers())
 
     return {name: tensor.detach() for name, tensor in named if name in kept}
 
 
-def _beneath_adapters(module: torch.nn.Module) -> set[str]:
-    """Names of the weights of models that have adapters, but for these."""
+def _beneath_adapters(module: torch.nn.Module, names: Set[str]) -> set[str]:
+    """Which of these names are of models that have adapters, but not of these."""
     from transformers import PreTrainedModel
 
+    adapters = {name for name in names if is_adapter(name)}
+    if not adapters:
+        return set()
+
     found = set()
-    for prefix, part in module.named_modules():
+    for place, part in module.named_modules():
         if isinstance(part, PreTrainedModel):
-            names = {f"{prefix}.{name}".lstrip(".") for name in part.state_dict()}
-            adapters = {name for name in names if is_adapter(name)}
-            found |= names - adapters if adapters else set()
+            inside = {name for name in names if name.startswith(f"{place}." if place else "")}
+            found |= inside - adapters if inside & adapters else set()
     return found
 
 
