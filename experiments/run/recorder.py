@@ -65,12 +65,12 @@ class Recorder:
             ServiceError: an outage leaves a group of questions without a single answer.
         """
         seconds: dict[str, float] = {}
-        base = self._evaluate("base", solve, seconds)
+        base, records = self._evaluate("base", solve, seconds)
 
         for group, accuracy in base.items():
             if not accuracy.asked:
-                fix = f"no question of group {group} could be judged; see that it answers"
-                raise ServiceError("judge", fix)
+                asked = zip(self._questions, records, strict=True)
+                raise _outage(group, [record for q, record in asked if q.group == group])
 
         self._log({"step": 0}, seconds, base)
 
@@ -87,7 +87,7 @@ class Recorder:
         accuracy: dict[str, Accuracy] = {}
         last = step == self._config.steps
         if last or step % self._config.evaluation.every == 0:
-            accuracy = self._evaluate("final" if last else f"step {step}", solve, seconds)
+            accuracy, _ = self._evaluate("final" if last else f"step {step}", solve, seconds)
 
         self._log({"step": step, **figures}, seconds, accuracy)
 
@@ -95,8 +95,10 @@ class Recorder:
         """Closes TensorBoard's file."""
         self._board.close()
 
-    def _evaluate(self, label: str, solve: Solve, seconds: dict[str, float]) -> dict[str, Accuracy]:
-        """Accuracies by group; adds the time it took to ``seconds``."""
+    def _evaluate(
+        self, label: str, solve: Solve, seconds: dict[str, float]
+    ) -> tuple[dict[str, Accuracy], Sequence[GameRecord]]:
+        """Accuracies by group, and the games; adds the time it took to ``seconds``."""
         began = time.perf_counter()
         self._progress.note(f"evaluating {len(self._questions)} questions ({label})")
 
@@ -107,7 +109,7 @@ class Recorder:
         self._progress.accuracy(label, result)
         seconds["evaluation"] = time.perf_counter() - began
 
-        return result
+        return result, records
 
     def _log(
         self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
@@ -216,3 +218,14 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "git_commit": git_commit(),
         "machine": machine(),
     }
+
+
+def _outage(group: str, records: Sequence[GameRecord]) -> ServiceError:
+    """What to say when no question of a group has been answered and judged."""
+    outages = [record.outage for record in records if record.outage is not None]
+    outages += [t.outage for record in records for t in record.trajectories if t.outage is not None]
+    what = f"no question of group {group} could be judged; "
+    return ServiceError(
+        outages[0].service if outages else "judge",
+        what + (outages[0].what if outages else "see that it answers"),
+    )

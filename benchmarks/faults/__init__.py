@@ -1,0 +1,21 @@
+"""Faults, really done to training runs; what they leave is compared with runs that had none.
+
+=========== ======================================================================================
+``runners`` env runners are killed (-9) in mid-rollout, one, then both in one step; Ray restarts
+            them. Games and weights are those of the run in one process to which nothing happened;
+            an evaluation by a remote env runner of its own equals that in the main process.
+``learner`` ``ssp train`` with a remote learner, which is killed between two checkpoints: the run
+            goes on from the last one, to the metrics of the run to which nothing happened. Killed
+            a second time, it ends with one line that says so, and can be resumed.
+``tune``    ``tune.Tuner("SSP")``, two trials, by the metric ``env_runners/episode_return_mean``.
+``search``  ``ssp serve`` is killed in mid-run and started again after 20 seconds. Clients wait for
+            it with back-off: the run ends with the games of the run to which nothing happened.
+``judge``   a judge behind an API answers rubbish during one step. Its games are void and earn
+            nobody anything; the steps before and after are complete.
+``disk``    a checkpoint does not fit on the disk (a limit on the size of files). The run ends with
+            one line that says so; it is resumed with room, to the metrics of an undisturbed run.
+``nan``     a policy whose weights are not numbers is refused before anything is played.
+=========== ======================================================================================
+
+Run it by ``python -m benchmarks.faults --out FILE``, which exits with 1 if anything differs.
+"""

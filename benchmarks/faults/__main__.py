@@ -1,0 +1,72 @@
+"""``python -m benchmarks.faults``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import benchmarks.faults
+from benchmarks.faults.commands import SMALL
+from benchmarks.faults.processes import GAME, LEARNING, STEPS, learner, runners, tune
+from benchmarks.faults.services import disk, judge, nan, search
+from experiments.run.provenance import git_commit, machine
+
+CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
+    "runners": runners,
+    "learner": learner,
+    "tune": tune,
+    "search": search,
+    "judge": judge,
+    "disk": disk,
+    "nan": nan,
+}
+
+
+def main() -> int:
+    """Does them all, or those that are named; the others stay in the results as they were."""
+    parser = argparse.ArgumentParser(
+        description=benchmarks.faults.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, help="results file")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
+    settings = parser.parse_args()
+
+    found = json.loads(settings.out.read_text())["cases"] if settings.out.exists() else {}
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        for name in settings.cases:
+            began = time.perf_counter()
+            place = Path(folder) / name
+            place.mkdir()
+            case = CASES[name](place, settings.seed)
+            case["seconds"] = round(time.perf_counter() - began, 1)
+            case["date"] = datetime.now(UTC).strftime("%Y-%m-%d")
+            case["git_commit"] = git_commit()
+            found[name] = case
+            print(name, json.dumps(case), flush=True)
+
+    result = {
+        "cases": found,
+        "held": all(case["held"] for case in found.values()),
+        "settings": {
+            "through RLlib": {**LEARNING, **GAME, "steps": STEPS},
+            "ssp train": SMALL,
+            "seed": settings.seed,
+        },
+        "command": "python -m benchmarks.faults --out FILE",
+        "machine": machine(),
+    }
+    settings.out.parent.mkdir(parents=True, exist_ok=True)
+    settings.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    return 0 if all(found[name]["held"] for name in settings.cases) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""Services that go away or talk rubbish, a disk without room, weights that are not numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agents.models import load_model, save_policy, tiny_directory
+from benchmarks.faults.commands import (
+    PATIENCE,
+    SSP_COMMAND,
+    command_of,
+    figures,
+    games,
+    sets,
+    train,
+)
+from ssp_env.replay import read_games
+from ssp_env.search.index.directory import build_index
+from ssp_env.worlds.mini import MiniWorld
+
+AWAY = 20.0
+"""Seconds for which the search server is gone."""
+ROOM = 1_000_000
+"""Bytes that a file may have on the disk without room; the policy has more than twice as many."""
+
+
+def search(place: Path, seed: int) -> dict[str, Any]:
+    """Kills the search server for a while; see the package's head."""
+    corpus = place / "corpus.jsonl"
+    passages = [{"id": d.id, "title": d.title, "text": d.text} for d in MiniWorld().corpus]
+    corpus.write_text("".join(f"{json.dumps(passage)}\n" for passage in passages))
+    build_index(corpus, place / "index", "bm25")
+
+    calm, hit = place / "calm", place / "hit"
+    with _serving(place / "index", 0) as (url, _):
+        train(calm, "--search", url, steps=4, seed=seed)
+
+    with _serving(place / "index", 0) as (url, server):
+        run = subprocess.Popen(
+            command_of(hit, "--search", url, steps=4, seed=seed),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        _wait_for(hit / "games" / "step_000001.jsonl", run)
+        server.kill()
+        server.wait()
+        time.sleep(AWAY)
+
+        with _serving(place / "index", int(url.rpartition(":")[2])):
+            _, errors = run.communicate(timeout=PATIENCE)
+
+    void = [line.get("void_games", 0.0) for line in figures(hit)]
+    rewards = [
+        game.record.proposer_reward
+        for file in sorted((hit / "games").iterdir())
+        for game in read_games(file)
+        if game.record.outcome == "void"
+    ]
+    return {
+        "seconds_away": AWAY,
+        "status": run.returncode,
+        "void_games": void,
+        "rewards_of_void_games": rewards,
+        "games_are_those_of_a_calm_run": games(hit) == games(calm),
+        "tracebacks": errors.count("Traceback"),
+        "held": run.returncode == 0
+        and not errors.count("Traceback")
+        and all(reward is None for reward in rewards)
+        and (bool(sum(void)) or games(hit) == games(calm)),
+    }
+
+
+def judge(place: Path, seed: int) -> dict[str, Any]:
+    """Has the judge answer rubbish during a step; see the package's head."""
+    run = place / "run"
+    server = _Judge(run / "games")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    api = {"openai.base_url": url, "openai.model": "judge", "openai.judge": "true"}
+    done = train(run, *sets({**api, "openai.attempts": 2}), steps=3, seed=seed)
+    server.shutdown()
+    server.server_close()
+    if done.returncode:
+        return {"status": done.returncode, "said": done.stderr.splitlines()[-3:], "held": False}
+
+    lines = figures(run)
+    void = [
+        game.record
+        for game in read_games(run / "games" / "step_000002.jsonl")
+        if game.record.outcome == "void"
+    ]
+    return {
+        "status": done.returncode,
+        "asked": server.asked,
+        "rubbish": server.rubbish,
+        "void_games": [line.get("void_games", 0.0) for line in lines],
+        "said": sorted({game.outage.what for game in void if game.outage is not None})[:2],
+        "held": done.returncode == 0
+        and server.rubbish > 0
+        and bool(void)
+        and [bool(line.get("void_games")) for line in lines] == [False, False, True, False]
+        and all(game.proposer_reward is None and game.solve_rate is None for game in void)
+        and "Traceback" not in done.stderr,
+    }
+
+
+def disk(place: Path, seed: int) -> dict[str, Any]:
+    """Leaves no room for a checkpoint; see the package's head."""
+    calm, full = place / "calm", place / "full"
+    train(calm, steps=4, seed=seed)
+    ended = subprocess.Popen(
+        command_of(full, steps=4, seed=seed),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    _wait_for(full / "games" / "step_000001.jsonl", ended)
+    resource.prlimit(ended.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
+    _, errors = ended.communicate(timeout=PATIENCE)
+    left = [path.name for path in (full / "checkpoints").glob("*")]
+    resumed = train(full, "--resume", steps=4, seed=seed)
+    said = errors.strip().splitlines()[-1]
+    return {
+        "status": ended.returncode,
+        "said": re.sub(r"/\S*/faults\S*?/", "", said),
+        "checkpoints_left": left,
+        "status_of_the_resumed_run": resumed.returncode,
+        "metrics_differ": figures(calm) != figures(full),
+        "held": ended.returncode == 2
+        and "File too large" in said
+        and not left
+        and resumed.returncode == 0
+        and figures(calm) == figures(full)
+        and "Traceback" not in errors,
+    }
+
+
+def nan(place: Path, seed: int) -> dict[str, Any]:
+    """Trains a policy of broken weights; see the package's head."""
+    weights = load_model(tiny_directory()).state_dict()
+    name = next(iter(weights))
+    save_policy(
+        {**weights, name: torch.full_like(weights[name], torch.nan)},
+        tiny_directory(),
+        place / "policy",
+    )
+    done = train(place / "run", "--model", str(place / "policy"), steps=2, seed=seed)
+    said = done.stderr.strip().splitlines()[-1]
+    return {
+        "status": done.returncode,
+        "said": said,
+        "held": done.returncode == 2
+        and "logits that are no numbers" in said
+        and "Traceback" not in done.stderr,
+    }
+
+
+@contextmanager
+def _serving(index: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """``ssp serve``: its address, and its process."""
+    command = [SSP_COMMAND, "serve", "--index", str(index), "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        address = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
+        assert address is not None, "the server did not start"
+        yield address[0], process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(file: Path, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not file.exists():
+        if run.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"the run ended, with status {run.poll()}, without {file.name}")
+        time.sleep(0.01)
+
+
+class _Judge(ThreadingHTTPServer):
+    """Calls everything right, and talks rubbish between the first two steps' ends."""
+
+    daemon_threads = True
+
+    def __init__(self, games: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self._games, self.asked, self.rubbish = games, 0, 0
+
+    def reply(self) -> str:
+        self.asked += 1
+        first, second = (self._games / f"step_{step:06d}.jsonl" for step in (1, 2))
+        if not first.exists() or second.exists():
+            return "verdict: correct"
+        self.rubbish += 1
+        return "Bananas are berries, botanically."
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Judge
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing on the screen."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"message": {"content": self.server.reply()}}
+        body = json.dumps({"choices": [message]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
