@@ -8,8 +8,9 @@
             goes on from the last one, to the metrics of the run to which nothing happened. Killed
             a second time, it ends with one line that says so, and can be resumed.
 ``tune``    ``tune.Tuner("SSP")``, two trials, by the metric ``env_runners/episode_return_mean``.
-``search``  ``ssp serve`` is killed in mid-run and started again after 20 seconds. Clients wait for
-            it with back-off: the run ends with the games of the run to which nothing happened.
+``search``  ``ssp serve`` is killed in mid-run and started again after 20 seconds. Searches are made
+            again, with back-off; games for which that was not enough are void and earn nobody
+            anything, and the run goes on.
 ``judge``   a judge behind an API answers rubbish during one step. Its games are void and earn
             nobody anything; the steps before and after are complete.
 ``disk``    a checkpoint does not fit on the disk (a limit on the size of files). The run ends with
