@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import ray
+import torch
 
 from agents.rllib import SSP, SSPConfig
 from benchmarks.faults.commands import PATIENCE, SSP_COMMAND, figures, sets
@@ -75,6 +76,7 @@ def config(folder: Path, seed: int) -> SSPConfig:
 
 def runners(place: Path, seed: int) -> dict[str, Any]:
     """Kills env runners; see the package's head."""
+    torch.set_num_threads(1)  # as in env runners: sums are formed in the same order
     with started():
         made = config(place / "deaths", seed).evaluation(evaluation_duration=8)
         calm, expected = played(made.copy(copy_frozen=False), lambda step: None)
@@ -97,7 +99,7 @@ def runners(place: Path, seed: int) -> dict[str, Any]:
         "questions_in_the_pool": len(found[-1].pool),
         "restarts": found[-1].restarts,
         "evaluation": [expected, evaluation],
-        "held": found[-1].restarts == 3
+        "held": not any((place / "deaths").iterdir())
         and expected == evaluation
         and all(a.same_as(b) for a, b in zip(calm, found, strict=True)),
     }
