@@ -201,7 +201,7 @@ def learners_of(parent: int) -> list[int]:
     for _ in range(4):  # driver, raylet, worker
         family |= {int(pid) for pid, above, _ in rows if int(above) in family}
     for pid, _, args in rows:
-        if int(pid) in family and "SSPLearner" in args:
+        if int(pid) in family and args.startswith("ray::") and "Learner" in args:
             learners.append(int(pid))
     return learners
 
