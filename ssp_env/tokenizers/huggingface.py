@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import MissingExtra, ModelError, TokenizerError
 
 _SENTINEL = "SSP0USER0TEXT0"
+_READ = {".json", ".jinja", ".txt", ".model"}
+"""Kinds of files that a tokenizer is read from."""
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 """How vocabularies with byte fallback name the 256 bytes."""
 _MARKUP = re.compile(r"<.+>")
@@ -78,12 +81,22 @@ class HuggingFaceTokenizer:
             MissingExtra: `transformers` is not installed.
         """
         path = Path(directory)
-        if (
-            not (path / "tokenizer.json").is_file()
-            and not (path / "tokenizer_config.json").is_file()
-        ):
+        files = {f.name: f.stat() for f in path.glob("*") if f.suffix in _READ and f.is_file()}
+        if "tokenizer.json" not in files and "tokenizer_config.json" not in files:
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
 
+        stamps = sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in files.items())
+        return cls._load(path, tuple(stamps))
+
+    @classmethod
+    @lru_cache(maxsize=8)
+    def _load(cls, path: Path, stamps: tuple[tuple[str, int, int], ...]) -> HuggingFaceTokenizer:
+        """A run loads its tokenizer a dozen times; reading 150,000 tokens off takes seconds.
+
+        Args:
+            path: the model directory.
+            stamps: when its files were written, so that others are not taken for them.
+        """
         try:
             # Imported here, and after a look at the files: it takes seconds.
             from transformers import AutoTokenizer

@@ -275,7 +275,7 @@ def test_unknown_preset_is_refused() -> None:
 def test_mistake_is_one_line_to_the_user(tmp_path: Path) -> None:
     result = ssp("train", "--set", "learning.lrr=1", cwd=tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "ssp: learning.lrr = 1: did you mean 'lr'?\n"
+    assert result.stderr == "ssp: learning.lrr = 1: did you mean 'lr' or 'lora_rank'?\n"
     assert not list(tmp_path.iterdir())
 
 

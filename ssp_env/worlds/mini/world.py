@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,21 +69,10 @@ class MiniWorld:
         self.max_hops = max_hops
         self.one_to_many = one_to_many
 
-        rng = np.random.default_rng(np.random.SeedSequence([_GRAPHS, seed]))
+        grown = _grown(seed, entities, one_to_many)
+        self.train_graph, self.eval_graph, self.corpus = grown.train, grown.evaluation, grown.corpus
+        self._forward, self._backward = grown.facts
 
-        pool = names()
-        drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
-
-        # No fact connects the two: what is learnt about one graph says nothing of the other.
-        self.train_graph = grow(rng, drawn[:entities], one_to_many)
-        self.eval_graph = grow(rng, drawn[entities:], one_to_many)
-
-        pages = write_pages(rng, self.train_graph) + write_pages(rng, self.eval_graph)
-        self.corpus = Corpus(
-            (pages[i] for i in rng.permutation(len(pages))), name=f"mini-wiki (seed {seed})"
-        )
-
-        self._forward, self._backward = fact_tables(_graph_facts(self.train_graph, self.eval_graph))
         self._names = frozenset({*self.train_graph.entities, *self.eval_graph.entities})
         relations = (*RELATIONS, NATION) if one_to_many else RELATIONS
         self._nouns = frozenset(
@@ -190,6 +181,32 @@ class MiniWorld:
 
         fix = f"this graph has only about {len(found)} {hops}-hop questions: ask for fewer"
         raise ConfigError("questions.per_group", wanted, fix)
+
+
+class _Grown(NamedTuple):
+    """What a world is made of; never changed, so worlds of the same settings share it."""
+
+    train: Graph
+    evaluation: Graph
+    corpus: Corpus
+    facts: tuple[Facts, Facts]
+
+
+@lru_cache(maxsize=4)
+def _grown(seed: int, entities: int, one_to_many: bool) -> _Grown:
+    """Draws names, graphs and pages. A run opens its world several times: to check it, to play."""
+    rng = np.random.default_rng(np.random.SeedSequence([_GRAPHS, seed]))
+    pool = names()
+    drawn = [pool[i] for i in rng.permutation(NAME_POOL)[: 2 * entities]]
+
+    # No fact connects the two: what is learnt about one graph says nothing of the other.
+    train = grow(rng, drawn[:entities], one_to_many)
+    evaluation = grow(rng, drawn[entities:], one_to_many)
+
+    pages = write_pages(rng, train) + write_pages(rng, evaluation)
+    order = rng.permutation(len(pages))
+    corpus = Corpus((pages[i] for i in order), name=f"mini-wiki (seed {seed})")
+    return _Grown(train, evaluation, corpus, fact_tables(_graph_facts(train, evaluation)))
 
 
 def _graph_facts(*graphs: Graph) -> Iterable[Fact]:

@@ -223,3 +223,11 @@ def test_the_tiny_tokenizer_has_the_same_ids() -> None:
         assert tiny.encode(text) == words.encode(text), text
         assert tiny.encode_data(text) == words.encode_data(text), text
     assert tiny.encode_data("<eos> <pad>") == words.encode_data("<eos> <pad>")
+
+
+def test_a_tokenizer_is_read_once_and_again_when_its_files_change(tmp_path: Path) -> None:
+    hf.byte_level(tags=False).save_pretrained(tmp_path)
+    first = HuggingFaceTokenizer.load(tmp_path)
+    assert HuggingFaceTokenizer.load(tmp_path) is first
+    hf.byte_level(tags=True).save_pretrained(tmp_path)
+    assert HuggingFaceTokenizer.load(tmp_path).vocab_size > first.vocab_size
