@@ -177,6 +177,19 @@ class SweepDirectory:
             if not RunDirectory(folder).config.exists():
                 shutil.rmtree(folder)
 
+    def failure(self, trial: Trial) -> Path:
+        """The file that holds the error of a trial that failed."""
+        return self.trials / f"{trial.name}.failed.txt"
+
+    def fail(self, trial: Trial, error: str) -> None:
+        """Writes why a trial failed.
+
+        Raises:
+            RunError: that cannot be written.
+        """
+        make_directories(self.trials)
+        write_atomically(self.failure(trial), error)
+
     def end_early(self, trial: Trial) -> None:
         """Notes that a trial is not gone on with.
 

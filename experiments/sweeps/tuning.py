@@ -6,6 +6,7 @@ run directory alone, so a sweep needs none of Tune's own records to go on.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,9 @@ def tune_trials(
     from ray import tune
 
     from experiments.run.cluster import started_ray, store
+
+    # It would print all of each error; the board has a line of it, and a file the rest.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
 
     watcher = _watcher(trials, directory, board)
     settings = tune.TuneConfig(
@@ -165,6 +169,7 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
             return tune.Callback, ()
 
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            directory.failure(_ours(trial)).unlink(missing_ok=True)
             board.begin(_ours(trial))
 
         def on_trial_result(
@@ -179,7 +184,9 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
             board.end(read_outcomes(directory, [ours])[0])
 
         def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            board.fail(_ours(trial), _reason(trial))
+            ours, error = _ours(trial), _error(trial)
+            directory.fail(ours, error)
+            board.fail(ours, error.strip().splitlines()[-1])
 
     def _ours(trial: Any) -> Trial:
         return by_name[trial.config["trial"]["name"]]
@@ -187,10 +194,10 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
     return Watcher()
 
 
-def _reason(trial: Any) -> str:
-    """The last line of a trial's error: which one, and what it says."""
-    text = str(trial.get_error() or "its process died").strip()
-    return text.splitlines()[-1]
+def _error(trial: Any) -> str:
+    """What Tune has written about a trial's error, which may be on its way to somewhere else."""
+    file = trial.error_file
+    return Path(file).read_text(encoding="utf-8") if file else "its process died, or was killed"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from experiments.sweeps.results import read_outcomes, rows
 from experiments.sweeps.source import Source
 from experiments.sweeps.trial import play
 from ssp_env.commands.cli import main
+from ssp_env.disk import locked
 from ssp_env.settings import plain
 
 STEPS = 1
@@ -23,11 +25,12 @@ SLOW = {"learning.lr": 1e-8}
 
 
 def begin(folder: Path, policy: Path) -> tuple[SweepDirectory, list[Trial]]:
-    """A sweep of three arms and one seed, of which nothing is played yet."""
+    """A sweep of four arms and one seed, of which nothing is played yet."""
     settings = dict(setting.split("=", 1) for setting in SETTINGS)
     values = {name: yaml.safe_load(value) for name, value in settings.items()}
     shared = {"steps": STEPS, "model": str(policy), **values}
-    arms = {"as it is": {}, "fast": {"learning.lr": 0.1}, "slow": SLOW}
+    fast, held = {"learning.lr": 0.1}, {"learning.lr": 0.2}
+    arms = {"as it is": {}, "fast": fast, "slow": SLOW, "held": held}
     file = folder / "mine.yaml"
     file.write_text(yaml.safe_dump({"seeds": [0], "set": shared, "arms": arms}, sort_keys=False))
 
@@ -48,9 +51,10 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     whole_run: tuple[Path, str],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory, planned = begin(tmp_path, policy)
-    _, fast, slow = planned
+    _, fast, slow, held = planned
     heard: list[dict[str, Any]] = []
     for trial in (fast, slow):
         play(plain(trial.config), directory.run(trial).path, trial is fast, heard.append)
@@ -67,10 +71,21 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     killed.metrics.write_text(first + '{"step": 1, "void')
     finished = directory.run(fast).metrics.stat().st_mtime_ns
 
+    # And as if a process still held the directory of another, which is found out beforehand.
+    directory.run(held).path.mkdir()
+    directory.run(held).write_config(held.config)
     command = ["sweep", str(tmp_path / "mine.yaml"), "--out", str(directory.path), "--resume"]
-    assert main(command) == 0
+    with locked(directory.run(held).path):
+        assert main(command) == 2
+        assert "it is in use by a run that is still going on" in capsys.readouterr().err
+        monkeypatch.setattr(SweepDirectory, "check", lambda *_: None)
+        assert main(command) == 1
     said = capsys.readouterr()
-    assert "(2 trials to play, 1 done)" in said.err
+    assert "(3 trials to play, 1 done)" in said.err
+    assert re.search(r"4/4  held, seed 0 FAILED: .*RunError: .* in use by a run", said.err)
+    assert "Traceback" not in said.err
+    assert "training.py" in directory.failure(held).read_text(), "all of the error"
+    assert "held, seed 0: not finished: not in the tables." in said.out
     assert said.err.count(f"({STEPS} steps, ") == 2, "a line for each"
     assert "Against as it is, seed by seed" in said.out
     assert untimed(directory, [fast, slow]) == before
