@@ -192,18 +192,21 @@ def trained(run: Path, seed: int, deaths: int) -> tuple[list[Any], int, list[str
 
 
 def learners_of(parent: int) -> list[int]:
-    """Ray's learners among the descendants of a process, by what Ray names them."""
+    """Ray's actors among the descendants of a process; without env runners, they are learners."""
     listed = subprocess.run(
         ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
-    family, learners = {parent}, []
+    family = {parent}
     for _ in range(4):  # driver, raylet, worker
         family |= {int(pid) for pid, above, _ in rows if int(above) in family}
-    for pid, _, args in rows:
-        if int(pid) in family and args.startswith("ray::") and "Learner" in args:
-            learners.append(int(pid))
-    return learners
+
+    others = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
+    return [
+        int(pid)
+        for pid, _, args in rows
+        if int(pid) in family and args.startswith("ray::") and not args.startswith(others)
+    ]
 
 
 # -- Tune --------------------------------------------------------------------------------------
