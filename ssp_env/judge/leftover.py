@@ -8,119 +8,83 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ssp_env.judge.reading import Asked
+from ssp_env.judge.reading import PEOPLE, Asked
+from ssp_env.judge.vocabularies import (
+    ADJECTIVES,
+    ADJECTIVES_OF,
+    BUILDINGS,
+    CALLED,
+    CHANGES,
+    CITY_KEYS,
+    EATEN,
+    FORMS,
+    FUNCTION,
+    JOINS,
+    KIN,
+    KINDS,
+    LINKING,
+    LINKS,
+    LITTLE,
+    MUSEUMS,
+    ORGANISATIONS,
+    PEOPLES_KEYS,
+    PLACE,
+    PRONOUNS,
+    REGION_KEYS,
+    SHIPS,
+    SORTS,
+    STREETS,
+    TEAMS,
+    TELLS,
+    TRADES,
+    TURNS,
+)
+from ssp_env.wording.dates import DATE_WORDS
 from ssp_env.wording.names import PARTICLES, TITLES
-from ssp_env.wording.places import PEOPLES, REGIONS
-from ssp_env.wording.vocabulary import vocabulary
-from ssp_env.wording.words import Word, compact, keys, stem, words
-
-
-def _keyed(names: Sequence[str] | frozenset[str]) -> frozenset[tuple[str, ...]]:
-    return frozenset(keys(words(name)) for name in names)
-
-
-_REGIONS = _keyed(REGIONS)
-PEOPLES_KEYS = frozenset(compact(key) for key in _keyed(PEOPLES))
-_FREE_KINDS = vocabulary(
-    "ocean desert band film movie novel book song album series show magazine newspaper play opera "
-    "singer actor network language rocket spacecraft planet mission season club team company co "
-    "inc ltd corp plc llc gmbh cf fc afc framework colour color brand species genus tv television "
-    "website programming computer type era religion tribe family video degree"
-)
-"""What a thing is, in words that may come and go: they never tell two things apart."""
-
-_ASKED_KINDS = """
-    river: river stream body | mount: mountain peak volcano summit | lake: lake | mountain:
-    mountain peak range summit | island: island | sea: sea | county: county | province: province
-    | department: department capital | district: district | state: state | region: region
-    community | city: city town | town: town city | village: village | university: university
-    college school attend attended studied graduate | college: college university school attend
-    | stadium: stadium play home | airport: airport | museum: museum | street: street road |
-    building: building | bridge: bridge | church: church | channel: channel network | century:
-    century | conference: conference | party: party | number: number position rank chart rate |
-    group: group | act: act | award: award | prize: prize | palace: palace | castle: castle |
-    park: park | game: game | dynasty: dynasty | empire: empire | war: war | court: court |
-    vitamin: vitamin | gulf: gulf | music: genre style music kind | place: place rank finish |
-    road: road
-"""
-"""The same where the question asks for the kind: each with words of a question that do so."""
-
-KINDS: dict[str, frozenset[str]] = dict.fromkeys(_FREE_KINDS, frozenset()) | {
-    kind.strip(): vocabulary(cues)
-    for kind, _, cues in (entry.partition(":") for entry in _ASKED_KINDS.split("|"))
-}
-_FORMS = vocabulary(
-    "kingdom republic state commonwealth city county province region duchy principality "
-    "municipality town village dominion emirate sultanate islamic federal united "
-    "grand river university lake mount island"
-)
-LITTLE = vocabulary(
-    "is was are were be been being it its he she they his her their this that these those there i "
-    "has had have did does do will would can could in on at by for from with to as who which what "
-    "where when called named known also so just simply about probably likely maybe perhaps we you "
-    "one actually indeed became become famous located situated into during throughout aged age"
-)
-TURNS = vocabulary(
-    "or not nor never neither except but either versus than without near nearby "
-    "before after outside unlike besides alongside plus vs excluding"
-)
-_JOINS = TURNS | vocabulary("and of + anti non ex pre post neo under over")
-_LINKS = vocabulary("is was are were be by in at on called named from as to played won")
-_TELLS = vocabulary(
-    "is was are were who which where born also known has had won wrote played from "
-    "in at by on as that when did does died came during for s because since while "
-    "located made directed written starring composed recorded founded"
-)
-_CHANGES = vocabulary(
-    "north south east west northern southern eastern western northeast central upper lower new old "
-    "great little big former half step grand vice co non anti pre post deputy assistant fake "
-    "junior "
-    "total fixed ex sub pseudo public private"
-)
-_ORGANISATIONS = vocabulary("university bank institute")
-_PLACE = vocabulary("where city town place born birthplace located capital village burial")
-CORPORATE = vocabulary("co inc ltd corp plc llc gmbh")
-_PRONOUNS = vocabulary("it he she they there this that i we")
-FUNCTION = LITTLE | TURNS | vocabulary("no yes the a an of and")
-_ADJECTIVES = vocabulary("black white red yellow blue green dead north south east west high rocky")
-_TEAMS = vocabulary(
-    "team club franchise win won beat play played series bowl cup champion championship "
-    "nfl nba mlb nhl league baseball football basketball hockey"
-)
-_BUILDINGS = vocabulary(
-    "abbey cathedral church chapel palace castle hospital hotel museum university college school "
-    "station airport stadium park cemetery theater hall tower prison library house"
-)
-_CALLED = (("known", "as"), ("called", "as"), ("named", "as"), ("nicknamed", "as"))
-_MUSEUMS = vocabulary("musee museo museu museum")
-_EATEN = vocabulary("shoot leaf seed root bark fruit stem stalk flower")
-"""Parts of plants."""
-_ADJECTIVES_OF = {
-    "instrument": vocabulary("electric acoustic classical"),
-    "animal": vocabulary("black white red yellow blue green brown grey golden"),
-}
-"""Adjectives before a thing that only tell more about it, by what is asked for."""
-_SHIPS = vocabulary("hms uss rms ss mv hmas hmcs hmnzs ins sms")
-LINKING = vocabulary("of the and in for to at on de")
+from ssp_env.wording.words import Word, compact, keys, stem
 
 
 def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """Whether words before the answer only lead up to it."""
     if not before:
         return True
-    if _is_ship(before, answer) or keys(before)[-2:] in _CALLED or before[-1].key == "aka":
+    if _is_ship(before, answer) or keys(before)[-2:] in CALLED or before[-1].key == "aka":
         return True
     if "currency" in about.stems and all(word.key in PEOPLES_KEYS for word in before):
         return True
-    for asked, adjectives in _ADJECTIVES_OF.items():
+    for asked, adjectives in ADJECTIVES_OF.items():
         if asked in about.stems and all(word.key in adjectives for word in before):
             return True
+    if "animal" in about.stems and all(word.key.endswith("ing") for word in before):
+        return True
     last = before[-1]
+    # "He is a British celebrity chef."
+    if about.stems & TRADES and not answer[0].is_capital and "of" not in keys(before):
+        return not any(w.key in CHANGES | TURNS or w.key in JOINS for w in before)
+    # "A parliamentary constitutional monarchy".
+    if (
+        len(answer) > 1
+        and not any(map(_is_named_word, (*answer, *before)))
+        and not any(w.key in CHANGES | TURNS or w.key in FUNCTION or w.key in JOINS for w in before)
+    ):
+        return True
+    # "Breeds of horse".
+    sorts = [w for w in before[:-1] if w.key not in LITTLE and w.key not in ("both", "all")]
+    if last.key == "of" and sorts and all(stem(word.key) in SORTS for word in sorts):
+        return True
+    # "It is the county seat of ...", where that ends the question.
+    if (
+        last.key == "of"
+        and about.run[-1:] == ("of",)
+        and before[0].key in PRONOUNS
+        and not any(w.is_capital for w in before[1:])
+    ):
+        return not any(w.key in TURNS or _is_figure(w) for w in before)
     if keys(before) == ("university", "of"):
         return bool(KINDS["university"] & about.stems)
     if last.key == "of" and len(before) > 1 and before[-2].key in ("made", "died", "consists"):
         return not any(word.key in TURNS or word.is_capital for word in before[1:])
-    if any(word.key in TURNS for word in before) or last.key in _JOINS or "/" in answer[0].gap:
+    if any(word.key in TURNS for word in before) or last.key in JOINS or "/" in answer[0].gap:
         return _is_form(before, answer)
     # Airports go with and without their town.
     if answer[-1].key == "airport" and len(before) < 3 and all(w.is_capital for w in before):
@@ -129,10 +93,19 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
         return _kinds_fit(about, before, answer)
     if all(word.key in TITLES for word in before):
         return about.person or any(word.is_capital for word in answer)
+    # "10 Downing Street".
+    if answer[-1].key in STREETS and len(before) == 1:
+        return _is_figure(before[0])
     # Numbers change an answer unless the question has them ("the 2016 film ...").
     if any(_is_figure(word) and word.key not in about.stems for word in before):
         return False
-    links = last.key in _LINKS or last.key in LITTLE
+    # "by the Italian Baroque composer Antonio Vivaldi".
+    if about.person and len(answer) > 1 and stem(last.key) in PEOPLE and answer[0].is_capital:
+        return "," not in answer[0].gap and not any(w.key in CHANGES for w in before)
+    # "Jupiter, followed by Saturn".
+    if _names_another(about, before):
+        return False
+    links = last.key in LINKS or last.key in LITTLE
     named = [word for at, word in enumerate(before) if word.is_capital and at]
     strangers = [
         w
@@ -143,10 +116,10 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
         return not strangers and not (
             last.key in ("in", "at", "on", "from", "to") and "university" in keys(before)
         )
-    if "," in answer[0].gap or any(w.key in _CHANGES for w in before):
+    if "," in answer[0].gap or any(w.key in CHANGES for w in before):
         return False
     # "It happened 22 times", "there were about 50".
-    if before[0].key in _PRONOUNS and not any(word.is_capital for word in before[1:]):
+    if before[0].key in PRONOUNS and not any(word.is_capital for word in before[1:]):
         return True
     # Words in front of a name that say what it is: "the American singer", "German composer".
     if (
@@ -156,6 +129,14 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
     ):
         return not last.is_capital or (_is_known(about, last) and stem(last.key) not in about.stems)
     return all(_is_plain(about, word) for word in before)
+
+
+def _names_another(about: Asked, before: Sequence[Word]) -> bool:
+    """Whether something else is named in front of a comma."""
+    comma = next((at for at, word in enumerate(before) if at and "," in word.gap), 0)
+    return any(
+        word.key not in FUNCTION and stem(word.key) not in about.stems for word in before[:comma]
+    )
 
 
 def _is_known(about: Asked, word: Word) -> bool:
@@ -179,29 +160,60 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
     first = after[0]
     if "," in first.gap and _region_run(after) is not None:
         return answer[-1].is_capital and not is_organisation(answer)
+    placed = bool(PLACE & about.stems) and not about.person
+    if "," in first.gap and answer[-1].key in STREETS and len(at_commas(after)) == 1:
+        return _all_capital(after)
+    if "," in first.gap and placed and _is_elsewhere(after):
+        return len(answer) < 3 and all(word.is_capital and "," not in word.gap for word in answer)
     # "Westminster Abbey, London": where a building stands.
-    if "," in first.gap and len(answer) > 1 and answer[-1].key in _BUILDINGS and len(after) <= 2:
-        return all(word.is_capital for word in after) and bool(_PLACE & about.stems)
+    if "," in first.gap and len(answer) > 1 and answer[-1].key in BUILDINGS and len(after) <= 2:
+        return all(word.is_capital for word in after) and bool(PLACE & about.stems)
     # "A pride of lions", where lions are asked about.
     if first.key == "of" and len(after) > 1 and not any(word.is_capital for word in after[1:]):
         return all(stem(word.key) in about.stems for word in after[1:])
+    # "Polish-born French", where a nationality is asked for.
+    if about.is_origin and first.key == "born" and "-" in first.gap:
+        return False
     if any(word.key in ("or", "nor", "maybe", "perhaps", "possibly") for word in after):
         return False
-    if "eat" in about.stems and all(stem(word.key) in _EATEN for word in after):
+    # "Hope Street, Liverpool", where a street in Liverpool is asked for.
+    behind = "," in first.gap or first.key in ("in", "at")
+    if behind and "or" not in about.stems and "and" not in keys(after):
+        rest = [word for word in after if word.key not in LITTLE]
+        if rest and all(word.is_capital and stem(word.key) in about.stems for word in rest):
+            return answer[-1].is_capital
+    # "A simple majority of the Senate".
+    added = first.key in ("of", "with") and "," not in first.gap
+    if added and len(answer) > 1 and not any(map(_is_named_word, answer)):
+        return not any(word.key in TURNS or _is_figure(word) for word in after)
+    if "eat" in about.stems and all(stem(word.key) in EATEN for word in after):
         return True
-    if first.key in _JOINS or "/" in first.gap or ";" in first.gap:
+    if _is_full_name(answer) and _goes_with(about, after, answer):
+        return True
+    if first.key in JOINS or "/" in first.gap or ";" in first.gap:
         return False
+    # "Extreme close-up shot".
+    if len(answer) > 2 and len(after) == 1 and not first.gap and not _is_named_word(first):
+        return first.key not in ("jr", "sr")
     if _all_kinds(after):
         return _kinds_fit(about, after, answer)
+    # "The Volga River in Russia".
+    is_kind = _all_kinds(after[:1]) and not first.gap and _kinds_fit(about, after[:1], answer)
+    if is_kind and may_trail(about, after[1:], (*answer, first)):
+        return True
     if first.key in ("jr", "sr") or (_is_figure(first) and not _is_figure(answer[-1])):
         return False
     if _is_figure(answer[-1]):
         # After a number, words may only repeat the question or be a sentence's rest.
         rest = [w for w in after if stem(w.key) not in about.stems]
-        if first.key in _TELLS or all(w.key in LITTLE for w in rest):
+        if first.key in TELLS or all(w.key in LITTLE for w in rest):
             return True
         # "206 bones in an adult body", where bones are asked about.
-        return rest[0].key in ("in", "on", "at") and not any(map(_is_figure, rest))
+        undated = [w for w in rest if w.key not in DATE_WORDS and not _is_year(w)]
+        named = undated if answer[0].is_capital else rest
+        return rest[0].key in ("in", "on", "at", "of", "between") and not any(
+            map(_is_figure, named)
+        )
     if first.key == "by" and all(word.is_capital for word in after[1:]) and not about.person:
         return len(after) > 1
     if (
@@ -214,7 +226,7 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
         # An apposition: "a French engineer", "which is in ...", "directed by ...".
         told = not first.is_capital or first.key in PEOPLES_KEYS
         return told and not _is_figure(first) and len(after) > 1
-    if first.key in _TELLS and not first.is_capital:
+    if first.key in TELLS and not first.is_capital:
         return not (
             first.key in ("in", "at", "on")
             and not _places(after, about)
@@ -222,6 +234,25 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
             and len(after) > 3
         )
     return all(_is_plain(about, word) for word in after)
+
+
+def _is_full_name(answer: Sequence[Word]) -> bool:
+    return len(answer) > 1 and all(w.is_capital or w.key in LINKING for w in answer)
+
+
+def _goes_with(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """Whether words behind a full name say whom it belongs to (``of Bank of America``) or who else
+    took part (``featuring Daya``)."""
+    if any(word.key in TURNS or word.key in KIN or _is_figure(word) for word in after):
+        return False
+    if after[0].key in ("featuring", "feat", "ft"):
+        return True
+    plain = about.person and not any(word.key in TITLES for word in answer)
+    return plain and after[0].key == "of" and len(after) > 2
+
+
+def _is_named_word(word: Word) -> bool:
+    return word.is_capital or _is_figure(word)
 
 
 def _places(after: Sequence[Word], about: Asked) -> bool:
@@ -234,8 +265,15 @@ def _region_run(after: Sequence[Word]) -> tuple[str, ...] | None:
     return keys(parts[0]) if all(is_region(part) for part in parts) else None
 
 
+def _is_elsewhere(after: Sequence[Word]) -> bool:
+    """Whether a name behind a comma is of something that a place lies in, not another place."""
+    if not all(word.is_capital for word in after) or len(at_commas(after)) > 2:
+        return False
+    return len(after) <= 4 and not any(compact(keys(p)) in CITY_KEYS for p in at_commas(after))
+
+
 def is_region(part: Sequence[Word]) -> bool:
-    return keys(part) in _REGIONS or keys(part) in (("usa",), ("uk",), ("us",))
+    return keys(part) in REGION_KEYS or keys(part) in (("usa",), ("uk",), ("us",))
 
 
 def at_commas(run: Sequence[Word]) -> list[list[Word]]:
@@ -263,7 +301,7 @@ def _kinds_fit(about: Asked, run: Sequence[Word], answer: Sequence[Word]) -> boo
                 return False
         elif cues and not cues & about.stems:
             return False
-        if kind == "city" and keys(answer) != ("new", "york"):
+        if kind == "city" and keys(answer) != ("new", "york") and len(answer) < 3:
             return False
         if "," in word.gap and kind not in ("inc", "ltd", "corp", "co", "llc", "plc"):
             return False
@@ -272,7 +310,7 @@ def _kinds_fit(about: Asked, run: Sequence[Word], answer: Sequence[Word]) -> boo
 
 def _is_ship(before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """``HMS`` before a name: a ship goes with and without it."""
-    only = len(before) == 1 and before[0].key in _SHIPS and before[0].cased.isupper()
+    only = len(before) == 1 and before[0].key in SHIPS and before[0].cased.isupper()
     return only and answer[0].is_capital
 
 
@@ -282,7 +320,7 @@ def _is_form(before: Sequence[Word], answer: Sequence[Word]) -> bool:
     return (
         len(head) >= 2
         and head[-1] == "of"
-        and all(key in _FORMS for key in head[:-1])
+        and all(key in FORMS for key in head[:-1])
         and keys(answer) != ("china",)
         and "university" not in head
     )
@@ -296,13 +334,17 @@ def may_miss_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) 
         return True
     if keys(before) == ("usa",) and answer[0].key in ("route", "highway"):
         return True
-    if before[0].key in _MUSEUMS and all(word.key in PARTICLES for word in before[1:]):
+    if before[0].key in MUSEUMS and all(word.key in PARTICLES for word in before[1:]):
         return True
     last = before[-1]
     # A team goes by its nickname.
     nickname = len(answer) == 1 and answer[0].key.endswith("s") and answer[0].is_capital
-    if nickname and all(word.is_capital for word in before) and _TEAMS & about.stems:
+    if nickname and all(word.is_capital for word in before) and TEAMS & about.stems:
         return True
+    if "currency" in about.stems and all(word.key in PEOPLES_KEYS for word in before):
+        return True
+    if before[0].key == "isle":
+        return False
     if _is_form(before, answer) or _all_kinds(before):
         return _is_form(before, answer) or _kinds_fit(about, before, answer)
     if keys(before) == ("university", "of"):
@@ -315,7 +357,7 @@ def may_miss_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) 
     series = last.key == "and" and len(before) > 2 and len(answer) > 1
     if series and all(stem(word.key) in about.stems for word in before[:-1]):
         return True
-    if last.key in _JOINS or any(word.key in _CHANGES for word in before):
+    if last.key in JOINS or any(word.key in CHANGES for word in before):
         return False
     if all(word.key in LITTLE and not word.is_capital for word in before):
         return True
@@ -336,7 +378,7 @@ def may_miss_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) 
         if _region_run(after) is not None:
             return True
         listed = len(at_commas(after)) > 1 or any(word.key in ("and", "or") for word in after)
-        placed = about.person or first.key == "by" or bool(_PLACE & about.stems)
+        placed = about.person or first.key == "by" or bool(PLACE & about.stems)
         return not listed and placed and answer[0].is_capital
     if keys(after) == ("dc",) and keys(answer) == ("washington",):
         return "state" not in about.stems
@@ -345,8 +387,14 @@ def may_miss_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) 
         return True
     if keys(answer) == ("new", "york") and keys(after) == ("city",):
         return "state" not in about.stems
-    if _all_kinds(after) and answer[-1].key not in _ADJECTIVES:
+    if _all_kinds(after) and answer[-1].key not in ADJECTIVES:
         return _kinds_fit(about, after, answer) and (len(answer) > 1 or _is_named(about, after))
+    # "Hogwarts School of Witchcraft and Wizardry".
+    if keys(after[:2]) in (("school", "of"), ("college", "of"), ("academy", "of")):
+        return answer[0].is_capital and first.key in about.stems
+    # "B-17 Flying Fortress bomber".
+    if len(answer) > 1 and _all_capital(answer) and not any(map(_is_named_word, after)):
+        return len(after) == 1 and after[0].key not in FUNCTION
     return keys(after) == ("motor", "co")
 
 
@@ -359,6 +407,7 @@ def _is_named(about: Asked, after: Sequence[Word]) -> bool:
     return any(
         KINDS[stem(w.key)] & about.stems
         or stem(w.key) in about.stems
+        or (stem(w.key) in ("fc", "afc", "cf") and not TEAMS.isdisjoint(about.stems))
         or stem(w.key) in ("inc", "ltd", "corp", "ocean", "desert", "co", "language")
         or not w.is_capital
         for w in after
@@ -367,7 +416,11 @@ def _is_named(about: Asked, after: Sequence[Word]) -> bool:
 
 def is_organisation(run: Sequence[Word]) -> bool:
     """Whether what follows a comma is part of the name ("University of California, Berkeley")."""
-    return run[-1].key in ("college", "school") or not _ORGANISATIONS.isdisjoint(keys(run))
+    return run[-1].key in ("college", "school") or not ORGANISATIONS.isdisjoint(keys(run))
+
+
+def _is_year(word: Word) -> bool:
+    return word.key.isdigit() and len(word.key) == 4
 
 
 def _is_figure(word: Word) -> bool:

@@ -19,26 +19,28 @@ from functools import lru_cache
 
 from ssp_env.errors import ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.leftover import TURNS, may_lead
+from ssp_env.judge.brackets import without_brackets
+from ssp_env.judge.choices import prefers
+from ssp_env.judge.figures import has_digit, read_quantity, same_figures, same_run_of_figures
 from ssp_env.judge.reading import Asked, asked, readings, told
-from ssp_env.judge.same_text import elsewhere, same_text, without_brackets
+from ssp_env.judge.restated import list_said, same_bag, same_beside_question, same_besides_asked
+from ssp_env.judge.same_text import elsewhere, same_text
+from ssp_env.judge.spelling import spelled_alike
+from ssp_env.judge.yes_no import says_yes
 from ssp_env.wording.answers import normalise
-from ssp_env.wording.dates import DATE_WORDS, Date, agrees, dates, year
+from ssp_env.wording.dates import DATE_WORDS
 from ssp_env.wording.names import names_in_full
-from ssp_env.wording.numbers import MONEY, NUMBER_WORDS, UNITS, Quantity, quantity, same_amount
-from ssp_env.wording.vocabulary import vocabulary
-from ssp_env.wording.words import Word, compact, keys, spelled_words, stem, words
+from ssp_env.wording.numbers import same_amount
+from ssp_env.wording.words import compact, keys, spelled_words, stem, words
 
 LONGEST = 1_000
 """Characters of a text that is read as people would; a longer one has to be the same words."""
 
 _ALTERNATIVES = re.compile(r"\s*[;|]\s*|\s+[/+]\s+|(?<=[^\W\d_]{3})/(?=[A-Z][^\W\d_]{2})")
 """Between answers of which several are offered."""
-_SHORT_YEAR = re.compile(r"['’]\d\d")
+_VERSUS = re.compile(r"/| (?:vs\.?|versus|against) ")
+_DASH = re.compile(r"(?<=[^\W\d_])[–—](?=[^\W\d_])")
 _NOUGHT = {("none",), ("0",), ("nil",)}
-_RANKS = vocabulary("first second third last")
-_SHARE = vocabulary("percent percentage share proportion rate fraction much")
-_PRICE = vocabulary("much cost price pay paid worth dollar money salary revenue sold budget")
 
 
 class LenientJudge:
@@ -76,7 +78,14 @@ def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | N
             return _same_normal_form(prediction, long)
 
     about = asked(question)
+    for wording in wordings:
+        if wording.lower().strip(". ") in ("yes", "no") and _same(about, wording, prediction):
+            return wording
     read = [*readings(prediction)]
+    # "Almost Famous" denies nothing where that is the answer.
+    if not read:
+        said = keys(words(prediction))
+        return next((w for w in wordings if said and keys(words(w)) == said), None)
     if read and len(offered := _alternatives(about, wordings, read[0])) > 1:
         found = [next((w for w in wordings if _same(about, w, one)), None) for one in offered]
         return None if None in found else found[0]
@@ -113,11 +122,15 @@ def _alternatives(about: Asked, wordings: Sequence[str], prediction: str) -> lis
 
 def _all_right(about: Asked, wordings: Sequence[str], prediction: str) -> str | None:
     """A list of nothing but right answers is right: which of them were found, or ``None``."""
-    parts = _parts(prediction)
+    parts = _parts(_VERSUS.sub(",", prediction))
     if not 2 <= len(parts) <= len(wordings):
         return None
-    found = [next((w for w in wordings if _same(about, w, part)), None) for part in parts]
+    found = [next((w for w in wordings if _is_named(about, w, part)), None) for part in parts]
     return "; ".join(filter(None, found)) if None not in found else None
+
+
+def _is_named(about: Asked, gold: str, given: str) -> bool:
+    return _same(about, gold, given) or (about.person and names_in_full(gold, given))
 
 
 def _same(about: Asked, gold: str, given: str) -> bool:
@@ -130,19 +143,18 @@ def _same(about: Asked, gold: str, given: str) -> bool:
     if about.is_count and {mine_keys, other_keys} <= _NOUGHT:
         return True
     if mine_keys in (("yes",), ("no",)):
-        # "Yes, both are" is yes; "yes and no" is neither.
-        return other_keys[0] == mine_keys[0] and (
-            len(other) == 1 or other_keys[1] not in ("and", "or", "but")
-        )
+        return says_yes(about, given) is (mine_keys == ("yes",))
 
     # "1,642 meters (5,387 ft)": the brackets say it in another unit.
     if "(" in given and (converted := _without_conversion(given)) is not None:
         return _same(about, gold, converted)
     month = len(mine) == 1 and mine_keys[0] in DATE_WORDS and not about.person
-    if month or any(map(_has_digit, mine_keys)):
-        decided = _same_figures(about, mine, other)
+    if month or any(map(has_digit, mine_keys)):
+        decided = same_figures(about, mine, other)
         if decided is not None:
             return decided
+        if same_run_of_figures(mine_keys, other_keys):
+            return True
     if compact(mine_keys) == compact(other_keys):
         return True
     if same_text(about, gold, given):
@@ -153,148 +165,32 @@ def _same(about: Asked, gold: str, given: str) -> bool:
             mine_keys
         ):
             return True
+    if prefers(about, mine, other) or same_beside_question(about, mine, other):
+        return True
+    if same_besides_asked(about, mine, other):
+        return True
+    if same_bag(about, mine, other) or spelled_alike(mine, other):
+        return True
+    if "/" in gold and any(_same(about, part, given) for part in _either(gold)):
+        return True
+    if (listed := list_said(about, gold, other)) and _same_list(about, gold, listed):
+        return True
     return _same_list(about, gold, given)
+
+
+def _either(gold: str) -> list[str]:
+    """Two names of one thing with a slash between (``Bajo Cinca/Baix Cinca``)."""
+    parts = [part.strip() for part in gold.split("/")]
+    names = len(parts) == 2 and all(part[:1].isupper() for part in parts)
+    return parts if names and any(" " in part for part in parts) else []
 
 
 def _without_conversion(given: str) -> str | None:
     for outside, inside in without_brackets(given):
-        left, right = (_quantity(keys(words(text))) for text in (outside, inside))
+        left, right = (read_quantity(keys(words(text))) for text in (outside, inside))
         if left and right and left.unit and right.unit and same_amount(left, right):
             return outside
     return None
-
-
-def _same_figures(about: Asked, right: Sequence[Word], other: Sequence[Word]) -> bool | None:
-    """Compares dates and quantities; ``None`` where the right answer is neither."""
-    gold = keys(right)
-    run = _figures(about, other)
-    # "'77", where a year is asked for.
-    if about.is_year and len(other) == 1 and _SHORT_YEAR.fullmatch(other[0].gap + other[0].cased):
-        return len(gold) == 1 and len(gold[0]) == 4 and gold[0].endswith(other[0].key)
-    if run is None:
-        return None
-    given = keys(run)
-    if gold == given:
-        return True
-    mine = _dates(gold)
-    if mine:
-        given = given if _dates(given) else keys(_date_alone(run))
-        return _same_date(about, mine, given)
-    if (wanted := year(gold)) is not None and not about.is_count:
-        theirs = _dates(given)
-        if theirs:
-            return any(date.year == wanted for date in theirs)
-        if (said := year(given)) is not None:
-            return said == wanted
-        if given == (str(wanted),):
-            return True
-    right_amount = _quantity(gold)
-    if right_amount is None:
-        return None
-    said_amount = _quantity(given)
-    if said_amount is not None and not right_amount.noun and _is_title(about, run):
-        return None
-    # "737" is less than "737 MAX".
-    if said_amount is not None and not said_amount.noun and _is_title(about, right):
-        return None
-    return None if said_amount is None else _same_quantity(about, right_amount, said_amount)
-
-
-def _figures(about: Asked, run: Sequence[Word]) -> Sequence[Word] | None:
-    """The date or quantity in a sentence that says nothing else; ``None`` if there is none."""
-    marks = [at for at, word in enumerate(run) if _has_digit(word.key) or word.key in DATE_WORDS]
-    # "It first aired on ...": a rank that is told on the way.
-    later = [at for at in marks if run[at].cased not in _RANKS]
-    marks = later or marks
-    if not marks:
-        return None
-    start, end = marks[0], marks[-1] + 1
-    while start and (run[start - 1].key in NUMBER_WORDS or stem(run[start - 1].key) in UNITS):
-        start -= 1
-    return run[start:] if may_lead(about, run[:start], run[start:end]) else None
-
-
-def _date_alone(run: Sequence[Word]) -> Sequence[Word]:
-    """A run without what is told behind its date ("22 September 1994 on NBC")."""
-    end = max(
-        at + 1 for at, word in enumerate(run) if _has_digit(word.key) or word.key in DATE_WORDS
-    )
-    return run if any(word.key in TURNS or word.key == "and" for word in run[end:]) else run[:end]
-
-
-def _is_title(about: Asked, run: Sequence[Word]) -> bool:
-    """Whether a number stands in a name ("Seven Samurai")."""
-    return any(
-        word.is_capital
-        and stem(word.key) not in about.stems
-        and stem(word.key) not in UNITS
-        and word.key not in ("usa",)
-        for word in run[1:]
-    )
-
-
-@lru_cache(maxsize=16384)
-def _dates(run: tuple[str, ...]) -> tuple[Date, ...]:
-    return dates(run) if len(run) <= 8 else ()
-
-
-def _quantity(run: tuple[str, ...]) -> Quantity | None:
-    return quantity(tuple(map(stem, run))) if len(run) <= 12 else None
-
-
-def _same_date(about: Asked, gold: Sequence[Date], given: tuple[str, ...]) -> bool | None:
-    theirs = _dates(given)
-    if not theirs:
-        said = year(given)
-        if said is None:
-            return None
-        theirs = (Date(said),)
-    # Where only the year is asked for, it is all that has to be right.
-    wanted = [Date(date.year) for date in gold] if about.is_year else gold
-    return any(agrees(mine, other) for mine in wanted for other in theirs)
-
-
-def _same_quantity(about: Asked, gold: Quantity, given: Quantity) -> bool | None:
-    """Whether two quantities are one; ``None`` where only the words behind the number differ."""
-    degrees = given.unit == UNITS["degree"] and gold.unit is not None
-    if degrees and gold.unit is not None and gold.unit.dimension == "temperature":
-        return gold.value == given.value and (not about.units or gold.unit in about.units)
-    if gold.unit == UNITS["gbp"] and given.noun == ("pound",):
-        return gold.value == given.value
-    if not same_amount(gold, given):
-        return False
-    if given.bound and given.bound != gold.bound:
-        return False
-    if gold.unit and given.unit:
-        return gold.unit.dimension == given.unit.dimension
-
-    # Whoever leaves a unit out means the one asked for; a percent sign or a currency changes what
-    # a number says unless the question is about one.
-    if gold.unit or given.unit:
-        unit = gold.unit or given.unit
-        noun = given.noun if gold.unit else gold.noun
-        assert unit is not None
-        if noun and not set(noun) <= about.stems:
-            return False
-        if given.unit and about.units and unit not in about.units:
-            return False
-        # "How many players" is not answered by months, nor an age by anything but years.
-        if given.unit and "many" in about.stems and unit not in about.units:
-            return False
-        if unit.dimension == "time" and "age" in about.stems and unit != UNITS["year"]:
-            return False
-        if unit.dimension == "share":
-            return bool(_SHARE & about.stems)
-        return unit.dimension not in MONEY or bool(_PRICE & about.stems)
-    if not given.noun:
-        return True
-    known = set(gold.noun) | about.stems | _FILLERS
-    if set(given.noun) <= known or set(gold.noun) <= set(given.noun):
-        return True if gold.noun or len(given.noun) <= 3 else None
-    return None
-
-
-_FILLERS = vocabulary("in total of people time altogether overall there")
 
 
 def _same_list(about: Asked, gold: str, given: str) -> bool:
@@ -317,17 +213,20 @@ def _same_part(about: Asked, gold: str, given: str) -> bool:
         return False
     if compact(keys(mine)) == compact(keys(other)) or same_text(about, gold, given):
         return True
+    # "Wilbur", where the Wright brothers are asked for.
+    bare = [[w.key for w in run if stem(w.key) not in about.stems] for run in (mine, other)]
+    if bare[0] and bare[0] == bare[1]:
+        return True
     # "Rodgers and Hammerstein" are known by their surnames.
+    if len(other) == 1 and other[0].is_capital and names_in_full(given, gold, suffix=True):
+        return True
     return len(mine) == 1 and mine[0].is_capital and names_in_full(gold, given, suffix=True)
 
 
 @lru_cache(maxsize=16384)
 def _parts(text: str) -> tuple[str, ...]:
     """What a text lists."""
+    text = _DASH.sub(",", text)
     for mark in (" and ", " & ", ";", " / "):
         text = text.replace(mark, ",")
     return tuple(part for part in (part.strip() for part in text.split(",")) if part)
-
-
-def _has_digit(key: str) -> bool:
-    return key[-1].isdigit() or key[0].isdigit()

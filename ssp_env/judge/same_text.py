@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
+from ssp_env.judge.brackets import brackets_differ, turns_elsewhere, without_brackets
 from ssp_env.judge.kinds import same_in_kind
 from ssp_env.judge.leftover import (
-    CORPORATE,
-    FUNCTION,
-    KINDS,
-    LINKING,
-    LITTLE,
-    PEOPLES_KEYS,
-    TURNS,
     at_commas,
     is_organisation,
     is_region,
@@ -25,8 +18,10 @@ from ssp_env.judge.leftover import (
 )
 from ssp_env.judge.reading import Asked
 from ssp_env.judge.titles import alternative_title, styled, titled_in_full
+from ssp_env.judge.vocabularies import CORPORATE, FUNCTION, KINDS, LINKING, LITTLE, PEOPLES_KEYS
 from ssp_env.wording.dates import WEEKDAYS
-from ssp_env.wording.names import FIRST_NAMES, TITLES, Person, person, same_person
+from ssp_env.wording.names import TITLES, Person, person, same_person
+from ssp_env.wording.nicknames import FIRST_NAMES
 from ssp_env.wording.places import CITY, CITY_COUNTRY, COUNTRY, STATE, STATE_COUNTRY
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import Word, compact, keys, stem, words
@@ -45,6 +40,7 @@ _KNOWN_CITY = {
     for name, country in CITY_COUNTRY.items()
 }
 _NUMBERED = re.compile(r"([A-Z]{2,})(\d+)")
+_EVENTS = vocabulary("treaty battle siege peace congress council massacre edict pact revolt")
 _PLURAL_NAMES = PEOPLES_KEYS | WEEKDAYS
 
 
@@ -53,7 +49,7 @@ def same_text(about: Asked, gold: str, given: str) -> bool:
     mine, other = words(gold), words(given)
     if _elsewhere_than_known(mine, other) or _is_capital_not_state(about, mine, other):
         return False
-    if "(" in gold and "(" in given and _brackets_differ(about, gold, given):
+    if "(" in gold and "(" in given and brackets_differ(about, gold, given):
         return False
     if _same_words(about, gold, given, mine, other):
         return True
@@ -71,7 +67,7 @@ def same_text(about: Asked, gold: str, given: str) -> bool:
         return True
     # "Roger (alien)" is Roger, unless the other one's brackets say something else.
     for outside, inside in without_brackets(gold):
-        if "(" not in given or not _brackets_differ(about, gold, given):
+        if "(" not in given or not brackets_differ(about, gold, given):
             if _same_words(about, outside, given, words(outside), other):
                 return True
             if _is_short_for(words(inside), words(outside), True) and _same_keys(
@@ -79,11 +75,16 @@ def same_text(about: Asked, gold: str, given: str) -> bool:
             ):
                 return True
     for outside, inside in without_brackets(given):
-        harmless = not _contradicts(about, words(inside), mine)
-        if harmless and _same_words(about, gold, outside, mine, words(outside)):
+        harmless = not turns_elsewhere(words(inside))
+        bare = words(outside)
+        if harmless and _same_words(about, gold, outside, mine, bare):
+            return True
+        if harmless and bare and _same_place(about, gold, outside, mine, bare):
             return True
         # "Die Zauberflöte (The Magic Flute)": the brackets say the same in other words.
         if len(mine) > 1 and _same_keys(words(inside), mine):
+            return True
+        if same_in_kind(about, mine, words(inside)):
             return True
         if _is_short_for(words(inside), words(outside)) and _same_keys(words(inside), mine):
             return True
@@ -235,6 +236,9 @@ def _turned_round(mine: Sequence[Word], other: Sequence[Word]) -> bool:
     )
     if reversed_ and not all(word.is_capital for run in (mine, other) for word in run[::2]):
         return True
+    # "the Versailles Treaty", "the war in Korea".
+    if reversed_ and not _EVENTS.isdisjoint(left):
+        return True
     # "AD 79", "79 AD".
     if len(left) == 2 and left[::-1] == right and sum(key.isdigit() for key in left) == 1:
         return True
@@ -272,7 +276,8 @@ def _same_held(about: Asked, mine: tuple[Word, ...], other: tuple[Word, ...]) ->
     if len(mine) < len(other):
         for at in _found(mine, other):
             before, after = other[:at], other[at + len(mine) :]
-            if may_lead(about, before, mine) and may_trail(about, after, mine):
+            answer = (mine[0]._replace(gap=other[at].gap), *mine[1:])
+            if may_lead(about, before, answer) and may_trail(about, after, answer):
                 return True
     for at in _found(other, mine):
         if len(mine) == len(other) or (other[0].key in LITTLE and len(other) == 1):
@@ -285,12 +290,11 @@ def _same_held(about: Asked, mine: tuple[Word, ...], other: tuple[Word, ...]) ->
 
 
 def _found(short: Sequence[Word], long: Sequence[Word]) -> list[int]:
-    first, size = short[0].key, len(short)
-    want = [word.key for word in short]
+    size = len(short)
     return [
         at
         for at in range(len(long) - size + 1)
-        if long[at].key == first and [word.key for word in long[at : at + size]] == want
+        if long[at].key[:3] == short[0].key[:3] and _same_but_plural(short, long[at : at + size])
     ]
 
 
@@ -301,10 +305,13 @@ def _same_kind(about: Asked, mine: Sequence[Word], other: Sequence[Word]) -> boo
     shared = set(keys(mine)) & set(keys(other)) & KINDS.keys()
     if not shared:
         return False
-    left, right = ([k for k in keys(run) if k not in shared and k != "of"] for run in (mine, other))
+    left, right = (
+        [k for k in keys(run) if k not in shared and k not in ("of", "in")] for run in (mine, other)
+    )
     # "Gulf of Persia" for "Persian Gulf".
     countries = _COUNTRY.get(compact(left)), _COUNTRY.get(compact(right))
-    if countries[0] is not None and ("of" in keys(mine)) != ("of" in keys(other)):
+    linked = [bool({"of", "in"} & set(keys(run))) for run in (mine, other)]
+    if countries[0] is not None and linked[0] != linked[1]:
         return countries[0] == countries[1]
     return (
         left == right
@@ -379,26 +386,3 @@ def _agree(left: frozenset[str], right: frozenset[str]) -> bool:
         return False
     inner = left - _COUNTRIES, right - _COUNTRIES
     return not (all(inner) and not (inner[0] & inner[1]))
-
-
-@lru_cache(maxsize=8192)
-def without_brackets(text: str) -> tuple[tuple[str, str], ...]:
-    """The text without what its brackets hold, and that; nothing where it has none."""
-    start, end = text.find("("), text.rfind(")")
-    if start < 0 or end < start:
-        return ()
-    outside = (text[:start] + text[end + 1 :]).strip()
-    return ((outside, text[start + 1 : end]),) if outside else ()
-
-
-def _brackets_differ(about: Asked, gold: str, given: str) -> bool:
-    mine, other = without_brackets(gold), without_brackets(given)
-    if not mine or not other:
-        return False
-    left, right = (set(keys(words(pair[0][1]))) for pair in (mine, other))
-    return not (left <= right or right <= left or right <= about.stems)
-
-
-def _contradicts(about: Asked, inside: Sequence[Word], mine: Sequence[Word]) -> bool:
-    """Whether what a prediction adds in brackets names something else."""
-    return any(word.key in TURNS for word in inside)

@@ -19,6 +19,12 @@ def alternative_title(gold: str, other: Sequence[Word]) -> bool:
         before, found, after = gold.partition(mark)
         if found:
             return _same_keys(words(before), other) or _same_keys(words(after), other)
+    # "Star Wars: Episode IV – A New Hope" goes by its number and by its own name.
+    parts = _TITLE_PARTS.split(gold)
+    if len(parts) > 2 and len(words(parts[-1])) > 1:
+        first = words(" ".join(parts[:-1]))
+        if _same_keys(words(parts[-1]), other) or _same_keys(first, other):
+            return True
     main, found, after = gold.partition(": ")
     # "Terminator 2" for "Terminator 2: Judgment Day": the number says which.
     numbers = keys(words(main))[-1:]

@@ -28,7 +28,7 @@ DATE_WORDS = frozenset(_MONTHS) | WEEKDAYS | {"bc", "ad", "ce"}
 _LEAD = vocabulary("on in of the year born ca c circa around about")
 _ISO = re.compile(r"(\d{4})\.(\d{1,2})\.(\d{1,2})")
 _MONTH = re.compile(r"(\d{1,2})[./](\d{4})")
-_NUMERIC = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{4})")
+_NUMERIC = re.compile(r"(\d{1,2})[./](\d{1,2})[./](\d{4}|\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,10 @@ def _in_figures(word: str) -> tuple[Date, ...]:
     if (found := _MONTH.fullmatch(word)) and 1 <= int(found[1]) <= 12:
         return (Date(int(found[2]), int(found[1])),)
     if found := _NUMERIC.fullmatch(word):
-        first, second, in_year = int(found[1]), int(found[2]), int(found[3])
-        readings = {(second, first), (first, second)}
-        return tuple(Date(in_year, m, d) for m, d in sorted(readings) if _is_day(m, d))
+        first, second, said = int(found[1]), int(found[2]), int(found[3])
+        years = (said,) if said > 99 else (1900 + said, 2000 + said)
+        readings = sorted({(second, first), (first, second)})
+        return tuple(Date(y, m, d) for y in years for m, d in readings if _is_day(m, d))
     return ()
 
 

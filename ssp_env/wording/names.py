@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ssp_env.wording.nicknames import FIRST_NAMES, FULL, RULERS
 from ssp_env.wording.vocabulary import vocabulary
 from ssp_env.wording.words import Word, compact, words
 
@@ -18,7 +19,7 @@ _OFFICES = vocabulary(
     "st chief justice judge general major marshal field cardinal archbishop bishop father sister "
     "brother mother sultan tsar czar kaiser shah caliph emir imam rabbi sheikh saint master madame "
     "monsieur don commander commodore secretary ambassador mayor coach detective inspector officer "
-    "agent private corporal pharaoh first lady ex late crown hon honorable"
+    "agent chairman private corporal pharaoh first lady ex late crown hon honorable"
 )
 TITLES = _MALE | _FEMALE | _OFFICES
 """Words before a name that are no part of it."""
@@ -28,7 +29,10 @@ NOBILITY = vocabulary(
     "marchioness lord lady prince princess"
 )
 PARTICLES = vocabulary("da de del della di do dos du la le van von der den ter bin ibn al el y")
-_DEGREES = vocabulary("phd md obe mbe cbe kbe esq qc mp dds jd")
+_DEGREES = vocabulary(
+    "phd md obe mbe cbe kbe esq qc mp dds jd ac ao oam om ch kcb kcmg gbe kg gcb dbe cb cmg frs "
+    "frse usn vc dso dfc bt msp cvo kcvo gcmg sj osb msc bsc"
+)
 _SUFFIX = re.compile(r"jr|sr|\d{1,2}")
 _QUOTED = re.compile(r"[\"“”]([^\"“”]+)[\"“”]|(?<=\s)'([^']+)'(?=\s)|\(([^()]+)\)")
 
@@ -42,6 +46,7 @@ _NOT_PEOPLE = vocabulary(
     "museum company party league club team united empire republic kingdom north south east west "
     "new war battle treaty act award prize cup series film song album show and in for with to on "
     "not no or nor but is was are were by from as he she it they either neither near born who "
+    "after before except hardly almost unlike opposite some others possibly never wrong until "
     "world national international association union society bank department ocean sea press"
 )
 _COMMON_SURNAMES = vocabulary("smith johnson williams jones brown davis miller wilson")
@@ -49,62 +54,16 @@ _COMMON_SURNAMES = vocabulary("smith johnson williams jones brown davis miller w
 
 _STAGE_NAMES = vocabulary("pink prince queen king cream heart lady duke moby sting")
 """Words that are a name alone, and begin other names."""
+_MONONYMS = _STAGE_NAMES | vocabulary(
+    "bono cher madonna seal usher drake adele shakira beyonce lorde enya bjork slash flea banksy "
+    "plato homer voltaire raphael michelangelo rembrandt pele pliny virgil ovid"
+)
+"""Names that are whole as they stand: no surname of somebody else."""
+_SURNAME_FIRST = vocabulary(
+    "mao deng xi hu jiang zhou chiang ho sun zhang liu chen yang nguyen tran pham vo zhao wu ban"
+)
+"""Surnames of people whose surname comes first."""
 
-_NICKNAMES = """
-    william bill will billy willie liam|robert bob rob bobby robbie bert
-    richard dick rick rich ricky|james jim jimmy jamie jem|john jack johnny jon
-    joseph joe joey josef jozef
-    charles charlie chuck chas|thomas tom tommy|michael mike mick mickey
-    edward ed eddie ted teddy ned|theodore ted teddy theo|henry harry hank hal|george georgie
-    francis frank frankie|franklin frank|samuel sam sammy|benjamin ben benny|daniel dan danny
-    david dave davy|donald don donnie|kenneth ken kenny|ronald ron ronnie
-    lawrence larry laurence|leonard len lenny leo|leo lev
-    stephen steve steven stevie|andrew andy drew
-    anthony tony|gregory greg|jeffrey jeff geoffrey geoff|matthew matt|nicholas nick nicky
-    patrick pat paddy|peter pete|philip phil phillip|raymond ray|timothy tim|vincent vince
-    walter walt|alexander alex alec sandy|albert al bert|alfred al fred alf|arthur art
-    frederick fred freddie frederic|gerald gerry jerry|gerard gerry|harold harry hal|jacob jake
-    jonathan jon|joshua josh|christopher chris kit|douglas doug|eugene gene|martin marty
-    nathaniel nat nathan|reginald reggie reg|rodney rod|russell russ|stanley stan|terence terry
-    victor vic|zachary zach zack|abraham abe|augustus gus|bernard bernie|calvin cal
-    clifford cliff|dominic dom|edmund ed ned|maximilian max|massimiliano max|mitchell mitch
-    norman norm|oliver ollie|oscar ozzie|randolph randy|roland rollie|sylvester sly|tobias toby
-    wesley wes|elizabeth liz beth betty eliza lizzie bess libby lilibet
-    katherine kate kathy katie kay catherine cathy katharine kathryn catharine
-    margaret maggie meg peggy madge marge|mary molly polly|dorothy dot dorothea
-    susan sue susie susanna|patricia pat patty trish|barbara barb babs|deborah debbie deb debra
-    jennifer jen jenny|jessica jess jessie|judith judy|kimberly kim|linda lin|martha marty patsy
-    nancy nan|pamela pam|rebecca becky|sandra sandy|sarah sally sadie|teresa terry theresa tess
-    victoria vicky tori|virginia ginny|abigail abby|alexandra alex sandra|amanda mandy
-    christina chris tina christine|cynthia cindy|eleanor ellie nell|frances fran fanny
-    gertrude trudy|helen nell|jacqueline jackie|josephine jo josie|rosemary rose|stephanie steph
-    suzanne sue|vanessa nessa
-    muhammad mohammed mohamed mohammad muhammed|hussein husain hussain husayn|ahmed ahmad
-    omar umar|osama usama|yusuf youssef yousef|khalid khaled|abdullah abdallah|ibrahim ebrahim
-    mustafa mustapha|hassan hasan|pyotr piotr petr peter pjotr|fyodor feodor fedor fjodor
-    sergei sergey sergej|dmitri dmitry dimitri dmitriy|alexei alexey aleksei aleksey
-    nikolai nikolay nikolaj|andrei andrey andrej|yuri yury yuriy juri|mikhail mikhael
-    alexander aleksandr alexandr aleksander|yevgeny evgeny yevgeni evgeni|grigori grigory
-    vasily vasili vassily|leonid leonyd|vladimir wladimir|boris borys|tatiana tatyana
-    natalia natalya|olga olha|sofia sophia sofya|maria mariya marya|catherine yekaterina ekaterina
-    erik eric|karl carl|nicolas nicholas nikolas|marc mark|lukas lucas luke|johann johan
-    friedrich frederick|philippe philip|etienne stephen
-"""
-
-
-def _full_names() -> dict[str, frozenset[str]]:
-    """The names that each name may stand for, all in keys of words."""
-    full: dict[str, set[str]] = {}
-    for entry in re.split(r"[|\n]", _NICKNAMES):
-        names = [word.key for name in entry.split() for word in words(name)]
-        for name in names:
-            full.setdefault(name, set()).add(names[0])
-    return {name: frozenset(others) for name, others in full.items()}
-
-
-_FULL = _full_names()
-FIRST_NAMES: frozenset[str] = frozenset(_FULL)
-"""First names that have or are nicknames, and with them a share of all first names."""
 _NOBODY: frozenset[str] = frozenset()
 
 _NAMESAKES = frozenset(
@@ -134,6 +93,8 @@ class Person:
     """Where they are from ("of Aragon"), or nothing."""
     style: tuple[str, ...]
     """What stands behind a comma ("1st Viscount Peel")."""
+    by_town: bool = False
+    """Whether the surname says where they come from ("da Vinci")."""
     inverted: bool = False
     """Whether the surname came first, before a comma."""
 
@@ -148,6 +109,9 @@ def person(text: str) -> Person | None:
     if not 1 <= len(cut) <= 9 or any(_APART & set(word.gap) for word in cut) or _are_two(cut):
         return None
     run, style = _without_style(cut)
+    # "Jack Ruby killed Lee Oswald" is no name.
+    if all(word.is_capital for word in run[:2]) and any(map(_is_plain, run[2:])):
+        return None
     # "P. I. Tchaikovsky": an initial, not a number.
     last = len(run) - 1
     keys = [
@@ -184,8 +148,15 @@ def person(text: str) -> Person | None:
         suffix,
         of,
         style,
+        by_town=len(keys) == 3 and keys[1] == "da",
         inverted=run[0] is not cut[0],
     )
+
+
+def _is_plain(word: Word) -> bool:
+    """Whether a word is written small, as none of a name is."""
+    small = word.cased.islower() and len(word.key) > 2
+    return small and word.key not in PARTICLES | TITLES | _DEGREES and word.key != "the"
 
 
 def _apart(found: re.Match[str]) -> str:
@@ -199,7 +170,8 @@ def _are_two(run: Sequence[Word]) -> bool:
     if behind < 2 or run[0].key not in FIRST_NAMES:
         return False
     tail = run[behind:]
-    full = len(tail) > 1 and all(word.is_capital and word.key not in PARTICLES for word in tail)
+    full = len(tail) > 1 and all(word.is_capital for word in tail)
+    full = full and tail[0].key not in PARTICLES | TITLES | NOBILITY
     return full or tail[0].key in FIRST_NAMES
 
 
@@ -228,9 +200,18 @@ def same_person(gold: Person, given: Person, *, surname_will_do: bool) -> bool:
         given: the one to judge.
         surname_will_do: whether the question makes clear that a bare surname is meant for a person.
     """
+    # "Leonardo" for "Leonardo da Vinci", who comes from there.
+    if gold.given and not given.given and gold.by_town and gold.given == (given.surname,):
+        return surname_will_do and not given.suffix
+    # "Chairman Mao" for "Mao Zedong".
+    if gold.given and not given.given and gold.given[0] == given.surname:
+        first = gold.given[0] in _SURNAME_FIRST and not given.suffix
+        return first and (surname_will_do or bool(given.titles))
     mononym = not gold.given and given.given[:1] == (gold.surname,)
     if not gold.given and given.given and _may_be_two(given):
         return False
+    if _has_second_surname(gold, given):
+        return True
     if not (mononym or _same_surname(gold, given)) or not _same_standing(gold, given):
         return False
     spelled = frozenset((_spelled(gold), _spelled(given)))
@@ -268,8 +249,14 @@ def names_in_full(gold: str, given: str, *, suffix: bool = False) -> bool:
     bare, full = person(gold), person(given)
     if bare is None or full is None or bare.given or bare.titles or bare.suffix or bare.of:
         return False
-    named = bare.surname == full.surname and bare.surname not in _STAGE_NAMES
+    named = bare.surname == full.surname and bare.surname not in _MONONYMS
     return named and bool(full.given) and (suffix or not full.suffix) and not _may_be_two(full)
+
+
+def _has_second_surname(gold: Person, given: Person) -> bool:
+    """``Fidel Alejandro Castro Ruz`` for ``Fidel Castro``."""
+    named = len(gold.given) == 1 and len(given.given) == 3 and gold.suffix == given.suffix
+    return named and (gold.given[0], gold.surname) == (given.given[0], given.given[2])
 
 
 def _may_be_two(name: Person) -> bool:
@@ -283,7 +270,14 @@ def _spelled(one: Person) -> str:
     return " ".join((*one.given, one.surname, *([one.suffix] if one.suffix == "jr" else [])))
 
 
-_HEARD = (("shch", "sch"), ("tch", "ch"), ("kh", "h"), ("ph", "f"), ("ck", "k"), ("tz", "ts"))
+_HEARD = (
+    ("tsch", "ch"), ("shch", "sch"), ("tch", "ch"), ("kh", "h"), ("ph", "f"), ("ck", "k"),
+    ("tz", "ts"), ("owsk", "ovsk"), ("ei", "ie"), ("aj", "ai"), ("ay", "ai"), ("ey", "ei"),
+    ("yi", "i"), ("iy", "i"), ("ij", "i"), ("ye", "e"), ("oy", "oi"), ("ou", "u"), ("oo", "u"),
+)  # fmt: skip
+
+
+_SLAVIC_END = re.compile(r"(?:e|o|yo)(?:v|w|f|ff)$")
 
 
 def _heard(name: str) -> str:
@@ -292,6 +286,7 @@ def _heard(name: str) -> str:
         return name
     for written, read in _HEARD:
         name = name.replace(written, read)
+    name = _SLAVIC_END.sub("ov", name)
     return re.sub(r"(.)\1", r"\1", name)
 
 
@@ -300,8 +295,10 @@ def _same_surname(gold: Person, given: Person) -> bool:
         return True
     if gold.given and given.given and _heard(gold.surname) == _heard(given.surname):
         return True
-    if not gold.given and not given.given and _same_name(gold.surname, given.surname):
-        return True
+    if not gold.given and not given.given:
+        crowned = [RULERS.get(one.surname, _NOBODY) for one in (gold, given)]
+        if _same_name(gold.surname, given.surname) or crowned[0] & crowned[1]:
+            return True
     return compact((*gold.given, gold.surname)) == compact((*given.given, given.surname))
 
 
@@ -358,9 +355,23 @@ def _same_given(gold: Person, given: Person) -> bool:
     return True
 
 
+_CALLED = re.compile(r"(?:ie|ey|y)$")
+_FEMININE = vocabulary("a e ne le la na ia elle ette ine ina lyn anne ann i o y")
+
+
+def _is_cut(short: str, long: str) -> bool:
+    """``Rafa`` for ``Rafael``, ``Franki`` for ``Frankie``; ``Paul`` is not ``Paula``."""
+    if len(short) >= 5 and len(long) >= 5 and _CALLED.sub("i", short) == _CALLED.sub("i", long):
+        return True
+    cut = 4 <= len(short) < len(long) <= len(short) + 3 and long.startswith(short)
+    return cut and long[len(short) :] not in _FEMININE
+
+
 def _same_name(left: str, right: str) -> bool:
     if left == right:
         return True
     if len(left) == 1 or len(right) == 1:
         return left[0] == right[0]
-    return not _FULL.get(left, _NOBODY).isdisjoint(_FULL.get(right, _NOBODY))
+    if _heard(left) == _heard(right) or _is_cut(left, right) or _is_cut(right, left):
+        return True
+    return not FULL.get(left, _NOBODY).isdisjoint(FULL.get(right, _NOBODY))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ssp_env.wording.units import UNITS, Unit
 from ssp_env.wording.vocabulary import vocabulary
 
 _UNITS = [
@@ -64,7 +65,12 @@ _SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9
 _SCALES |= {"trillion": 10**12, "dozen": 12, "lakh": 10**5, "crore": 10**7, "mn": 10**6}
 _SCALES |= {"bn": 10**9, "dozens": 12, "millions": 10**6}
 _PARTS = {"half": 0.5, "halves": 0.5, "third": 1 / 3, "thirds": 1 / 3, "quarter": 0.25}
-_PARTS |= {"quarters": 0.25, "fifths": 0.2, "tenths": 0.1}
+_PARTS |= {"quarters": 0.25}
+_PARTS |= {
+    part + end: 1 / below
+    for below, part in enumerate(("fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), start=5)
+    for end in ("", "s")
+}
 _DECADES = {word[:-1] + "ies": f"19{10 * value}s" for value, word in enumerate(_TENS, start=2)}
 
 _STARTS = frozenset(_SMALL) | frozenset(_ORDINAL) | frozenset(_SCALES) | frozenset(_PARTS)
@@ -130,11 +136,12 @@ def _number_at(run: Sequence[str], at: int) -> tuple[float, int] | None:
 
     # "a third" and "two thirds" are parts; "third" alone is a rank.
     if run[at] in ("a", "one", "two", "three") and at + 1 < len(run) and run[at + 1] in _PARTS:
-        return _SMALL.get(run[at], 1) * _PARTS[run[at + 1]], at + 2
+        value, end = _SMALL.get(run[at], 1) * _PARTS[run[at + 1]], at + 2
+        return _of_scale(run, value, end)
     if run[at] == "a" and at + 2 < len(run) and run[at + 1] == "half" and run[at + 2] == "dozen":
         return 6, at + 3
     if run[at] == "half":
-        return (6.0, at + 2) if run[at + 1 : at + 2] == ["dozen"] else (0.5, at + 1)
+        return (6.0, at + 2) if run[at + 1 : at + 2] == ["dozen"] else _of_scale(run, 0.5, at + 1)
     if run[at] == "a" and at + 1 < len(run) and run[at + 1] in _SCALES:
         return _scaled(run, 1.0, at + 1)
     if run[at] in _SCALES and at == 0 and not run[at].endswith("s"):
@@ -144,6 +151,14 @@ def _number_at(run: Sequence[str], at: int) -> tuple[float, int] | None:
     if run[at] in _SMALL:
         return _spelled(run, at)
     return None
+
+
+def _of_scale(run: Sequence[str], part: float, at: int) -> tuple[float, int]:
+    """A part with the scale that follows: ``a quarter of a billion``, ``half a million``."""
+    start = at + (run[at : at + 1] == ["of"])
+    if run[start : start + 1] == ["a"] and start + 1 < len(run) and run[start + 1] in _SCALES:
+        return _scaled(run, part, start + 1)
+    return part, at
 
 
 def _is_counted(word: str) -> bool:
@@ -223,102 +238,19 @@ def _may_follow(last: str, word: str) -> bool:
     return (before >= 20 and 0 < value < 10) or (10 <= before <= 20 and value >= 10)
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """A unit of measure: amounts are the same where ``value * factor + offset`` is."""
-
-    dimension: str
-    factor: float
-    offset: float = 0.0
-
-
-def _units() -> dict[str, Unit]:
-    table: dict[str, Unit] = {}
-
-    def add(dimension: str, names: str, factor: float, offset: float = 0.0) -> None:
-        for name in names.split(","):
-            table[name.strip()] = Unit(dimension, factor, offset)
-
-    add("length", "m,meter,meter high,meter tall,meter long,meter above sea level", 1.0)
-    add("length", "km,kilometer", 1e3)
-    add("length", "cm,centimeter", 1e-2)
-    add("length", "mm,millimeter", 1e-3)
-    add("length", "mi,mile", 1609.344)
-    add("length", "ft,foot,feet", 0.3048)
-    add("length", "in,inch", 0.0254)
-    add("length", "yd,yard", 0.9144)
-    add("length", "nautical mile,nmi", 1852.0)
-    add("length", "ly,light year,lightyear", 9.4607e15)
-    for square in ("square", "sq"):
-        add("area", f"{square} km,{square} kilometer,km2,km 2,km^2", 1e6)
-        add("area", f"{square} m,{square} meter,m2,m 2", 1.0)
-        add("area", f"{square} mi,{square} mile,mi2,mi 2", 2589988.11)
-        add("area", f"{square} ft,{square} foot,{square} feet,ft2,ft 2", 0.09290304)
-    add("area", "ha,hectare", 1e4)
-    add("area", "acre", 4046.856)
-    add("speed", "km per h,km per hr,kilometer per hour,km per hour,kph,kmh", 1 / 3.6)
-    add("speed", "mph,mile per hour,mi per h,mile an hour,mile hour", 0.44704)
-    add("speed", "km per s,kilometer per second", 1e3)
-    add("speed", "mile per second,mi per s", 1609.344)
-    add("speed", "m per s,meter per second", 1.0)
-    add("speed", "kn,knot", 0.514444)
-    add("mass", "kg,kilogram", 1.0)
-    add("mass", "g,gram", 1e-3)
-    add("mass", "mg,milligram", 1e-6)
-    add("mass", "lb,pound,lbs", 0.45359237)
-    add("mass", "oz,ounce", 0.0283495)
-    add("mass", "t,tonne,metric ton,ton", 1e3)
-    add("time", "s,sec,second", 1.0)
-    add("time", "min,minute", 60.0)
-    add("time", "h,hr,hour", 3600.0)
-    add("time", "day", 86400.0)
-    add("time", "week", 7 * 86400.0)
-    add("time", "month", 2629746.0)
-    add("time", "year,yr,year old", 31556952.0)
-    add("time", "decade", 315569520.0)
-    add("time", "millisecond,ms", 1e-3)
-    add("temperature", "celsius,c,degree celsius,degree c,degree centigrade", 1.0)
-    add("temperature", "fahrenheit,f,degree fahrenheit,degree f", 5 / 9, -160 / 9)
-    add("temperature", "kelvin,k,degree kelvin", 1.0, -273.15)
-    add("angle", "degree", 1.0)
-    add("share", "percent", 1.0)
-    add("volume", "l,liter", 1.0)
-    add("volume", "ml,milliliter", 1e-3)
-    add("volume", "gallon", 3.785411784)
-    add("power", "w,watt", 1.0)
-    add("power", "kw,kilowatt", 1e3)
-    add("power", "mw,megawatt", 1e6)
-    add("power", "gw,gigawatt", 1e9)
-    add("power", "hp,horsepower", 745.7)
-    add("frequency", "hz,hertz", 1.0)
-    add("frequency", "khz,kilohertz", 1e3)
-    add("frequency", "mhz,megahertz", 1e6)
-    add("frequency", "ghz,gigahertz", 1e9)
-    for power, (short, name) in enumerate(
-        (("b", "byte"), ("kb", "kilobyte"), ("mb", "megabyte"), ("gb", "gigabyte"),
-         ("tb", "terabyte"))
-    ):  # fmt: skip
-        add("data", f"{short},{name}", 1e3**power)
-    add("dollar", "dollar,usd,usa dollar,american dollar,buck", 1.0)
-    add("dollar", "cent", 0.01)
-    add("euro", "euro,eur", 1.0)
-    add("sterling", "gbp,pound sterling,british pound,quid", 1.0)
-    add("yen", "yen,jpy,japanese yen", 1.0)
-    add("rupee", "rupee,inr,indian rupee,r", 1.0)
-    return table
-
-
-UNITS = _units()
-MONEY = frozenset({"dollar", "euro", "sterling", "yen", "rupee"})
-
 _ABOUT = vocabulary("about approximately around roughly circa ca c approx nearly almost some")
 _BOUNDS = {"over": ">", "above": ">", "exceeding": ">", "under": "<", "below": "<"}
-_LEAD = vocabulary("in on at total of combined exactly just only")
+_LEAD = vocabulary("in on at total of combined exactly just only all both")
 _PAIRS = {("more", "than"): ">", ("at", "least"): ">", ("less", "than"): "<", ("up", "to"): "<"}
 _PAIRS |= {("fewer", "than"): "<", ("at", "most"): "<"}
 
 
-NUMBER_WORDS = _ABOUT | frozenset(_BOUNDS) | frozenset(word for pair in _PAIRS for word in pair)
+NUMBER_WORDS = (
+    vocabulary("all both exactly only")
+    | _ABOUT
+    | frozenset(_BOUNDS)
+    | frozenset(word for pair in _PAIRS for word in pair)
+)
 """Words that belong to the number behind them."""
 
 
@@ -397,7 +329,13 @@ def _parts(run: Sequence[str]) -> list[tuple[float, tuple[str, ...]]] | None:
             parts.append((value, []))
         elif word != "and" or not parts[-1][1]:
             parts[-1][1].append(word)
-    return [(value, tuple(noun)) for value, noun in parts]
+    return [(value, _unit_alone(tuple(noun))) for value, noun in parts]
+
+
+def _unit_alone(noun: tuple[str, ...]) -> tuple[str, ...]:
+    """A unit without what it measures ("percent of the vote")."""
+    unit = noun[: noun.index("of")] if "of" in noun else noun
+    return unit if " ".join(unit) in UNITS else noun
 
 
 def same_amount(left: Quantity, right: Quantity) -> bool:

@@ -18,12 +18,12 @@ _COUNTRIES = """
     myanmar|burmese|burma
     iran|iranian|persia|persian|islamic republic of iran
     russia|russian|russian federation
-    france|french
+    france|french|frenchman
     germany|german|federal republic of germany
-    england|english
-    scotland|scotish
-    wales|welsh
-    ireland|irish|republic of ireland
+    england|english|englishman
+    scotland|scotish|scotsman|scot|scots
+    wales|welsh|welshman
+    ireland|irish|republic of ireland|irishman
     italy|italian
     spain|spanish|spaniard
     portugal|portuguese
@@ -130,6 +130,59 @@ _COUNTRIES = """
     australia|australian
     new zealand|new zealander
     fiji|fijian
+    hawaii|hawaiian|kingdom of hawaii
+    oman|omani
+    korea|korean
+    bahrain|bahraini
+    palestine|palestinian|state of palestine
+    moldova|moldovan
+    kyrgyzstan|kyrgyz
+    tajikistan|tajik
+    turkmenistan|turkmen
+    maldives|maldivian
+    bhutan|bhutanese
+    brunei|bruneian
+    east timor|timorese|timor leste
+    papua new guinea|papua new guinean
+    samoa|samoan
+    tonga|tongan
+    honduras|honduran
+    el salvador|salvadoran|salvadorean
+    costa rica|costa rican
+    belize|belizean
+    guyana|guyanese
+    suriname|surinamese
+    trinidad and tobago|trinidadian|trinidad
+    barbados|barbadian|bajan
+    bahamas|bahamian
+    greenland|greenlandic|greenlander
+    botswana|motswana
+    mozambique|mozambican
+    malawi|malawian
+    madagascar|malagasy
+    somalia|somali
+    eritrea|eritrean
+    burundi|burundian
+    gabon|gabonese
+    chad|chadian
+    burkina faso|burkinabe
+    togo|togolese
+    benin|beninese
+    liberia|liberian
+    sierra leone|sierra leonean
+    guinea|guinean
+    gambia|gambian
+    mauritania|mauritanian
+    mauritius|mauritian
+    eswatini|swazi|swaziland
+    montenegro|montenegrin
+    kosovo|kosovar
+    yugoslavia|yugoslav
+    czechoslovakia|czechoslovak
+    monaco|monegasque
+    andorra|andorran
+    prussia|prussian
+    ottoman empire|ottoman
 """
 
 _STATES = (
@@ -209,6 +262,7 @@ _CITIES = (
     "copenhagen|kobenhavn,gothenburg|goteborg,the hague|den haag,antwerp|antwerpen,"
     "brussels|bruxelles|brussel,ghent|gent,bruges|brugge,geneva|geneve|genf,basel|basle,bern|berne,"
     "athens|athina,bucharest|bucuresti,belgrade|beograd,beijing|peking,guangzhou|canton,"
+    "nanjing|nanking,chongqing|chungking,tianjin|tientsin,mumbai|bombay,kolkata|calcutta,chennai|madras,yangon|rangoon,istanbul|constantinople,"
     "mecca|makkah,tehran|teheran,cairo|al qahirah,ulaanbaatar|ulan bator"
 )
 CITY: dict[str, str] = {

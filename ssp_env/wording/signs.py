@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _MONTHS = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\b\.?"
+_GLUED = "[KMGT]B|kg|km|cm|mm|mg|ml|[kMG]W|Hz|[kMG]Hz|mph|ft|lbs?"
 _DECADES = ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine")
 _TENS = {f"{word}ties": tens for tens, word in enumerate(_DECADES, start=2)}
 
@@ -49,6 +50,26 @@ def _steps() -> tuple[_Step, ...]:
     step("\u2044", "(?<=\\d)([1-9]\u2044\\d)", r" and \1")
     step("\u2044", "\u2044", "/")
 
+    step("\u00b1", "\u00b1", " plus or minus ")
+    step("^", r"(?<![\d.])10\^(\d{1,2})\b", lambda found: f"1{'0' * int(found[1])}", True)
+    step("", rf"(?<=\d)({_GLUED})\b", r" \1", True)
+    # "5 °C below zero", "$1.5M".
+    step(
+        "below",
+        r"(?i)(?<![\w.-])(\d[\d.,]*(?: ?°[cf]?| degrees?(?: (?:celsius|fahrenheit|c|f))?)?) "
+        r"below (?:zero|freezing)\b",
+        r"-\1",
+        True,
+    )
+    step(
+        "below sea level",
+        r"(?i)(?<![\w.-])(\d[\d.,]* ?(?:m|met(?:er|re)s?|ft|feet)) below sea level\b",
+        r"-\1",
+        True,
+    )
+    step("M", r"(?<=\d)M\b(?![/.])", " million", True)
+    step("B", r"([$€£¥]\s?[\d.,]+)(?:B|bn)\b", r"\1 billion", True)
+
     # One sign for every dash. Between digits it is a date's, or a range or score.
     step("", "[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]", "-")
     step("-", r"(?<![\w.-])(\d{1,4})-(\d{1,2})-(\d{1,4})(?![\w-])", r"\1.\2.\3", True)
@@ -68,11 +89,17 @@ def _steps() -> tuple[_Step, ...]:
     step(" and a half", r"(?i)\b(?:an?|one) (\w+) and a half\b", r"1.5 \1s")
     step("ties ", r"(?i)\b(\w+ties) of the (\d\d)th century\b", _decade, True)
 
+    # "2:20 in the morning".
+    step("in the ", r"(?i)(\d{1,2}[:.]\d\d|\d{1,2}) in the morning\b", r"\1 a.m.", True)
+    step(
+        "in the ", r"(?i)(\d{1,2}[:.]\d\d|\d{1,2}) in the (?:afternoon|evening)\b", r"\1 p.m.", True
+    )
+
     # Times of day, ratios, offsets from Greenwich.
     step("", r"(?i)\b(utc|gmt)\s?([+-])\s?0?(\d+)(?::00)?(?![\d:])", r"\1\2\3", True)
     step(":", r"(?i)\b(utc|gmt)\s?([+-])\s?0?(\d+):(\d\d)", r"\1\2\3z\4", True)
     step("", r"(?i)\b(\d{1,2})(?:[:.](\d\d))?\s?([ap])\.?m\b\.?", _on_24_hours, True)
-    step(":", r"(?<![\d:])([01]?\d|2[0-3]):([0-5]\d)(?![\d:])", r"\1h\2", True)
+    step(":", r"(?<![\d:])0?(\d|1\d|2[0-3]):([0-5]\d)(?![\d:])", r"\1h\2", True)
     step(":", r"(?<![\d:])(\d+):(\d)(?!\d)", r"\1 to \2", True)
 
     # Numbers: separators, scales, centuries ("the 1700s"), "No. 1", feet and inches.

@@ -42,6 +42,7 @@ _WORD = re.compile(
 )
 
 _SAME_WORDS = (
+    "pere sr, fils jr, goalie goalkeeper, poliomyelitis polio, cook chef, autumn fall, "
     "saint st, mt mount, doctor dr, mister mr, missus mrs, greys grays, utd united, junior jr, "
     "senior sr, professor prof, general gen, captain capt, colonel col, lieutenant lt, sergeant "
     "sgt, senator sen, governor gov, reverend rev, admiral adm, limited ltd, corporation corp, "
@@ -65,7 +66,12 @@ _SAME_PHRASES = (
     "south of: southern, u s: usa, u k: uk, academy award: oscar, academy awards: oscars, "
     "degrees n: degrees north, degrees s: degrees south, degrees e: degrees east, degrees w: "
     "degrees west, dot net: .net, carbon dioxide: co2, sulfur dioxide: so2, hydrogen peroxide: "
-    "h2o2, sodium chloride: nacl, years old: years, years of age: years"
+    "h2o2, sodium chloride: nacl, years old: years, years of age: years, football club: fc, mao "
+    "tse tung: mao zedong, zhou en lai: zhou enlai, chou en lai: zhou enlai, lao tzu: laozi, lao "
+    "tse: laozi, sun tzu: sunzi, sun zi: sunzi, deng xiao ping: deng xiaoping, jiang jieshi: "
+    "chiang kai shek, lawn tennis: tennis, ides of march: 15 march, chf: swiss franc, cny: "
+    "chinese yuan, cad: canadian dollar, aud: australian dollar, rub: russian ruble, krw: south "
+    "korean won"
 )
 _PHRASES: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {}
 """Runs of words that are written in several ways, by their first word."""
@@ -205,7 +211,9 @@ def _with_signs(cut: list[Word]) -> list[Word]:
     return [*cut[: at - 1], Word(signed, word.cased, word.gap)]
 
 
-_COUNTED = frozenset({"third", "quarter", "half", "dozen", "hundred", "thousand", "million"})
+_COUNTED = frozenset(
+    {"third", "quarter", "half", "dozen", "hundred", "thousand", "million", "billion"}
+)
 
 
 def _fold_number_words(run: list[Word]) -> list[Word]:

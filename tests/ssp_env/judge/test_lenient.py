@@ -24,7 +24,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 SETS = ("seen", "held_out", "fresh", "second_fresh", "blind")
 """Written to build the rules by; before them, from benchmarks; after them; after a first repair; in
-seven rounds, each before the round before it was repaired for."""
+fourteen rounds, each before the rules were repaired for it."""
 
 
 def pairs(of: str) -> list[Pair]:
