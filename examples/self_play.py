@@ -32,7 +32,7 @@ N = 5  # attempts per question: the group that GRPO compares
 TEMPERATURE = 1.0  # of self-play; evaluation is greedy
 BETA = 0.01  # weight of the KL to the reference policy (equation 4)
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28  # bounds of the importance ratio; they bite where a batch is reused
-PROPOSER_WEIGHT = 0.01  # of the proposer's loss beside the solver's; the paper has 1
+PROPOSER_WEIGHT = 0.03  # of the proposer's loss beside the solver's; the paper has 1
 LEARNING_RATE, BETA2, MAX_GRAD_NORM = 3e-4, 0.95, 1.0
 
 
