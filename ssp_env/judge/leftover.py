@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from ssp_env.judge.reading import PEOPLE, Asked
 from ssp_env.judge.vocabularies import (
-    ADJECTIVES,
     ADJECTIVES_OF,
     BUILDINGS,
     CALLED,
@@ -25,7 +24,6 @@ from ssp_env.judge.vocabularies import (
     LINKING,
     LINKS,
     LITTLE,
-    MUSEUMS,
     ORGANISATIONS,
     PEOPLES_KEYS,
     PLACE,
@@ -34,13 +32,12 @@ from ssp_env.judge.vocabularies import (
     SHIPS,
     SORTS,
     STREETS,
-    TEAMS,
     TELLS,
     TRADES,
     TURNS,
 )
 from ssp_env.wording.dates import DATE_WORDS
-from ssp_env.wording.names import PARTICLES, TITLES
+from ssp_env.wording.names import TITLES
 from ssp_env.wording.words import Word, compact, keys, stem
 
 
@@ -48,7 +45,7 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
     """Whether words before the answer only lead up to it."""
     if not before:
         return True
-    if _is_ship(before, answer) or keys(before)[-2:] in CALLED or before[-1].key == "aka":
+    if is_ship(before, answer) or keys(before)[-2:] in CALLED or before[-1].key == "aka":
         return True
     if "currency" in about.stems and all(word.key in PEOPLES_KEYS for word in before):
         return True
@@ -57,6 +54,31 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
             return True
     if "animal" in about.stems and all(word.key.endswith("ing") for word in before):
         return True
+    decided = _says_what_it_is(about, before, answer)
+    if decided is not None:
+        return decided
+    last = before[-1]
+    if keys(before) == ("university", "of"):
+        return bool(KINDS["university"] & about.stems)
+    if last.key == "of" and len(before) > 1 and before[-2].key in ("made", "died", "consists"):
+        return not any(word.key in TURNS or word.is_capital for word in before[1:])
+    if any(word.key in TURNS for word in before) or last.key in JOINS or "/" in answer[0].gap:
+        return is_form(before, answer)
+    # Airports go with and without their town.
+    if answer[-1].key == "airport" and len(before) < 3 and all(w.is_capital for w in before):
+        return True
+    if all_kinds(before):
+        return kinds_fit(about, before, answer)
+    if all(word.key in TITLES for word in before):
+        return about.person or any(word.is_capital for word in answer)
+    # "10 Downing Street".
+    if answer[-1].key in STREETS and len(before) == 1:
+        return is_figure(before[0])
+    return _opens_sentence(about, before, answer)
+
+
+def _says_what_it_is(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool | None:
+    """Whether words before the answer only say what kind of thing it is; ``None`` if unclear."""
     last = before[-1]
     # "He is a British celebrity chef."
     if about.stems & TRADES and not answer[0].is_capital and "of" not in keys(before):
@@ -64,7 +86,7 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
     # "A parliamentary constitutional monarchy".
     if (
         len(answer) > 1
-        and not any(map(_is_named_word, (*answer, *before)))
+        and not any(map(is_named_word, (*answer, *before)))
         and not any(w.key in CHANGES | TURNS or w.key in FUNCTION or w.key in JOINS for w in before)
     ):
         return True
@@ -79,25 +101,15 @@ def may_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bo
         and before[0].key in PRONOUNS
         and not any(w.is_capital for w in before[1:])
     ):
-        return not any(w.key in TURNS or _is_figure(w) for w in before)
-    if keys(before) == ("university", "of"):
-        return bool(KINDS["university"] & about.stems)
-    if last.key == "of" and len(before) > 1 and before[-2].key in ("made", "died", "consists"):
-        return not any(word.key in TURNS or word.is_capital for word in before[1:])
-    if any(word.key in TURNS for word in before) or last.key in JOINS or "/" in answer[0].gap:
-        return _is_form(before, answer)
-    # Airports go with and without their town.
-    if answer[-1].key == "airport" and len(before) < 3 and all(w.is_capital for w in before):
-        return True
-    if _all_kinds(before):
-        return _kinds_fit(about, before, answer)
-    if all(word.key in TITLES for word in before):
-        return about.person or any(word.is_capital for word in answer)
-    # "10 Downing Street".
-    if answer[-1].key in STREETS and len(before) == 1:
-        return _is_figure(before[0])
+        return not any(w.key in TURNS or is_figure(w) for w in before)
+    return None
+
+
+def _opens_sentence(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """Whether words before the answer are the beginning of a sentence that says it."""
+    last = before[-1]
     # Numbers change an answer unless the question has them ("the 2016 film ...").
-    if any(_is_figure(word) and word.key not in about.stems for word in before):
+    if any(is_figure(word) and word.key not in about.stems for word in before):
         return False
     # "by the Italian Baroque composer Antonio Vivaldi".
     if about.person and len(answer) > 1 and stem(last.key) in PEOPLE and answer[0].is_capital:
@@ -158,11 +170,11 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
     if not after:
         return True
     first = after[0]
-    if "," in first.gap and _region_run(after) is not None:
+    if "," in first.gap and region_run(after) is not None:
         return answer[-1].is_capital and not is_organisation(answer)
     placed = bool(PLACE & about.stems) and not about.person
     if "," in first.gap and answer[-1].key in STREETS and len(at_commas(after)) == 1:
-        return _all_capital(after)
+        return all_capital(after)
     if "," in first.gap and placed and _is_elsewhere(after):
         return len(answer) < 3 and all(word.is_capital and "," not in word.gap for word in answer)
     # "Westminster Abbey, London": where a building stands.
@@ -184,8 +196,8 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
             return answer[-1].is_capital
     # "A simple majority of the Senate".
     added = first.key in ("of", "with") and "," not in first.gap
-    if added and len(answer) > 1 and not any(map(_is_named_word, answer)):
-        return not any(word.key in TURNS or _is_figure(word) for word in after)
+    if added and len(answer) > 1 and not any(map(is_named_word, answer)):
+        return not any(word.key in TURNS or is_figure(word) for word in after)
     if "eat" in about.stems and all(stem(word.key) in EATEN for word in after):
         return True
     if _is_full_name(answer) and _goes_with(about, after, answer):
@@ -193,17 +205,23 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
     if first.key in JOINS or "/" in first.gap or ";" in first.gap:
         return False
     # "Extreme close-up shot".
-    if len(answer) > 2 and len(after) == 1 and not first.gap and not _is_named_word(first):
+    if len(answer) > 2 and len(after) == 1 and not first.gap and not is_named_word(first):
         return first.key not in ("jr", "sr")
-    if _all_kinds(after):
-        return _kinds_fit(about, after, answer)
+    if all_kinds(after):
+        return kinds_fit(about, after, answer)
     # "The Volga River in Russia".
-    is_kind = _all_kinds(after[:1]) and not first.gap and _kinds_fit(about, after[:1], answer)
+    is_kind = all_kinds(after[:1]) and not first.gap and kinds_fit(about, after[:1], answer)
     if is_kind and may_trail(about, after[1:], (*answer, first)):
         return True
-    if first.key in ("jr", "sr") or (_is_figure(first) and not _is_figure(answer[-1])):
+    return _goes_on(about, after, answer)
+
+
+def _goes_on(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """Whether words after the answer are the rest of a sentence that says it."""
+    first = after[0]
+    if first.key in ("jr", "sr") or (is_figure(first) and not is_figure(answer[-1])):
         return False
-    if _is_figure(answer[-1]):
+    if is_figure(answer[-1]):
         # After a number, words may only repeat the question or be a sentence's rest.
         rest = [w for w in after if stem(w.key) not in about.stems]
         if first.key in TELLS or all(w.key in LITTLE for w in rest):
@@ -211,9 +229,7 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
         # "206 bones in an adult body", where bones are asked about.
         undated = [w for w in rest if w.key not in DATE_WORDS and not _is_year(w)]
         named = undated if answer[0].is_capital else rest
-        return rest[0].key in ("in", "on", "at", "of", "between") and not any(
-            map(_is_figure, named)
-        )
+        return rest[0].key in ("in", "on", "at", "of", "between") and not any(map(is_figure, named))
     if first.key == "by" and all(word.is_capital for word in after[1:]) and not about.person:
         return len(after) > 1
     if (
@@ -225,7 +241,7 @@ def may_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bo
     ):
         # An apposition: "a French engineer", "which is in ...", "directed by ...".
         told = not first.is_capital or first.key in PEOPLES_KEYS
-        return told and not _is_figure(first) and len(after) > 1
+        return told and not is_figure(first) and len(after) > 1
     if first.key in TELLS and not first.is_capital:
         return not (
             first.key in ("in", "at", "on")
@@ -243,7 +259,7 @@ def _is_full_name(answer: Sequence[Word]) -> bool:
 def _goes_with(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
     """Whether words behind a full name say whom it belongs to (``of Bank of America``) or who else
     took part (``featuring Daya``)."""
-    if any(word.key in TURNS or word.key in KIN or _is_figure(word) for word in after):
+    if any(word.key in TURNS or word.key in KIN or is_figure(word) for word in after):
         return False
     if after[0].key in ("featuring", "feat", "ft"):
         return True
@@ -251,15 +267,16 @@ def _goes_with(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> b
     return plain and after[0].key == "of" and len(after) > 2
 
 
-def _is_named_word(word: Word) -> bool:
-    return word.is_capital or _is_figure(word)
+def is_named_word(word: Word) -> bool:
+    """Whether a word is a name or a number."""
+    return word.is_capital or is_figure(word)
 
 
 def _places(after: Sequence[Word], about: Asked) -> bool:
     return any(word.is_capital for word in after)
 
 
-def _region_run(after: Sequence[Word]) -> tuple[str, ...] | None:
+def region_run(after: Sequence[Word]) -> tuple[str, ...] | None:
     """The region that stands behind a town's name, possibly with its country."""
     parts = at_commas(after)
     return keys(parts[0]) if all(is_region(part) for part in parts) else None
@@ -286,11 +303,12 @@ def at_commas(run: Sequence[Word]) -> list[list[Word]]:
     return parts
 
 
-def _all_kinds(run: Sequence[Word]) -> bool:
+def all_kinds(run: Sequence[Word]) -> bool:
+    """Whether all words say what kind of thing something is."""
     return all(stem(word.key) in KINDS for word in run)
 
 
-def _kinds_fit(about: Asked, run: Sequence[Word], answer: Sequence[Word]) -> bool:
+def kinds_fit(about: Asked, run: Sequence[Word], answer: Sequence[Word]) -> bool:
     """Whether words that say what kind of thing it is may come and go: those that name the kind
     asked for, and those that never tell two things apart."""
     for word in run:
@@ -308,13 +326,13 @@ def _kinds_fit(about: Asked, run: Sequence[Word], answer: Sequence[Word]) -> boo
     return not (keys(answer) == ("new", "york") and "city" in keys(run) and "state" in about.stems)
 
 
-def _is_ship(before: Sequence[Word], answer: Sequence[Word]) -> bool:
+def is_ship(before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """``HMS`` before a name: a ship goes with and without it."""
     only = len(before) == 1 and before[0].key in SHIPS and before[0].cased.isupper()
     return only and answer[0].is_capital
 
 
-def _is_form(before: Sequence[Word], answer: Sequence[Word]) -> bool:
+def is_form(before: Sequence[Word], answer: Sequence[Word]) -> bool:
     """``Kingdom of`` before a country, ``University of`` before a town that stands for it."""
     head = keys(before)
     return (
@@ -326,92 +344,9 @@ def _is_form(before: Sequence[Word], answer: Sequence[Word]) -> bool:
     )
 
 
-def may_miss_lead(about: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool:
-    """Whether a prediction may leave out these words before what it says of the answer."""
-    if not before:
-        return True
-    if _is_ship(before, answer):
-        return True
-    if keys(before) == ("usa",) and answer[0].key in ("route", "highway"):
-        return True
-    if before[0].key in MUSEUMS and all(word.key in PARTICLES for word in before[1:]):
-        return True
-    last = before[-1]
-    # A team goes by its nickname.
-    nickname = len(answer) == 1 and answer[0].key.endswith("s") and answer[0].is_capital
-    if nickname and all(word.is_capital for word in before) and TEAMS & about.stems:
-        return True
-    if "currency" in about.stems and all(word.key in PEOPLES_KEYS for word in before):
-        return True
-    if before[0].key == "isle":
-        return False
-    if _is_form(before, answer) or _all_kinds(before):
-        return _is_form(before, answer) or _kinds_fit(about, before, answer)
-    if keys(before) == ("university", "of"):
-        return bool(KINDS["university"] & about.stems)
-    if any(word.key in TURNS or _is_figure(word) for word in before):
-        return False
-    if last.key == "of" and not before[0].is_capital and before[0].key in ("summit", "top", "city"):
-        return True
-    # "The Prisoner of Azkaban", where a Harry Potter book is asked for.
-    series = last.key == "and" and len(before) > 2 and len(answer) > 1
-    if series and all(stem(word.key) in about.stems for word in before[:-1]):
-        return True
-    if last.key in JOINS or any(word.key in CHANGES for word in before):
-        return False
-    if all(word.key in LITTLE and not word.is_capital for word in before):
-        return True
-    # Words that only say what the name is.
-    if answer[0].is_capital and all(
-        not word.is_capital or word.key in PEOPLES_KEYS or word.key in TITLES for word in before
-    ):
-        return about.person or not all(word.key in TITLES for word in before)
-    return False
-
-
-def may_miss_trail(about: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
-    """Whether a prediction may leave out these words behind what it says of the answer."""
-    if not after:
-        return True
-    first = after[0]
-    if "," in first.gap and not is_organisation(answer):
-        if _region_run(after) is not None:
-            return True
-        listed = len(at_commas(after)) > 1 or any(word.key in ("and", "or") for word in after)
-        placed = about.person or first.key == "by" or bool(PLACE & about.stems)
-        return not listed and placed and answer[0].is_capital
-    if keys(after) == ("dc",) and keys(answer) == ("washington",):
-        return "state" not in about.stems
-    # "Burj Khalifa in Dubai", but "The Catcher in the Rye".
-    if first.key in ("in", "at") and len(answer) > 1 and _all_capital((*answer, after[-1])):
-        return True
-    if keys(answer) == ("new", "york") and keys(after) == ("city",):
-        return "state" not in about.stems
-    if _all_kinds(after) and answer[-1].key not in ADJECTIVES:
-        return _kinds_fit(about, after, answer) and (len(answer) > 1 or _is_named(about, after))
-    # "Hogwarts School of Witchcraft and Wizardry".
-    if keys(after[:2]) in (("school", "of"), ("college", "of"), ("academy", "of")):
-        return answer[0].is_capital and first.key in about.stems
-    # "B-17 Flying Fortress bomber".
-    if len(answer) > 1 and _all_capital(answer) and not any(map(_is_named_word, after)):
-        return len(after) == 1 and after[0].key not in FUNCTION
-    return keys(after) == ("motor", "co")
-
-
-def _all_capital(run: Sequence[Word]) -> bool:
+def all_capital(run: Sequence[Word]) -> bool:
+    """Whether all words are written like names."""
     return all(word.is_capital for word in run)
-
-
-def _is_named(about: Asked, after: Sequence[Word]) -> bool:
-    """Whether the question or custom makes clear what a single word stands for."""
-    return any(
-        KINDS[stem(w.key)] & about.stems
-        or stem(w.key) in about.stems
-        or (stem(w.key) in ("fc", "afc", "cf") and not TEAMS.isdisjoint(about.stems))
-        or stem(w.key) in ("inc", "ltd", "corp", "ocean", "desert", "co", "language")
-        or not w.is_capital
-        for w in after
-    )
 
 
 def is_organisation(run: Sequence[Word]) -> bool:
@@ -423,5 +358,6 @@ def _is_year(word: Word) -> bool:
     return word.key.isdigit() and len(word.key) == 4
 
 
-def _is_figure(word: Word) -> bool:
+def is_figure(word: Word) -> bool:
+    """Whether a word is or has a number."""
     return word.key[0].isdigit() or word.key[-1].isdigit()

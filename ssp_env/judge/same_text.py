@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from ssp_env.judge.brackets import brackets_differ, turns_elsewhere, without_brackets
 from ssp_env.judge.kinds import same_in_kind
+from ssp_env.judge.left_out import may_miss_lead, may_miss_trail
 from ssp_env.judge.leftover import (
     at_commas,
     is_organisation,
     is_region,
     may_lead,
-    may_miss_lead,
-    may_miss_trail,
     may_trail,
 )
 from ssp_env.judge.reading import Asked
