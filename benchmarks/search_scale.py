@@ -23,6 +23,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -192,8 +193,9 @@ def generate(settings: argparse.Namespace, kind: str) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "seconds": round(perf_counter() - begun, 1)}
 
 
-def passages(count: int, seed: int) -> Iterator[list[str]]:
-    """The words of each passage."""
+@cache
+def _statistics() -> tuple[list[str], np.ndarray, list[int]]:
+    """Words of wiki-mini, their frequencies summed up, and the lengths of its passages."""
     frequencies: Counter[str] = Counter()
     lengths = []
     for document in WikiMini().corpus:
@@ -203,6 +205,12 @@ def passages(count: int, seed: int) -> Iterator[list[str]]:
     words = list(frequencies)
     cumulated = np.cumsum(np.array(list(frequencies.values()), np.float64))
     cumulated /= cumulated[-1]
+    return words, cumulated, lengths
+
+
+def passages(count: int, seed: int) -> Iterator[list[str]]:
+    """The words of each passage."""
+    words, cumulated, lengths = _statistics()
     rng = np.random.default_rng(seed)
     for first in range(0, count, 10_000):
         sizes = rng.choice(lengths, min(10_000, count - first))

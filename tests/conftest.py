@@ -5,9 +5,13 @@ A plain `pytest PATH` is not affected: it runs in one process, in the order of t
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
+
+# A third of what a worker imports is collected by nobody; looking for garbage among it takes long.
+gc.disable()
 
 TOGETHER = {
     "tests/experiments/run/": "runs",
@@ -44,6 +48,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return group_of(nodeid)
 
     return Groups(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays, and is not looked through again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

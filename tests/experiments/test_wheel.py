@@ -96,8 +96,8 @@ def test_installed_wheel_says_what_needs_a_checkout(site: Path) -> None:
     assert "  search     look a query up" in ready
     assert "train" not in ready
     assert (
-        "(git clone the repository, then: pip install -e '.[train]'):\n  bootstrap, eval, plan, "
-        "play, plot, probe, questions, report, train, view" in missing
+        "(git clone the repository, then: pip install -e '.[train]'):\n  bootstrap, eval, export, "
+        "plan, play, plot, probe, questions, report, sweep, train, view" in missing
     )
 
 
