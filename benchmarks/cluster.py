@@ -1,4 +1,6 @@
-"""The preset `paper-7b` on a Ray cluster of three nodes, shrunk in model and batch alone. Not run yet.
+"""The preset `paper-7b` on a Ray cluster of three nodes, shrunk in model and batch alone.
+
+Nobody has run this yet.
 
 All nodes are on this machine: a head without CPUs of its own, and two that share two env runners
 and two learners (FSDP2, over gloo). The policy is a Qwen2 of random weights, tilted towards tags;
