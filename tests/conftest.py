@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-# A third of what a worker imports is collected by nobody; looking for garbage among it takes long.
+# What is imported stays; looking for garbage among it, again and again, takes seconds.
 gc.disable()
 
 TOGETHER = {

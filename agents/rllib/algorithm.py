@@ -80,7 +80,9 @@ class SSP(Algorithm):
 
         learning = self.config.learning()
         self._strategy = make_strategy(learning.strategy, learning.reset_every)
-        if self.config.is_sharded:
+        if self.config.num_env_runners or self.config.is_sharded:
+            # A runner that dies in the first step comes back with the learner's weights as well: a
+            # module of the user's may draw its own at random.
             self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._ask(self.env_runner_group, [lambda runner: runner.reasons()])
 
