@@ -55,13 +55,15 @@ bench: install
 		--work build/search_scale --out benchmarks/results/search_scale.json
 
 # Every sweep with two seeds and few steps: by estimate, half an hour on two cores. SWEEP_ARGS= plays them in full, in some ten hours.
-# Once begun, a sweep is gone on with.
+# Once begun, a sweep is gone on with; an arm that several sweeps share is played once.
 SWEEPS ?= noise batch opponents algorithms penalty searches
 SWEEP_ARGS ?= --seeds 0 1 --steps 20
 sweeps: install
+	mkdir -p runs/science/sweeps
 	for sweep in $(SWEEPS); do \
 		test -d runs/science/sweeps/$$sweep && resume=--resume || resume=; \
-		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out runs/science/sweeps/$$sweep $$resume || exit 1; \
+		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out runs/science/sweeps/$$sweep $$resume \
+			--reuse runs/science/sweeps || exit 1; \
 	done
 
 # What is learnt and found, and what never breaks: hours on two cores.

@@ -7,7 +7,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +24,7 @@ from experiments.sweeps.definition import Sweep, find, read_sweep, shipped
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial, check_trials, choose, trials
 from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
+from experiments.sweeps.reuse import Found, find_played, sweeps_in, take
 from experiments.sweeps.source import Source
 from experiments.sweeps.tables import Table, as_data, make_tables, markdown
 from ssp_env.disk import write_atomically
@@ -46,13 +47,16 @@ def run(arguments: Namespace) -> int:
     directory = SweepDirectory(arguments.out or Path("runs") / "sweeps" / name)
     sweep = _changed(directory.read(name) if arguments.resume else read_sweep(source), arguments)
     planned = trials(sweep, source)
+    reused = _reusable(sweep, planned, directory, arguments.reuse or ())
     if arguments.dry_run:
+        _tell(reused)
         return _show_plan(sweep, planned)
 
     directory.check(planned, arguments.resume)
     _check_packages()
     check_trials(planned, source)
     with directory.claimed(name, sweep, shlex.join(["ssp", *sys.argv[1:]])):
+        _take(sweep, reused, directory, arguments.quiet)
         failed = _play(sweep, planned, directory, arguments)
         _finish(name, sweep, planned, directory)
     return 1 if failed else 0
@@ -88,6 +92,28 @@ def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
     if arguments.keep_checkpoints:
         sweep = replace(sweep, keep_checkpoints=True)
     return choose(sweep, arguments.arms)
+
+
+def _reusable(
+    sweep: Sweep, planned: Sequence[Trial], directory: SweepDirectory, places: Sequence[str]
+) -> list[Found]:
+    """What other sweeps have played of what is waiting here."""
+    others = sweeps_in(places, directory)
+    waiting = [trial for trial in planned if directory.state(trial) == "waiting"]
+    return find_played(waiting, others, directory, sweep.keep_checkpoints)
+
+
+def _take(sweep: Sweep, reused: Sequence[Found], directory: SweepDirectory, quiet: bool) -> None:
+    if not quiet:
+        _tell(reused)
+    for found in reused:
+        if found.taken:
+            take(found, directory, sweep.keep_checkpoints)
+
+
+def _tell(reused: Sequence[Found]) -> None:
+    for found in reused:
+        print(found, file=sys.stderr)
 
 
 def _play(
@@ -159,6 +185,7 @@ def _provenance(
         "seeds": sorted({o.trial.seed for o in outcomes}),
         "trials": len(outcomes),
         "trial_hours": round(wall / 3600, 2),
+        "taken": {o.trial.name: asdict(o.taken) for o in outcomes if o.taken},
     }
 
 

@@ -31,6 +31,8 @@ from ssp_env.version import __version__
 FORMAT = 1
 ENDED_EARLY = "ended_early.json"
 """In a trial's directory: at which step the sweep ended it, because it had fallen behind."""
+TAKEN = "taken_from.json"
+"""In a trial's directory: which sweep has played it, if not this one."""
 STATES = ("waiting", "begun", "ended early", "stopped", "done")
 
 
@@ -84,6 +86,14 @@ class SweepDirectory:
         if (run.path / ENDED_EARLY).exists():
             return "ended early"
         return "begun" if run.config.exists() else "waiting"
+
+    def name(self) -> str:
+        """What the sweep is called.
+
+        Raises:
+            RunError: there is none.
+        """
+        return str(self._header().get("name"))
 
     def command(self) -> str:
         """The command line that began it.
@@ -172,9 +182,10 @@ class SweepDirectory:
             remove_empty(made)
 
     def _forget_unbegun(self) -> None:
-        """A trial that was killed before it had written its settings has nothing to go on with."""
+        """A trial that was killed before it had written its settings has nothing to go on with, and
+        a copy that was not finished is made again."""
         for folder in self.trials.glob("*/"):
-            if not RunDirectory(folder).config.exists():
+            if folder.name.startswith(".") or not RunDirectory(folder).config.exists():
                 shutil.rmtree(folder)
 
     def failure(self, trial: Trial) -> Path:

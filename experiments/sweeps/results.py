@@ -14,6 +14,7 @@ from experiments.report.figures import figures_of
 from experiments.report.tables import LAST_STEPS
 from experiments.sweeps.directory import SweepDirectory, read_json
 from experiments.sweeps.plan import Trial
+from experiments.sweeps.reuse import Taken, read_taken
 from experiments.sweeps.trial import mean_accuracy
 from ssp_env.disk import write_atomically
 from ssp_env.errors import RunError
@@ -33,6 +34,8 @@ class Outcome:
     """Of its ``metrics.jsonl``; none if it has not begun."""
     summary: dict[str, Any] | None
     """``None`` unless it is done."""
+    taken: Taken | None = None
+    """Where it was played, if another sweep has played it."""
 
     @property
     def ended(self) -> bool:
@@ -72,7 +75,7 @@ def read_outcomes(directory: SweepDirectory, trials: Sequence[Trial]) -> list[Ou
         state, run = directory.state(trial), directory.run(trial)
         lines = run.read_metrics(growing=True) if _has_lines(run.metrics) else []
         summary = read_json(run.summary) if state == "done" else None
-        found.append(Outcome(trial, state, lines, summary))
+        found.append(Outcome(trial, state, lines, summary, read_taken(run)))
     return found
 
 

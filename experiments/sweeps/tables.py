@@ -179,7 +179,21 @@ def _notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
         if found:
             more = f" and {len(found) - 4} more" if len(found) > 4 else ""
             notes.append(f"{'; '.join(found[:4])}{more}: {what}.")
-    return tuple(notes)
+    return (*notes, *_taken(outcomes))
+
+
+def _taken(outcomes: Sequence[Outcome]) -> list[str]:
+    """Which arms another sweep has played."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for outcome in outcomes:
+        if outcome.taken:
+            place = (outcome.trial.arm, outcome.taken.sweep)
+            seeds.setdefault(place, []).append(outcome.trial.seed)
+    return [
+        f"{arm}, seeds {', '.join(map(str, which))}: played by the sweep {sweep}, with the same "
+        "settings."
+        for (arm, sweep), which in seeds.items()
+    ]
 
 
 def _row(arm: str, seeds: str, values: Sequence[Estimate | None]) -> tuple[str, ...]:

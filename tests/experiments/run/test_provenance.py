@@ -35,6 +35,7 @@ def test_changes_count_unless_they_are_results(
 ) -> None:
     (tmp_path / "benchmarks" / "results").mkdir(parents=True)
     (tmp_path / "experiments").mkdir()
+    (tmp_path / "agents").mkdir()
     code, result = (
         tmp_path / "experiments" / "code.py",
         tmp_path / "benchmarks" / "results" / "speed.json",
@@ -53,6 +54,17 @@ def test_changes_count_unless_they_are_results(
     assert provenance.git_commit() == commit
     code.write_text("2")
     assert provenance.git_commit() == f"{commit}+changes"
+
+    # What plays no part in a run may change between two of them.
+    git(tmp_path, "commit", "--quiet", "--all", "--message", "two")
+    second = provenance.git_commit()
+    assert second not in (None, commit)
+    assert provenance.other_code(commit, second) == ""
+    (tmp_path / "agents" / "loss.py").write_text("1")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "--message", "three")
+    why = provenance.other_code(commit, provenance.git_commit())
+    assert why.startswith(f"agents/loss.py changed between {commit[:7]}, which played it")
 
 
 def test_no_commit_outside_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

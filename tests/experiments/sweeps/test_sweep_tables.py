@@ -6,12 +6,11 @@ import csv
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import parquet
+from sweep_runs import make_sweep, play
 
-from experiments.run.directory import RunDirectory
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.figure import draw
@@ -21,37 +20,11 @@ from experiments.sweeps.tables import Estimate, difference, estimate, make_table
 from ssp_env.commands.cli import main
 from ssp_env.errors import RunError
 
-PAPER = {"source": "Table 0", "columns": ["average"], "rows": {"one": [40], "two": [44.5]}}
-
-
-def sweep(**values: Any) -> Sweep:
-    given = {"seeds": [0, 1, 2], "arms": {"one": {}, "two": {"learning.lr": 0.5}}, "paper": PAPER}
-    from ssp_env.settings import read
-
-    return read(Sweep, {"set": {"steps": 2}, "figures": ["valid_rate"], **given, **values})
-
-
-def play(directory: SweepDirectory, trial: Trial, final: float, steps: int = 2) -> RunDirectory:
-    """Leaves behind what a run would: accuracy rises to ``final`` at two hops."""
-    made = directory.run(trial)
-    made.path.mkdir(parents=True)
-    made.write_config(trial.config)
-    for step in range(steps + 1):
-        line: dict[str, Any] = {"step": step, "seconds": {"wall": 1.0, "step": 2.0 + step}}
-        if step:
-            line["valid_rate"] = step / 10
-        if step in (0, 2):
-            line["accuracy"] = {"1": 1.0, "2": final if step else 0.25}
-        made.append_metrics(line)
-    if steps == trial.config.steps:
-        made.write_summary({"steps": steps, "git_commit": "abc", "machine": "this"})
-    return made
-
 
 @pytest.fixture
 def played(tmp_path: Path) -> tuple[Sweep, list[Trial], SweepDirectory]:
     """Two arms of three seeds; the second one's last trial was cut off."""
-    made, directory = sweep(), SweepDirectory(tmp_path / "sweep")
+    made, directory = make_sweep(), SweepDirectory(tmp_path / "sweep")
     planned = trials(made)
     finals = {"one": (0.5, 0.7, 0.6), "two": (0.6, 0.9, 0.0)}
     for trial in planned:
@@ -127,7 +100,7 @@ def test_settings_of_several_types_share_a_column(tmp_path: Path) -> None:
         "on": {"learning.baseline_decay": 0.5},
         "roles": {"learning.learning_roles": ["solver"], "game.closed_book": True},
     }
-    made, directory = sweep(arms=arms, seeds=[0], paper=None), SweepDirectory(tmp_path)
+    made, directory = make_sweep(arms=arms, seeds=[0], paper=None), SweepDirectory(tmp_path)
     planned = trials(made)
     for trial in planned:
         play(directory, trial, 0.5)
@@ -160,7 +133,7 @@ def test_a_trial_that_was_stopped_counts_and_is_named(
 
 
 def test_arms_of_several_models_have_their_own_beginnings(tmp_path: Path) -> None:
-    made, directory = sweep(seeds=[0], paper=None), SweepDirectory(tmp_path)
+    made, directory = make_sweep(seeds=[0], paper=None), SweepDirectory(tmp_path)
     planned = trials(made)
     for trial in planned:
         play(directory, trial, 0.5)
@@ -181,7 +154,7 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     out = SweepDirectory(tmp_path / "sweep")
     file = tmp_path / "mine.yaml"
     file.write_text("seeds: [0, 1]\nset: {steps: 2}\narms: {one: {}, two: {learning.lr: 0.5}}\n")
-    made = sweep(seeds=[0, 1], paper=None, figures=[])
+    made = make_sweep(seeds=[0, 1], paper=None, figures=[])
     with out.claimed("mine", made, "ssp sweep mine.yaml"):
         for trial in trials(made):
             play(out, trial, 0.5 if trial.arm == "one" else 0.75)
@@ -219,7 +192,7 @@ def test_a_directory_of_another_sweep_or_version_is_refused(
     change: tuple[str, str], says: str, tmp_path: Path
 ) -> None:
     directory = SweepDirectory(tmp_path / "sweep")
-    made = sweep()
+    made = make_sweep()
     with directory.claimed("mine", made, "ssp sweep mine.yaml"):
         directory.trials.mkdir()
     assert directory.read("mine") == made
@@ -232,7 +205,10 @@ def test_a_directory_of_another_sweep_or_version_is_refused(
 
 def test_a_sweep_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
     directory = SweepDirectory(tmp_path / "runs" / "sweep")
-    with suppress(KeyboardInterrupt), directory.claimed("mine", sweep(), "ssp sweep mine.yaml"):
+    with (
+        suppress(KeyboardInterrupt),
+        directory.claimed("mine", make_sweep(), "ssp sweep mine.yaml"),
+    ):
         assert directory.definition.exists()
         raise KeyboardInterrupt
     assert [*tmp_path.iterdir()] == []
