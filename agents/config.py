@@ -246,6 +246,18 @@ def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -
         raise ConfigError("round_size", size, f"{what}; {fix}")
 
 
+def check_sharding(sharding: str, learners: int) -> None:
+    """Makes sure that a policy that is to be shared has somebody to be shared among.
+
+    Raises:
+        ConfigError: it has not; names ``sharding``.
+    """
+    one_of("sharding", sharding, SHARDINGS)
+    if sharding == "fsdp2" and learners < 2:
+        fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
+        raise ConfigError("sharding", sharding, fix)
+
+
 def check_overlap(learning: LearningConfig, overlap: bool) -> None:
     """Makes sure that games of one update ago are weighted for what they are.
 

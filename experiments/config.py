@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import yaml
 
-from agents.config import SHARDINGS, LearningConfig
+from agents.config import LearningConfig, check_sharding
 from agents.engines.config import EngineConfig
 from agents.health import HealthConfig
-from ssp_env.checks import at_least, one_of
+from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
-from ssp_env.settings import check_path, check_types, plain, read, read_value
+from ssp_env.settings import check_path, check_types, named, plain, read, read_value
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class ComputeConfig:
         at_least(self, "compute", 0, "env_runners", "learners")
         at_least(self, "compute", 0, "gpus_per_env_runner", "gpus_per_learner")
         at_least(self, "compute", 1, "threads")
-        one_of("compute.sharding", self.sharding, SHARDINGS)
+        with named("compute"):
+            check_sharding(self.sharding, self.learners)
         try:
             self.engine_config()
         except ConfigError as error:

@@ -124,18 +124,20 @@ class TransformersEngine:
         Where memory runs out, fewer rows run side by side from then on; their tokens stay the same.
 
         Raises:
-            ServiceError: not even one row fits into memory, or the weights are not numbers.
+            ServiceError: the weights are not numbers.
+            ModelError: not even one row fits into memory; names the settings that make it shorter.
         """
         try:
             turns = self._join() if self._may_join() else self._go_on()
-        except torch.OutOfMemoryError as error:
-            self._halve(error)
-            return []
-        except BaseException:
+        except BaseException as error:
+            unfinished = self._turns
             # A cache that was left in the middle of a step would continue rows wrongly, and
             # silently.
             self._forget()
-            raise
+            if not _is_out_of_memory(error):
+                raise
+            self._halve(unfinished, error)
+            return []
 
         for turn in turns:
             del self._turns[turn.key]
@@ -218,20 +220,24 @@ class TransformersEngine:
 
         return finished
 
-    def _halve(self, error: torch.OutOfMemoryError) -> None:
-        """Starts all requests again where they are, half as many side by side.
+    def _halve(self, turns: dict[int, Turn], error: BaseException) -> None:
+        """Starts requests again where they are, half as many side by side.
 
         Raises:
-            ServiceError: there was only one.
+            ModelError: there was only one.
         """
-        rows, turns = self._tried, self._turns
-        self._forget()
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
-        if rows <= 1:
-            raise ServiceError("engine", f"one sequence is too large: {error}") from error
+        if self._tried <= 1:
+            longest = max(len(turn.read) for turn in turns.values())
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ModelError(
+                f"the engine has no memory for a sequence of up to {longest} tokens, even alone: "
+                f"lower game.max_prompt_tokens and game.max_response_tokens, or give it more "
+                f"memory ({reason})"
+            ) from error
 
-        self._most_rows = rows // 2
+        self._most_rows = self._tried // 2
         self._turns, self._waiting = turns, dict(turns)
 
     # -- what the model computes ---------------------------------------------------------------
@@ -307,6 +313,14 @@ class TransformersEngine:
 
     def _tensor(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self._device)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed: on a GPU, on the CPU (which has no type for it), or in C++."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    texts = ("can't allocate memory", "std::bad_alloc")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
 
 
 def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:

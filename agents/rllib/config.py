@@ -14,12 +14,12 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.config import (
-    SHARDINGS,
     LearningConfig,
     check_adapters,
     check_groups,
     check_overlap,
     check_rounds,
+    check_sharding,
 )
 from agents.engines.config import EngineConfig
 from agents.models import tiny_directory
@@ -28,7 +28,6 @@ from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.honoured import refuse_ignored, refuse_uncalled
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
-from ssp_env.checks import one_of
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
@@ -122,14 +121,10 @@ class SelfPlayConfig(AlgorithmConfig):
 
         Args:
             sharding: ``ddp``: each all of it; ``fsdp2``: each a share of weights, gradients,
-                optimizer and reference.
+                optimizer and reference; for two learners or more.
             kwargs: RLlib's own.
-
-        Raises:
-            ConfigError: another ``sharding``.
         """
         if sharding is not NotProvided:
-            one_of("learners.sharding", sharding, SHARDINGS)
             self.sharding = sharding
 
         super().learners(**kwargs)
@@ -138,7 +133,7 @@ class SelfPlayConfig(AlgorithmConfig):
     @property
     def is_sharded(self) -> bool:
         """Whether each learner holds only a share of the policy."""
-        return self.sharding == "fsdp2" and self.num_learners > 1
+        return self.sharding == "fsdp2"
 
     def learning(self) -> LearningConfig:
         """The learning settings, validated."""
@@ -230,6 +225,9 @@ class SelfPlayConfig(AlgorithmConfig):
 
         game, learning = self.game(), self.learning()
         self.engine_config()
+        if not self.in_evaluation:
+            with named("learners"):
+                check_sharding(self.sharding, self.num_learners)
         with named("env_config"):
             self.check_world()
             check_groups(game, learning)

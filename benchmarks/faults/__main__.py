@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks.faults
-from benchmarks.faults.commands import SMALL
 from benchmarks.faults.processes import GAME, LEARNING, STEPS, learner, runners, tune
 from benchmarks.faults.services import disk, judge, nan, search
+from benchmarks.runs import SMALL
 from experiments.run.provenance import git_commit, machine
 
 CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {

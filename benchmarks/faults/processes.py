@@ -17,7 +17,7 @@ import ray
 import torch
 
 from agents.rllib import SSP, SSPConfig
-from benchmarks.faults.commands import PATIENCE, SSP_COMMAND, figures, sets
+from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, sets
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
@@ -175,9 +175,7 @@ def trained(run: Path, seed: int, deaths: int) -> tuple[list[Any], int, list[str
         "seed": seed,
     }
     command = [SSP_COMMAND, "train", "--steps", "4", "--out", str(run), *sets(assignments)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    process = begin(command)
     killed: set[int] = set()
     deadline = time.monotonic() + PATIENCE
     third = run / "games" / "step_000003.jsonl"

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import re
 import resource
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,14 +14,16 @@ from typing import Any
 import torch
 
 from agents.models import load_model, save_policy, tiny_directory
-from benchmarks.faults.commands import (
+from benchmarks.runs import (
     PATIENCE,
-    SSP_COMMAND,
+    begin,
     command_of,
     figures,
     games,
+    serving,
     sets,
     train,
+    wait_for,
 )
 from ssp_env.replay import read_games
 from ssp_env.search.index.directory import build_index
@@ -44,22 +43,17 @@ def search(place: Path, seed: int) -> dict[str, Any]:
     build_index(corpus, place / "index", "bm25")
 
     calm, hit = place / "calm", place / "hit"
-    with _serving(place / "index", 0) as (url, _):
+    with serving("--index", str(place / "index")) as (url, _):
         train(calm, "--search", url, steps=4, seed=seed)
 
-    with _serving(place / "index", 0) as (url, server):
-        run = subprocess.Popen(
-            command_of(hit, "--search", url, steps=4, seed=seed),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        _wait_for(hit / "games" / "step_000001.jsonl", run)
+    with serving("--index", str(place / "index")) as (url, server):
+        run = begin(command_of(hit, "--search", url, steps=4, seed=seed))
+        wait_for(hit / "games" / "step_000001.jsonl", run)
         server.kill()
         server.wait()
         time.sleep(AWAY)
 
-        with _serving(place / "index", int(url.rpartition(":")[2])):
+        with serving("--index", str(place / "index"), port=int(url.rpartition(":")[2])):
             _, errors = run.communicate(timeout=PATIENCE)
 
     void = [line.get("void_games", 0.0) for line in figures(hit)]
@@ -121,13 +115,8 @@ def disk(place: Path, seed: int) -> dict[str, Any]:
     """Leaves no room for a checkpoint; see the package's head."""
     calm, full = place / "calm", place / "full"
     train(calm, steps=4, seed=seed)
-    ended = subprocess.Popen(
-        command_of(full, steps=4, seed=seed),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    _wait_for(full / "games" / "step_000001.jsonl", ended)
+    ended = begin(command_of(full, steps=4, seed=seed))
+    wait_for(full / "games" / "step_000001.jsonl", ended)
     resource.prlimit(ended.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
     _, errors = ended.communicate(timeout=PATIENCE)
     left = [path.name for path in (full / "checkpoints").glob("*")]
@@ -166,29 +155,6 @@ def nan(place: Path, seed: int) -> dict[str, Any]:
         and "logits that are no numbers" in said
         and "Traceback" not in done.stderr,
     }
-
-
-@contextmanager
-def _serving(index: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """``ssp serve``: its address, and its process."""
-    command = [SSP_COMMAND, "serve", "--index", str(index), "--port", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        address = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
-        assert address is not None, "the server did not start"
-        yield address[0], process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for(file: Path, run: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not file.exists():
-        if run.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the run ended, with status {run.poll()}, without {file.name}")
-        time.sleep(0.01)
 
 
 class _Judge(ThreadingHTTPServer):

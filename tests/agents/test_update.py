@@ -14,15 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from learning import some_rows
 
+from agents.adapters import adapt
 from agents.columns import Columns, columns_of, of_role
 from agents.config import AGGREGATIONS, ALGORITHMS, LearningConfig
 from agents.credit import credited
-from agents.models import load_model
+from agents.models import autocast_dtype, load_model
 from agents.rows import ROLE_IDS, Row, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
 from agents.update import Update, merge_figures
 
-PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None)
+PLAIN = LearningConfig(lr=1e-3, warmup_steps=0, importance_cap=None, precision="float32")
 
 
 class Bench:
@@ -34,6 +35,8 @@ class Bench:
         vocab = self.model.config.vocab_size
         self.hidden: list[torch.Tensor] = []
         self.masks: list[torch.Tensor] = []
+        if learning.lora_rank:
+            adapt(self.model, learning.lora_rank, seed=0)
         if learning.gradient_checkpointing:
             checkpoint_layers(self.model)
 
@@ -52,8 +55,12 @@ class Bench:
         def score_reference(part: Columns) -> Scores:
             return token_scores(reference, part["ids"], part["loss_mask"], 1.0, vocab)
 
-        optimizer = torch.optim.Adam(self.model.parameters(), lr=learning.lr)
-        self.update = Update(score, optimizer, learning, reference=score_reference)
+        trained = [weight for weight in self.model.parameters() if weight.requires_grad]
+        autocast = autocast_dtype(learning.precision, torch.device("cpu"))
+        optimizer = torch.optim.Adam(trained, lr=learning.lr)
+        self.update = Update(
+            score, optimizer, learning, reference=score_reference, autocast=autocast
+        )
 
     def __call__(self, rows: Sequence[Row], step: int = 0) -> dict[str, float]:
         self.hidden.clear(), self.masks.clear()
@@ -79,7 +86,8 @@ def rows(model_dir: Path) -> list[Row]:
 def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
     data: st.DataObject, model_dir: Path, rows: list[Row]
 ) -> None:
-    """Under every algorithm, aggregation, cap, size of passes and chunks, and checkpointing."""
+    """Under every algorithm, aggregation, cap, size of passes and chunks, checkpointing, precision,
+    and with adapters."""
     learning = replace(
         PLAIN,
         proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
@@ -90,6 +98,8 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
         kl_coeff=data.draw(st.sampled_from([0.0, 0.1])),
         microbatch_tokens=data.draw(st.sampled_from([1, 60, 10**6])),
         gradient_checkpointing=data.draw(st.booleans()),
+        precision=data.draw(st.sampled_from(["float32", "bfloat16"])),
+        lora_rank=data.draw(st.sampled_from([0, 2])),
         role_norms_every=10**6,
     )
     paid = [replace(r, reward=r.advantage, group=r.role) for r in rows[:3]]

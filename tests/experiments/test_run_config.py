@@ -245,6 +245,7 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("compute.gpus_per_env_runner=.nan", "compute.gpus_per_env_runner", "at least 0"),
         ("compute.threads=0", "compute.threads", "at least 1"),
         ("compute.sharding=fsdp", "compute.sharding", "did you mean 'fsdp2'"),
+        ("compute.sharding=fsdp2", "compute.sharding", "give two learners or more"),
         ("compute.engine=vlm", "compute.engine", "did you mean 'vllm'?"),
         ("compute.engine_memory=1.5", "compute.engine_memory", "between 0 and 1"),
         ("compute.engine_check_every=0", "compute.engine_check_every", "at least 1"),

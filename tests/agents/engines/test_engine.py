@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -132,8 +133,17 @@ def test_released_keys_leave_nothing_behind() -> None:
     assert not engine._kept
 
 
+def no_room_on_a_gpu() -> None:
+    raise torch.OutOfMemoryError("no room")
+
+
+def no_room_on_the_cpu() -> None:
+    torch.empty(1 << 50)
+
+
+@pytest.mark.parametrize("fail", [no_room_on_a_gpu, no_room_on_the_cpu])
 @pytest.mark.parametrize("most", [3, 0])
-def test_where_memory_runs_out_fewer_rows_run_at_once(most: int) -> None:
+def test_where_memory_runs_out_fewer_rows_run_at_once(most: int, fail: Callable[[], None]) -> None:
     """Their tokens stay the same, those that were sampled before included."""
     lm, asked = made("qwen2"), requests(12, room=20)
     expected = {r.key: generate(engine_for(lm), [r])[0].ids for r in asked}
@@ -142,7 +152,7 @@ def test_where_memory_runs_out_fewer_rows_run_at_once(most: int) -> None:
     def small(_: object, __: object, kwargs: dict[str, Any]) -> None:
         sizes.append(len(kwargs["input_ids"]))
         if sizes[-1] > most:
-            raise torch.OutOfMemoryError("no room")
+            fail()
 
     engine = engine_for(lm)
     engine.submit(asked)
@@ -158,7 +168,7 @@ def test_where_memory_runs_out_fewer_rows_run_at_once(most: int) -> None:
         assert found == expected
         assert max(sizes) > most >= max(sizes[4:])
     else:
-        with pytest.raises(ServiceError, match="one sequence is too large"):
+        with pytest.raises(ModelError, match=r"even alone: lower game\.max_prompt_tokens"):
             go_on()
         assert engine.running == 0
     hook.remove()

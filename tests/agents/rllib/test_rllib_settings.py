@@ -163,6 +163,12 @@ class Episodic(RLlibCallback):
             "so many questions",
         ),
         ("learners.sharding", lambda c: c.learners(sharding="zero"), "ddp, fsdp2"),
+        ("learners.sharding", lambda c: c.learners(sharding="fsdp2"), "there are 0"),
+        (
+            "learners.sharding",
+            lambda c: c.learners(sharding="fsdp2", num_learners=1),
+            "there are 1",
+        ),
         (
             "rl_module_spec",
             lambda c: c.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={})),

@@ -375,7 +375,7 @@ def test_broken_line_before_the_checkpoint_is_an_error(tmp_path: Path) -> None:
         "steps=500",
         "checkpoint_every=3",
         "compute.learners=2",
-        "compute.sharding=fsdp2",
+        "compute={learners: 2, sharding: fsdp2}",
         "compute.env_runners=2",
         "compute.gpus_per_learner=1",
         "compute.gpus_per_env_runner=1",
