@@ -200,6 +200,8 @@ class RunConfig:
     """A causal LM directory; empty: the tiny policy that ships."""
     checkpoint_every: int = 50
     """Steps between two checkpoints; the last step always has one."""
+    checkpoints_kept: int | None = 2
+    """How many stay, the newest ones; ``null``: all, so that ``ssp league`` can let them play."""
     record_tokens: bool = True
     """Whether files of games hold token ids and log-probabilities. Without them they are smaller,
     and their games can be printed and rescored, but not replayed."""
@@ -225,6 +227,8 @@ class RunConfig:
         "model_dir": "model",
         "training_steps": "steps",
         "save_every": "checkpoint_every",
+        "keep_checkpoints": "checkpoints_kept",
+        "save_total_limit": "checkpoints_kept",
         "retriever": "search",
         "index": "search",
     }
@@ -232,9 +236,11 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_types(self, "run")
-        for name, least in (("seed", 0), ("steps", 1), ("checkpoint_every", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(name, getattr(self, name), f"must be at least {least}")
+        least = {"seed": 0, "steps": 1, "checkpoint_every": 1, "checkpoints_kept": 1}
+        for name, minimum in least.items():
+            value = getattr(self, name)
+            if value is not None and value < minimum:
+                raise ConfigError(name, value, f"must be at least {minimum}")
         if self.game.verifier == "openai" or self.openai.judge:
             self.openai.chat()
 

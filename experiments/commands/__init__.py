@@ -331,6 +331,11 @@ def _configure_sweep(parser: ArgumentParser) -> None:
         "--resume", action="store_true", help="go on with the trials in --out that have not ended"
     )
     parser.add_argument(
+        "--tables",
+        action="store_true",
+        help="make the tables of the trials in --out that have ended, and end; others may go on",
+    )
+    parser.add_argument(
         "--reuse",
         nargs="+",
         metavar="DIR",
@@ -355,6 +360,45 @@ def _configure_sweep(parser: ArgumentParser) -> None:
 Each trial is a run as of ssp train, in DIR/trials: ssp report, plot and replay read it. Ctrl-C or a
 crash loses the steps since the last checkpoints; --resume goes on, to the same tables. RAY_ADDRESS
 names a cluster. docs/sweeps.md shows how to write a sweep."""
+
+
+def _configure_league(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "players",
+        nargs="+",
+        metavar="RUN|POLICY",
+        help="run directories, for the policy they began with and all checkpoints that are there; "
+        "model directories, as DIR or NAME=DIR",
+    )
+    parser.add_argument(
+        "--answers",
+        type=int,
+        default=128,
+        metavar="N",
+        help="answers that each proposer asks about (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        metavar="N",
+        help="how often each solver tries a question (default: as in training)",
+    )
+    parser.add_argument(
+        "--out",
+        default="runs/league",
+        metavar="DIR",
+        help="where tables, data and figure go (default: %(default)s)",
+    )
+    _configure_settings(
+        parser,
+        model="whose tokenizer is used, in place of the run's",
+        preset="settings to start from, in place of the first run's",
+    )
+    parser.epilog = """\
+A run keeps its last two checkpoints, unless it is asked for more:
+  ssp train --set checkpoints_kept=null --out runs/mine
+  ssp league runs/mine
+  ssp league before=runs/mine/checkpoints/step_000020/policy after=/models/other"""
 
 
 def _configure_report(parser: ArgumentParser) -> None:
@@ -456,6 +500,12 @@ SWEEP = Command(
     "play many runs that differ in some settings, into one table",
     _configure_sweep,
     lambda given: _run("sweep", given),
+)
+LEAGUE = Command(
+    "league",
+    "let proposers and solvers of different steps play each other",
+    _configure_league,
+    lambda given: _run("league", given),
 )
 REPORT = Command(
     "report",

@@ -26,7 +26,7 @@ from experiments.sweeps.plan import Trial, check_trials, choose, trials
 from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
 from experiments.sweeps.reuse import Found, find_played, sweeps_in, take
 from experiments.sweeps.source import Source
-from experiments.sweeps.tables import Table, as_data, make_tables, markdown
+from experiments.sweeps.tables import Table, as_data, make_tables, markdown, show
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
@@ -45,8 +45,12 @@ def run(arguments: Namespace) -> int:
     source = Source(find(arguments.name))
     name = source.path.stem
     directory = SweepDirectory(arguments.out or Path("runs") / "sweeps" / name)
-    sweep = _changed(directory.read(name) if arguments.resume else read_sweep(source), arguments)
+    begun = arguments.resume or arguments.tables
+    sweep = _changed(directory.read(name) if begun else read_sweep(source), arguments)
     planned = trials(sweep, source)
+    if arguments.tables:
+        _finish(name, sweep, planned, directory)
+        return 0
     reused = _reusable(sweep, planned, directory, arguments.reuse or ())
     if arguments.dry_run:
         _tell(reused)
@@ -162,7 +166,7 @@ def _finish(name: str, sweep: Sweep, planned: Sequence[Trial], directory: SweepD
     summary = {**known, "arms": as_data(sweep, outcomes)}
     write_atomically(directory.summary, json.dumps(summary, indent=2) + "\n")
     draw(sweep, outcomes, directory.figure)
-    _show(made)
+    show(made)
     print(f"everything is in {directory.path}/ (tables.md, figure.png, results.csv, trials/)")
 
 
@@ -204,25 +208,6 @@ def _page(sweep: Sweep, known: dict[str, Any], made: Sequence[Table]) -> str:
         "",
     ]
     return "\n".join(lines) + "\n" + markdown(made)
-
-
-def _show(made: Sequence[Table]) -> None:
-    console = Console(highlight=False)
-    for table in made:
-        shown = Shown(
-            title=table.title,
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-            padding=(0, 0),
-            show_edge=False,
-        )
-        for place, head in enumerate(table.heads):
-            shown.add_column(head, justify="right" if place else "left")
-        for row in table.rows:
-            shown.add_row(*row)
-        console.print(shown, "")
-        for note in table.notes:
-            console.print(note, markup=False)
 
 
 def _list() -> int:

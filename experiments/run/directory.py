@@ -44,7 +44,6 @@ from ssp_env.settings import plain
 
 MIN_FREE_BYTES = 200 * 1024 * 1024
 """A run does not start with less free disk than this and its checkpoints."""
-KEPT_CHECKPOINTS = 2
 NO_CHECKPOINT = (
     "a run that ended before its first checkpoint; start it over with --resume, or "
     "choose another --out"
@@ -52,6 +51,7 @@ NO_CHECKPOINT = (
 CHANGEABLE = (
     "steps",
     "checkpoint_every",
+    "checkpoints_kept",
     "record_tokens",
     "compute.env_runners",
     "health.patience",
@@ -112,7 +112,9 @@ class RunDirectory:
         try:
             with locked(self.path):
                 step = self._first_step(config, resume)
-                room = KEPT_CHECKPOINTS + 1 - len(self._checkpoints())
+                # One more than are kept is there for a moment.
+                all_of_them = -(-config.steps // config.checkpoint_every)
+                room = (config.checkpoints_kept or all_of_them) + 1 - len(self.kept_checkpoints())
                 check_free(self.path, MIN_FREE_BYTES + checkpoint_bytes * max(1, room))
                 begun = step == 0
                 if resume and step:
@@ -220,8 +222,15 @@ class RunDirectory:
         """
         write_atomically(self.stopped, json.dumps(asdict(diagnosis), indent=2) + "\n")
 
-    def save_checkpoint(self, step: int, save: Callable[[Path], None]) -> Path:
+    def save_checkpoint(
+        self, step: int, save: Callable[[Path], None], kept: int | None = None
+    ) -> Path:
         """Lets ``save`` fill a new checkpoint, makes it visible in one move, and forgets old ones.
+
+        Args:
+            step: names it.
+            save: writes into a folder.
+            kept: how many stay; all where it is ``None``.
 
         Raises:
             RunError: it cannot be written.
@@ -237,7 +246,7 @@ class RunDirectory:
             shutil.rmtree(final, ignore_errors=True)
             unfinished.rename(final)
             self.stopped.unlink(missing_ok=True)
-            for _, old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+            for _, old in self.kept_checkpoints()[: -kept if kept else 0]:
                 shutil.rmtree(old)
         except (OSError, SafetensorError) as error:
             raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
@@ -292,18 +301,19 @@ class RunDirectory:
 
     def latest_checkpoint(self) -> tuple[int, Path] | None:
         """Step and folder of the newest checkpoint."""
-        found = self._checkpoints()
+        found = self.kept_checkpoints()
         return found[-1] if found else None
 
-    # -- within --------------------------------------------------------------------------------
-
-    def _checkpoints(self) -> list[tuple[int, Path]]:
+    def kept_checkpoints(self) -> list[tuple[int, Path]]:
+        """Steps and folders of all checkpoints that are there, the oldest first."""
         if not self.checkpoints.is_dir():
             return []
         found = [
             (re.fullmatch(r"step_(\d+)", child.name), child) for child in self.checkpoints.iterdir()
         ]
         return sorted((int(match[1]), child) for match, child in found if match)
+
+    # -- within --------------------------------------------------------------------------------
 
     def _first_step(self, config: RunConfig, resume: bool) -> int:
         return self._check_resumable(config) if resume else self._check_empty()

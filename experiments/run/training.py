@@ -282,4 +282,4 @@ class _Run:
             weights = self._algorithm.policy_weights()
             save_policy(weights, self._config.model_dir, folder / "policy")
 
-        self._directory.save_checkpoint(step, save)
+        self._directory.save_checkpoint(step, save, self._config.checkpoints_kept)

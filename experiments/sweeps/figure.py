@@ -60,9 +60,25 @@ def draw(sweep: Sweep, outcomes: Sequence[Outcome], out: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(sweep.title, fontsize=13)
     try:
-        _save(figure, out)
+        save_figure(figure, out)
     finally:
         pyplot.close(figure)
+
+
+def save_figure(figure: Any, out: Path) -> None:
+    """Writes a figure of matplotlib, in full or not at all.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    unfinished = out.with_name(f".unfinished_{out.name}")
+    try:
+        figure.savefig(unfinished, dpi=110)
+        unfinished.replace(out)
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _draw_ends(axis: Any, sweep: Sweep, ended: Sequence[Outcome], colours: dict[str, Any]) -> None:
@@ -141,14 +157,3 @@ def _colours(number: int) -> list[Any]:
     if number <= 10:
         return [f"C{place}" for place in range(number)]
     return list(matplotlib.colormaps["viridis"](np.linspace(0, 0.95, number)))
-
-
-def _save(figure: Any, out: Path) -> None:
-    unfinished = out.with_name(f".unfinished_{out.name}")
-    try:
-        figure.savefig(unfinished, dpi=110)
-        unfinished.replace(out)
-    except OSError as error:
-        raise RunError(f"{out} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from experiments.sweeps.source import Source
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.settings import plain
 
-SILENT = ("checkpoint_every", "record_tokens")
+SILENT = ("checkpoint_every", "checkpoints_kept", "record_tokens")
 """Settings that change neither games nor times: no arm differs by them."""
 
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table as Shown
+
 from experiments.report.figures import spoken
 from experiments.report.tables import mean_interval
 from experiments.sweeps.definition import Paper, Sweep
@@ -94,6 +98,26 @@ def markdown(tables: Sequence[Table]) -> str:
         lines = [f"## {table.title}", "", *_bars(table.heads), *_bars_of(table.rows)]
         parts.append("\n".join([*lines, *(f"\n{note}" for note in table.notes)]))
     return "\n\n".join(parts) + "\n"
+
+
+def show(tables: Sequence[Table]) -> None:
+    """Prints the tables."""
+    console = Console(highlight=False)
+    for table in tables:
+        shown = Shown(
+            title=table.title,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 0),
+            show_edge=False,
+        )
+        for place, head in enumerate(table.heads):
+            shown.add_column(head, justify="right" if place else "left")
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown, "")
+        for note in table.notes:
+            console.print(note, markup=False)
 
 
 # -- within ------------------------------------------------------------------------------------

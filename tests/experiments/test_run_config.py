@@ -232,6 +232,7 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("steps=0", "steps", "at least 1"),
         ("seed=-1", "seed", "at least 0"),
         ("checkpoint_every=0", "checkpoint_every", "at least 1"),
+        ("checkpoints_kept=0", "checkpoints_kept", "at least 1"),
         ("game.verifier=wrld", "game.verifier", "did you mean 'world'?"),
         ("learning.strategy=reset", "learning.strategy", "reset"),
         ("evaluation.every=0", "evaluation.every", "at least 1"),

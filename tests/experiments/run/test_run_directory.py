@@ -193,6 +193,16 @@ def test_checkpoints_of_a_large_model_need_room(
     ):
         pass
 
+    # 80 steps and one every 20: four are kept, and a fifth is there for a moment.
+    claim["config"] = config_with("checkpoints_kept=null")
+    with RunDirectory(tmp_path / "all").claimed(**claim, checkpoint_bytes=int(1.9 * 2**30)):
+        pass
+    with (
+        pytest.raises(RunError),
+        RunDirectory(tmp_path / "not").claimed(**claim, checkpoint_bytes=2 * 2**30),
+    ):
+        pass
+
 
 def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
     directory = begun(tmp_path / "run")
@@ -325,14 +335,15 @@ def test_checkpoint_that_did_not_fit_leaves_the_old_one(tmp_path: Path, failure:
     assert [child.name for child in directory.checkpoints.iterdir()] == ["step_000001"]
 
 
-def test_last_two_checkpoints_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kept", "steps"), [(1, [100]), (2, [20, 100]), (None, [5, 20, 100])])
+def test_the_newest_checkpoints_are_kept(
+    tmp_path: Path, kept: int | None, steps: list[int]
+) -> None:
     directory = RunDirectory(tmp_path)
     for step in (5, 20, 100):
-        directory.save_checkpoint(step, lambda folder: (folder / "weights").write_text("w"))
-    assert sorted(child.name for child in directory.checkpoints.iterdir()) == [
-        "step_000020",
-        "step_000100",
-    ]
+        directory.save_checkpoint(step, lambda folder: (folder / "weights").write_text("w"), kept)
+    found = sorted(child.name for child in directory.checkpoints.iterdir())
+    assert found == [f"step_{step:06d}" for step in steps]
     assert directory.latest_checkpoint() == (100, directory.checkpoints / "step_000100")
 
 
@@ -374,6 +385,7 @@ def test_broken_line_before_the_checkpoint_is_an_error(tmp_path: Path) -> None:
     [
         "steps=500",
         "checkpoint_every=3",
+        "checkpoints_kept=null",
         "compute.learners=2",
         "compute={learners: 2, sharding: fsdp2}",
         "compute.env_runners=2",

@@ -170,6 +170,13 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     before = out.csv.read_text()
     assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
     assert out.csv.read_text() == before
+
+    # In the middle of a sweep, the tables are of what has ended.
+    out.run(trials(made)[-1]).summary.unlink()
+    assert main(["sweep", str(file), "--out", str(out.path), "--tables"]) == 0
+    assert "two, seed 1: not finished: not in the tables." in capsys.readouterr().out
+    assert main(["sweep", str(file), "--out", str(tmp_path / "none"), "--tables"]) == 2
+    assert "holds no sweep" in capsys.readouterr().err
     for words, says in (
         ([], "holds a sweep; go on with it by --resume"),
         (["--resume", "--set", "learning.kl_coeff=1"], "other settings (learning.kl_coeff)"),
