@@ -89,7 +89,10 @@ class LearningConfig:
     temperature: float = 1.0
     """Sampling temperature of self-play."""
     strategy: str = "periodic_reset"
-    """Batch strategy: ``dummy``, ``resample``, ``reuse`` or ``periodic_reset``."""
+    """What fills the slots of proposals that failed: nothing (``dummy``), further proposals
+    (``resample``), earlier questions (``reuse``, and ``periodic_reset``, which forgets them now and
+    then; all four are the paper's), earlier questions with the longer ones more often
+    (``balanced``), or half of these and half questions put together from several (``compose``)."""
     reset_every: int = 10
     """Steps after which ``periodic_reset`` forgets its questions."""
     lora_rank: int = 0

@@ -43,6 +43,7 @@ def step_figures(
             sum(t.outage is not None for game in games for t in game.trajectories)
         ),
         "reused_games": float(sum(game.origin == "reused" for game in games)),
+        "composed_games": float(sum(game.origin == "composed" for game in games)),
         "filled_slots": len(solved) / slots,
         "learner_updates": float(len(updates)),
     }

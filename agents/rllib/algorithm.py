@@ -38,7 +38,7 @@ from agents.rows import Row, with_loss_weights
 from agents.state import as_tensor, plain_weights
 from ssp_env.errors import RunError, ServiceError, UsageError
 from ssp_env.game.record import GameRecord
-from ssp_env.game.strategies import BatchStrategy, make_strategy, tell
+from ssp_env.game.strategies import BatchStrategy, tell
 from ssp_env.types import Question
 
 STATE = "self_play"
@@ -78,8 +78,7 @@ class SSP(Algorithm):
         self._evaluated: dict[str, Any] | None = None
         super().setup(config)
 
-        learning = self.config.learning()
-        self._strategy = make_strategy(learning.strategy, learning.reset_every)
+        self._strategy = self.config.strategy()
         if self.config.num_env_runners or self.config.is_sharded:
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
@@ -163,8 +162,7 @@ class SSP(Algorithm):
 
     def _strategy_after(self, samples: Sequence[Sample]) -> BatchStrategy:
         """The batch strategy that the next step begins with."""
-        learning = self.config.learning()
-        strategy = make_strategy(learning.strategy, learning.reset_every)
+        strategy: BatchStrategy = self.config.strategy()
         strategy.set_state(self._strategy.get_state())
         tell(strategy, [sample.verified for sample in samples])
         return strategy

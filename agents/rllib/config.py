@@ -32,6 +32,7 @@ from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig, check_search, open_search
 from ssp_env.settings import named, read, read_value, suggestion
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -139,6 +140,11 @@ class SelfPlayConfig(AlgorithmConfig):
         """The learning settings, validated."""
         values = {name: getattr(self, name) for name in LEARNING}
         return read(LearningConfig, values, "training")
+
+    def strategy(self) -> BatchStrategy:
+        """A new batch strategy, as set."""
+        learning = self.learning()
+        return make_strategy(learning.strategy, learning.reset_every, self.game().max_searches)
 
     def engine_config(self) -> EngineConfig:
         """The engine's settings, validated."""

@@ -30,7 +30,6 @@ from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import make_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import GroundTruth, Question
 
@@ -103,7 +102,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         seed = (self.config.seed or 0, task.step, task.number)
         engine = _Stopwatch(self.engine)
         began = time.perf_counter()
-        copy = make_strategy(self.learning.strategy, self.learning.reset_every)
+        copy = self.config.strategy()
         copy.set_state(strategy)
 
         engine.wake()

@@ -12,8 +12,8 @@ from typing import Any
 
 from agents.config import LearningConfig
 from agents.rows import Row
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord
-from ssp_env.game.strategies import PooledQuestion
 
 
 @dataclass(frozen=True)

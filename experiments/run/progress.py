@@ -136,7 +136,9 @@ class Progress:
             if f.get("policy_tokens") and s.get("engine")
             else "-"
         )
-        games = f"reused {_count(f, 'reused_games')}   void {_count(f, 'void_games')}"
+        games = "   ".join(
+            f"{kind} {_count(f, f'{kind}_games')}" for kind in ("reused", "composed", "void")
+        )
         cells = [
             (
                 "reward",

@@ -20,8 +20,9 @@ from ssp_env.errors import ServiceError, SSPError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NearNoise, NoiseDocument, NoiseRequest, NoiseSource
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.rewards import ProposerReward, SolverReward
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, PooledQuestion
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.search.base import Retriever, check_count, search_each
 from ssp_env.types import Document, GroundTruth

@@ -26,6 +26,8 @@ class Origin(StrEnum):
     """This game's proposer writes it."""
     REUSED = "reused"
     """An earlier step's verified question, put into a failed slot by the batch strategy."""
+    COMPOSED = "composed"
+    """The batch strategy has put it together from several of these."""
     GIVEN = "given"
     """A fixed question, as in evaluation."""
 

@@ -144,7 +144,7 @@ class GameResult:
 
     @property
     def origin(self) -> str:
-        """Where the question comes from: ``proposed``, ``reused`` or ``given``."""
+        """Where the question comes from: ``proposed``, ``reused``, ``composed`` or ``given``."""
         return self.start.origin.value
 
     @property

@@ -18,10 +18,11 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.reading import find_among
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import BatchStrategy, DummyPadding, PooledQuestion, check_strategy
+from ssp_env.game.strategies import BatchStrategy, DummyPadding, check_strategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.types import Document, GroundTruth, Question, Role
 
@@ -245,10 +246,13 @@ class Round:
             return
 
         self.verified = [
-            PooledQuestion(game.question, game.truth) for game in fresh if game.question is not None
+            PooledQuestion(game.question, game.truth, len(game.proposer.searches))
+            for game in fresh
+            if game.question is not None and game.proposer is not None
         ]
         for item in self._strategy.fill(self._rng, self.verified, empty):
-            self._add(len(self.games), item.truth, Origin.REUSED).question = item.question
+            origin = Origin.REUSED if item.parts == 1 else Origin.COMPOSED
+            self._add(len(self.games), item.truth, origin).question = item.question
 
         self._start_solving()
 

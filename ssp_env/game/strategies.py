@@ -5,26 +5,19 @@ can hold it."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.types import GroundTruth
+from ssp_env.game.pool import PooledQuestion, as_data, compose, from_data
 
 MOST_WAVES = 1000
 """Waves of one step. A :class:`~ssp_env.game.round.Round` refuses a strategy that asks for more."""
-
-
-@dataclass(frozen=True, slots=True)
-class PooledQuestion:
-    """A verified question that may be played again."""
-
-    question: str
-    truth: GroundTruth
 
 
 class BatchStrategy(Protocol):
@@ -153,31 +146,121 @@ class ReplayBuffer(DummyPadding):
         return [earlier[i] for i in order[:empty]]
 
     def get_state(self) -> dict[str, Any]:
-        # Written out, because dataclasses.asdict takes ten times as long, and pools are long.
-        pool = [
-            {
-                "question": item.question,
-                "truth": {
-                    "id": item.truth.id,
-                    "answer": item.truth.answer,
-                    "aliases": list(item.truth.aliases),
-                },
-            }
-            for item in self.pool
-        ]
-        return {"steps": self._steps, "pool": pool}
+        return {"steps": self._steps, "pool": as_data(self.pool)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._steps = int(state["steps"])
-        self.pool = [
-            PooledQuestion(
-                item["question"],
-                GroundTruth(
-                    item["truth"]["id"], item["truth"]["answer"], tuple(item["truth"]["aliases"])
-                ),
-            )
-            for item in state["pool"]
-        ]
+        self.pool = from_data(state["pool"])
+
+
+class BalancedReuse(ReplayBuffer):
+    """Fills failed slots with earlier verified questions, the longer ones more often.
+
+    A question's length is the number of searches that its proposer made. A slot gets each length
+    that there is with a probability in proportion to its square, so that what the proposer has
+    left behind stays in the batch, and what it has just begun to ask is met more often. The pool is
+    never emptied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def fill(
+        self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
+    ) -> list[PooledQuestion]:
+        earlier = _Shelves(self.pool)
+        self.pool.extend(fresh)
+        if not earlier.by_length or not empty:
+            return []
+
+        lengths = np.array(self._lengths(earlier))
+        drawn = rng.choice(lengths, empty, p=lengths**2 / (lengths**2).sum())
+        return [self._take(rng, earlier, int(length)) for length in drawn]
+
+    def _lengths(self, earlier: _Shelves) -> list[int]:
+        return sorted(earlier.by_length)
+
+    def _take(self, rng: np.random.Generator, earlier: _Shelves, length: int) -> PooledQuestion:
+        return earlier.any_of(rng, length)
+
+
+class Composition(BalancedReuse):
+    """As :class:`BalancedReuse`, but half of what it fills in is put together from shorter ones.
+
+    They are up to one search longer than the longest that the proposer has asked itself, which is
+    how the game gets beyond what the proposer can write; see :func:`~ssp_env.game.pool.compose`.
+    They are new almost every time."""
+
+    def __init__(self, max_searches: int) -> None:
+        """
+        Args:
+            max_searches: how long a question may become at most: the solver's searches.
+        """
+        if max_searches < 1:
+            raise ConfigError("strategy.max_searches", max_searches, "give at least 1")
+        super().__init__()
+        self.max_searches = max_searches
+
+    def _lengths(self, earlier: _Shelves) -> list[int]:
+        shortest, longest = min(earlier.by_length), max(earlier.by_length)
+        reach = min(longest + 1, self.max_searches)
+        return sorted({*earlier.by_length, *range(2 * shortest, reach + 1)})
+
+    def _take(self, rng: np.random.Generator, earlier: _Shelves, length: int) -> PooledQuestion:
+        whole = length in earlier.by_length
+        if whole and rng.random() < 0.5:
+            return earlier.any_of(rng, length)
+
+        for _ in range(_TRIES):
+            made = self._put_together(rng, earlier, length)
+            if made is not None:
+                return made
+
+        # Early on, hardly any question names another one's answer.
+        return earlier.any_of(rng, length if whole else int(rng.choice(sorted(earlier.by_length))))
+
+    def _put_together(
+        self, rng: np.random.Generator, earlier: _Shelves, length: int
+    ) -> PooledQuestion | None:
+        """A question of this length, by adding to one that was drawn what fits and was drawn."""
+        shorter = [known for known in sorted(earlier.by_length) if known < length]
+        if not shorter:
+            return None
+
+        made: PooledQuestion | None = earlier.any_of(rng, int(rng.choice(shorter)))
+        while made is not None and made.searches < length:
+            fitting = earlier.named_in(made.question, length - made.searches)
+            made = compose(made, fitting[rng.integers(len(fitting))]) if fitting else None
+        return made
+
+
+_TRIES = 20
+"""How often a strategy tries to put a question together before it takes one that is there."""
+
+
+class _Shelves:
+    """Questions sorted by how long they are, and by what their answers begin with."""
+
+    def __init__(self, questions: Iterable[PooledQuestion]) -> None:
+        self.by_length: dict[int, list[PooledQuestion]] = defaultdict(list)
+        self._by_word: dict[str, list[PooledQuestion]] = defaultdict(list)
+        for item in questions:
+            self.by_length[item.searches].append(item)
+            for word in item.truth.answer.split()[:1]:
+                self._by_word[word].append(item)
+
+    def any_of(self, rng: np.random.Generator, length: int) -> PooledQuestion:
+        """A question of this length, which has to be there."""
+        questions = self.by_length[length]
+        return questions[rng.integers(len(questions))]
+
+    def named_in(self, text: str, most: int) -> list[PooledQuestion]:
+        """Questions of up to ``most`` searches whose answers a text names, or may name."""
+        words = dict.fromkeys(_WORD.findall(text))
+        found = [item for word in words for item in self._by_word.get(word, ())]
+        return [item for item in found if item.searches <= most]
+
+
+_WORD = re.compile(r"[^\s?!.,;:()\"']+")
 
 
 def tell(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
@@ -224,15 +307,20 @@ def check_strategy(strategy: object) -> None:
         check_call(f"strategy.{name}", method, arguments)
 
 
-STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset")
+STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset", "balanced", "compose")
 """Names that :func:`make_strategy` knows."""
 
 
-def make_strategy(name: str, reset_every: int = 10) -> BatchStrategy:
-    """A new strategy by name; ``reset_every`` (steps) matters to ``periodic_reset`` alone.
+def make_strategy(name: str, reset_every: int = 10, max_searches: int = 10) -> BatchStrategy:
+    """A new strategy by name.
+
+    Args:
+        name: one of :data:`STRATEGIES`.
+        reset_every: steps between two resets; matters to ``periodic_reset`` alone.
+        max_searches: how long ``compose`` may make a question; matters to it alone.
 
     Raises:
-        ConfigError: an unknown name (offers the nearest).
+        ConfigError: an unknown name (offers the nearest), or a number that cannot be.
     """
     match name:
         case "dummy":
@@ -243,4 +331,8 @@ def make_strategy(name: str, reset_every: int = 10) -> BatchStrategy:
             return ReplayBuffer()
         case "periodic_reset":
             return ReplayBuffer(reset_every)
+        case "balanced":
+            return BalancedReuse()
+        case "compose":
+            return Composition(max_searches)
     raise ConfigError("strategy", name, nearest(name, STRATEGIES))

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssp_env.errors import UsageError
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, PooledQuestion
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.players import MiniPlayer
 from ssp_env.testing.material import missing, small_rules
 from ssp_env.types import GroundTruth

@@ -35,7 +35,7 @@ function heading(app, entry, game, attempts) {
       pill(game.outcome, game.reason),
       game.hops !== null && h("span", {}, plural(game.hops, "hop")),
       game.question_group !== null && h("span", {}, game.question_group),
-      game.start.origin === "reused" && h("span", {}, "reused question"),
+      ["reused", "composed"].includes(game.start.origin) && h("span", {}, `${game.start.origin} question`),
       navigator.clipboard && h("button.link", { type: "button", onclick: copy }, "copy link"),
       copied,
     ),

@@ -168,7 +168,7 @@ class GameList {
         h("span.place", {}, `${entry[1]} · ${get("slot")}`),
         pill(get("outcome"), get("reason")),
         get("hops") !== null && h("span", {}, plural(get("hops"), "hop")),
-        get("origin") === "reused" && h("span", {}, "reused"),
+        ["reused", "composed"].includes(get("origin")) && h("span", {}, get("origin")),
         get("judged") > 0 && solved(get("right"), get("judged")),
       ),
     );

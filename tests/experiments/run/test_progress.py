@@ -21,6 +21,7 @@ FIGURES = {
     "proposer_searches": 2.0,
     "solver_searches": 1.5,
     "reused_games": 3.0,
+    "composed_games": 1.0,
     "void_games": 0.0,
     "policy_tokens": 3000.0,
     "invalid_unverified": 0.5,
@@ -69,7 +70,7 @@ def test_panel_shows_all_figures_that_matter() -> None:
         "proposer 0.25   solver 0.50",
         "0.12   unverified 0.50  forged_information 0.25  budget_searches 0.06",
         "true 1.00   ambiguous 0.00",
-        "hops 2.50   reused 3   void 0",
+        "hops 2.50   reused 3   composed 1   void 0",
         "proposer 2.00   solver 1.50",
         "1.25 s a step   6,000 policy tokens/s",
     ):

@@ -17,8 +17,9 @@ from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DynamicResampling, PooledQuestion, ReplayBuffer
+from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge

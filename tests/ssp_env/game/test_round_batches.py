@@ -29,8 +29,9 @@ from scripted import (
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DummyPadding, DynamicResampling, PooledQuestion, ReplayBuffer
+from ssp_env.game.strategies import DummyPadding, DynamicResampling, ReplayBuffer
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld

@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
+from ssp_env.game.pool import PooledQuestion, compose
 from ssp_env.game.strategies import (
     MOST_WAVES,
     STRATEGIES,
+    BalancedReuse,
     BatchStrategy,
+    Composition,
     DummyPadding,
     DynamicResampling,
-    PooledQuestion,
     ReplayBuffer,
     make_strategy,
 )
@@ -164,6 +166,8 @@ def test_filling_is_seeded() -> None:
         ("resample", DynamicResampling),
         ("reuse", ReplayBuffer),
         ("periodic_reset", ReplayBuffer),
+        ("balanced", BalancedReuse),
+        ("compose", Composition),
     ],
 )
 def test_by_name(name: str, kind: type) -> None:
@@ -177,7 +181,7 @@ def test_by_name(name: str, kind: type) -> None:
 
 
 def test_all_names_are_known() -> None:
-    assert len({type(make_strategy(name)).__name__ + name for name in STRATEGIES}) == 4
+    assert len({type(make_strategy(name)).__name__ + name for name in STRATEGIES}) == 6
 
 
 def test_settings_that_cannot_work() -> None:
@@ -187,5 +191,94 @@ def test_settings_that_cannot_work() -> None:
         make_strategy("periodic_reset", reset_every=0)
     with pytest.raises(ConfigError, match="max_waves = 0"):
         DynamicResampling(0)
+    with pytest.raises(ConfigError, match="max_searches = 0"):
+        make_strategy("compose", max_searches=0)
     with pytest.raises(ConfigError, match=f"max_waves = {MOST_WAVES + 1}: .* at most {MOST_WAVES}"):
         DynamicResampling(MOST_WAVES + 1)
+
+
+def asked(text: str, answer: str, searches: int = 1) -> PooledQuestion:
+    return PooledQuestion(text, GroundTruth(answer, answer), searches)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "whole"),
+    [
+        (
+            asked("what is the rival of Tasen ?", "Havik"),
+            asked("what is the author of Kemoris ?", "Tasen", 2),
+            "what is the rival of the author of Kemoris ?",
+        ),
+        (
+            asked("Who led the country of Paris?", "de Gaulle"),
+            asked("What is the capital of France?", "Paris"),
+            "Who led the country of the capital of France?",
+        ),
+        (
+            asked("Who designed the Eiffel Tower?", "Koechlin"),
+            asked("What was the tallest building of 1900?", "Eiffel Tower"),
+            "Who designed the tallest building of 1900?",
+        ),
+        (
+            asked("Who led the country of Paris?", "de Gaulle"),
+            asked("Which city hosted the games of 1924?", "Paris"),
+            "Who led the country of (the answer to: Which city hosted the games of 1924?)?",
+        ),
+    ],
+)
+def test_two_questions_make_one(outer: PooledQuestion, inner: PooledQuestion, whole: str) -> None:
+    made = compose(outer, inner)
+    assert made == PooledQuestion(whole, outer.truth, outer.searches + inner.searches, 2)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"),
+    [
+        ("what is the rival of Tasenor ?", "what is the author of Kemoris ?"),
+        ("what is the rival of Tasen ?", "what is the author of Havik ?"),
+        ("what is the rival of Tasen and of Tasen ?", "what is the author of Kemoris ?"),
+    ],
+    ids=["another name", "gives the answer away", "names it once more"],
+)
+def test_what_does_not_fit_is_not_put_together(outer: str, inner: str) -> None:
+    assert compose(asked(outer, "Havik"), asked(inner, "Tasen")) is None
+
+
+def test_longer_questions_are_played_more_often() -> None:
+    strategy = BalancedReuse()
+    step(strategy, [asked(f"what is {i} ?", str(i), 1 if i else 3) for i in range(10)], 0)
+    drawn = [item.searches for item in step(strategy, [], 400)]
+    assert 0.85 < drawn.count(3) / 400 < 0.95, "nine times out of ten, by the square of the length"
+
+
+def chain(start: int) -> PooledQuestion:
+    """The question of one hop whose answer the next one asks about."""
+    return asked(f"what is the heir of N{start} ?", f"N{start + 1}")
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_questions_are_put_together_up_to_one_search_beyond_the_longest(seed: int) -> None:
+    two = asked("what is the heir of the heir of N20 ?", "N22", 2)
+    strategy = Composition(max_searches=5)
+    step(strategy, [*map(chain, range(8)), two], 0)
+    filled = step(strategy, [], 40, seed)
+
+    for item in (item for item in filled if item.parts > 1):
+        links = item.question.count("the heir of")
+        start = int(item.question.split()[-2][1:])
+        assert links == item.parts == item.searches <= 3
+        assert item.truth.answer == f"N{start + links}"
+    assert 3 in {item.searches for item in filled}
+    assert any(item.parts == 1 for item in filled)
+
+
+def test_no_question_is_longer_than_the_solver_may_search() -> None:
+    strategy = Composition(max_searches=2)
+    step(strategy, [*map(chain, range(8)), asked("what ?", "no", 2)], 0)
+    assert max(item.searches for item in step(strategy, [], 40)) == 2
+
+
+def test_where_nothing_fits_questions_are_played_again() -> None:
+    strategy = Composition(max_searches=5)
+    step(strategy, [question(1), question(2)], 0)
+    assert set(step(strategy, [], 10)) == {question(1), question(2)}
