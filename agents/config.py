@@ -91,7 +91,7 @@ class LearningConfig:
     strategy: str = "periodic_reset"
     """What fills the slots of proposals that failed: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``, and ``periodic_reset``, which forgets them now and
-    then; all four are the paper's), earlier questions with the longer ones more often
+    then; all four are the paper's), earlier questions of the lengths that the step lacks
     (``balanced``), or half of these and half questions put together from several (``compose``)."""
     reset_every: int = 10
     """Steps after which ``periodic_reset`` forgets its questions."""

@@ -6,7 +6,7 @@ can hold it."""
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -154,12 +154,12 @@ class ReplayBuffer(DummyPadding):
 
 
 class BalancedReuse(ReplayBuffer):
-    """Fills failed slots with earlier verified questions, the longer ones more often.
+    """Fills failed slots with earlier verified questions of the lengths that the step lacks.
 
-    A question's length is the number of searches that its proposer made. A slot gets each length
-    that there is with a probability in proportion to its square, so that what the proposer has
-    left behind stays in the batch, and what it has just begun to ask is met more often. The pool is
-    never emptied."""
+    A question's length is the number of searches that its proposer made. Slots are filled so that,
+    with the step's own questions, there are as many of each length as it is long: of three searches
+    three times as many as of one. So what the proposer has left behind stays in the batch, and what
+    it has just begun to ask is met more often. The pool is never emptied."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,9 +172,13 @@ class BalancedReuse(ReplayBuffer):
         if not earlier.by_length or not empty:
             return []
 
-        lengths = np.array(self._lengths(earlier))
-        drawn = rng.choice(lengths, empty, p=lengths**2 / (lengths**2).sum())
-        return [self._take(rng, earlier, int(length)) for length in drawn]
+        there, filled = Counter(item.searches for item in fresh), []
+        for _ in range(empty):
+            # The shortest of those that are lacking alike.
+            length = min(self._lengths(earlier), key=lambda length: there[length] / length)
+            filled.append(self._take(rng, earlier, length))
+            there[length] += 1
+        return filled
 
     def _lengths(self, earlier: _Shelves) -> list[int]:
         return sorted(earlier.by_length)

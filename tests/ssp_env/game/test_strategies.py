@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -244,11 +245,12 @@ def test_what_does_not_fit_is_not_put_together(outer: str, inner: str) -> None:
     assert compose(asked(outer, "Havik"), asked(inner, "Tasen")) is None
 
 
-def test_longer_questions_are_played_more_often() -> None:
+def test_a_step_is_filled_up_with_the_lengths_that_it_lacks() -> None:
     strategy = BalancedReuse()
-    step(strategy, [asked(f"what is {i} ?", str(i), 1 if i else 3) for i in range(10)], 0)
-    drawn = [item.searches for item in step(strategy, [], 400)]
-    assert 0.85 < drawn.count(3) / 400 < 0.95, "nine times out of ten, by the square of the length"
+    step(strategy, [asked(f"what is {i} ?", str(i), 1 + i % 3) for i in range(10)], 0)
+    fresh = [asked(f"which is {i} ?", str(i), 2) for i in range(8)]
+    lengths = Counter(item.searches for item in step(strategy, fresh, 16))
+    assert lengths == {1: 4, 3: 12}, "with eight of two searches, 4 : 8 : 12"
 
 
 def chain(start: int) -> PooledQuestion:
