@@ -73,6 +73,9 @@ science: sweeps
 	$(BIN)/python -m benchmarks.ceilings --out benchmarks/results/search_ceilings.json
 	$(BIN)/python -m benchmarks.verification --out benchmarks/results/verification
 	$(BIN)/python -m benchmarks.probe --out benchmarks/results/probe
+	test -d runs/science/league || { \
+		$(BIN)/ssp train --set checkpoints_kept=null --out runs/science/self-play-seed0 && \
+		$(BIN)/ssp league runs/science/self-play-seed0 --answers 64 --out runs/science/league; }
 	$(BIN)/python -m benchmarks.fuzz --games 100000 --seed 0 --out benchmarks/results/fuzz.json
 
 # vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It wants PyTorch's CPU
