@@ -78,7 +78,7 @@ class SSP(Algorithm):
         self._evaluated: dict[str, Any] | None = None
         super().setup(config)
 
-        self._strategy = self.config.strategy()
+        self._strategy = self.config.batch_strategy()
         if self.config.num_env_runners or self.config.is_sharded:
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
@@ -162,7 +162,7 @@ class SSP(Algorithm):
 
     def _strategy_after(self, samples: Sequence[Sample]) -> BatchStrategy:
         """The batch strategy that the next step begins with."""
-        strategy: BatchStrategy = self.config.strategy()
+        strategy: BatchStrategy = self.config.batch_strategy()
         strategy.set_state(self._strategy.get_state())
         tell(strategy, [sample.verified for sample in samples])
         return strategy

@@ -141,7 +141,7 @@ class SelfPlayConfig(AlgorithmConfig):
         values = {name: getattr(self, name) for name in LEARNING}
         return read(LearningConfig, values, "training")
 
-    def strategy(self) -> BatchStrategy:
+    def batch_strategy(self) -> BatchStrategy:
         """A new batch strategy, as set."""
         learning = self.learning()
         return make_strategy(learning.strategy, learning.reset_every, self.game().max_searches)

@@ -102,7 +102,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         seed = (self.config.seed or 0, task.step, task.number)
         engine = _Stopwatch(self.engine)
         began = time.perf_counter()
-        copy = self.config.strategy()
+        copy = self.config.batch_strategy()
         copy.set_state(strategy)
 
         engine.wake()
