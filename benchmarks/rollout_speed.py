@@ -1,0 +1,196 @@
+"""Whole rounds against the bare engine, on the same generated turns.
+
+Rounds of the preset ``tiny`` are played by the policy that ships, with services of this process,
+and become training rows and records. All that the engine was asked for is noted. Then an engine
+gets the same requests again: once in the same steps, and once as a caller without a game would make
+them, all of a phase at a time, each turn waiting for the last of the turn before. Tokens have to
+come out the same. Times are CPU-seconds of this process, in turns, with one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from time import process_time
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.engines.base import Generation, Request, StopRule, generate
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model, tiny_directory
+from agents.rollout import play
+from agents.rows import rows_of
+from experiments.config import RunConfig, load_preset, make_config
+from experiments.run.provenance import git_commit, machine
+from ssp_env.game.record import record_game
+from ssp_env.game.round import Round
+from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.types import GroundTruth
+from ssp_env.worlds import open_world
+
+
+class Noted:
+    """An engine that notes what it is asked for."""
+
+    def __init__(self, engine: TransformersEngine) -> None:
+        self._engine = engine
+        self.calls: list[tuple[str, Any]] = []
+        self.turns: dict[tuple[int, int], list[int]] = {}
+        self._count: dict[int, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """As the engine's."""
+        copies = [replace(request, ids=list(request.ids)) for request in requests]
+        self.calls.append(("submit", copies))
+        self._engine.submit(requests)
+
+    def release(self, keys: Iterable[int]) -> None:
+        """As the engine's."""
+        kept = list(keys)
+        self.calls.append(("release", kept))
+        self._engine.release(kept)
+
+    def step(self) -> list[tuple[int, Generation]]:
+        """As the engine's."""
+        self.calls.append(("step", None))
+        finished = self._engine.step()
+        for key, generation in finished:
+            turn = self._count[key] = self._count.get(key, -1) + 1
+            self.turns[key, turn] = list(generation.ids)
+        return finished
+
+
+class Table:
+    """What rounds of the preset are played with."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        tokenizer = HuggingFaceTokenizer.load(tiny_directory())
+        self.rules = Rules.build(open_world(config.world), tokenizer, config.game)
+        self.model = load_model(tiny_directory())
+        self._stop, self._tokenizer = StopRule.of(config.game, tokenizer), tokenizer
+
+    def engine(self) -> TransformersEngine:
+        """One that has computed nothing yet."""
+        return TransformersEngine(self.model, self._tokenizer, self._stop)
+
+    def play(self, seed: int, engine: Any) -> int:
+        """A round, its rows and records, as an env runner has them; returns the policy's tokens."""
+        learning = self.config.learning
+        round_ = Round(self.rules, self._answers, learning.batch_size, [seed])
+        play(round_, engine, temperature=learning.temperature)
+        records = [record_game(game, self.rules, 0) for game in round_.games]
+        rows_of(round_.games, learning)
+        return sum(t.policy_tokens for record in records for t in record.trajectories)
+
+    def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+        every = self.rules.world.answers
+        return [every[i] for i in rng.choice(len(every), count, replace=False)]
+
+
+def same_steps(engine: TransformersEngine, calls: Sequence[tuple[str, Any]]) -> None:
+    """What the game asked for, when it asked for it."""
+    for name, argument in calls:
+        if name == "step":
+            engine.step()
+        else:
+            getattr(engine, name)(argument)
+
+
+def lock_step(engine: TransformersEngine, waves: Sequence[list[Request]]) -> list[Generation]:
+    """The same turns, all of a wave at a time."""
+    return [turn for wave in waves for turn in generate(engine, wave)]
+
+
+def waves_of(calls: Sequence[tuple[str, Any]]) -> list[list[Request]]:
+    """Requests by phase (trajectories that began together) and number of the turn."""
+    began: dict[int, int] = {}
+    turn: dict[int, int] = {}
+    waves: dict[tuple[int, int], list[Request]] = {}
+    for number, requests in enumerate(argument for name, argument in calls if name == "submit"):
+        for request in requests:
+            phase = began.setdefault(request.key, number)
+            turn[request.key] = turn.get(request.key, -1) + 1
+            waves.setdefault((phase, turn[request.key]), []).append(request)
+
+    return [waves[wave] for wave in sorted(waves)]
+
+
+def measured(table: Table, seed: int) -> dict[str, Any]:
+    """One round and its turns again."""
+    noted = Noted(table.engine())
+    table.play(seed, noted)
+    waves = waves_of(noted.calls)
+
+    engine, began = table.engine(), process_time()
+    tokens = table.play(seed, engine)
+    whole = process_time() - began
+
+    engine, began = table.engine(), process_time()
+    same_steps(engine, noted.calls)
+    bare = process_time() - began
+
+    engine, began = table.engine(), process_time()
+    turns = lock_step(engine, waves)
+    waiting = process_time() - began
+
+    seen: dict[int, int] = {}
+    for request, turn in zip((r for wave in waves for r in wave), turns, strict=True):
+        number = seen[request.key] = seen.get(request.key, -1) + 1
+        assert turn.ids == noted.turns[request.key, number], "the engine sampled other tokens"
+
+    seconds = {"whole_round": whole, "engine_same_steps": bare, "engine_lock_step": waiting}
+    return {"tokens": tokens, "requests": len(turns), "cpu_seconds": seconds}
+
+
+def main() -> int:
+    """Plays, replays, and writes the medians."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=12)
+    settings = parser.parse_args()
+    torch.set_num_threads(1)
+    table = Table(make_config(load_preset("tiny")))
+    measured(table, settings.rounds)  # to warm up
+    rounds = [measured(table, seed) for seed in range(settings.rounds)]
+
+    def rates(name: str) -> list[float]:
+        return [played["tokens"] / played["cpu_seconds"][name] for played in rounds]
+
+    def ratio(bare: str) -> dict[str, Any]:
+        pairs = [a / b for a, b in zip(rates("whole_round"), rates(bare), strict=True)]
+        return {"median": median(pairs), "all": pairs}
+
+    result = {
+        "command": " ".join(["python -m benchmarks.rollout_speed", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "machine": machine(),
+        "threads": 1,
+        "seeds": list(range(settings.rounds)),
+        "tokens_per_cpu_second": {n: median(rates(n)) for n in rounds[0]["cpu_seconds"]},
+        "whole_round_of_engine_same_steps": ratio("engine_same_steps"),
+        "whole_round_of_engine_lock_step": ratio("engine_lock_step"),
+        "rounds": rounds,
+    }
+    settings.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
