@@ -71,8 +71,9 @@ def token_scores(
     own = mask[:, 1:] > 0
     head = lm.get_output_embeddings()
 
-    return _in_chunks(
-        head, hidden[own], ids[:, 1:][own], temperature, vocab_size, logits_per_chunk, entropies
+    targets = ids[:, 1:][own]
+    return in_chunks(
+        head, hidden[own], targets, temperature, vocab_size, logits_per_chunk, entropies=entropies
     )
 
 
@@ -101,8 +102,10 @@ def in_chunks(
     temperature: float,
     vocab_size: int,
     logits_per_chunk: int = LOGITS_PER_CHUNK,
-) -> Tensor:
-    """The output layer's part of :func:`token_logprobs`.
+    *,
+    entropies: bool,
+) -> Scores:
+    """The output layer's part of :func:`token_scores`.
 
     Args:
         head: the output layer.
@@ -111,24 +114,9 @@ def in_chunks(
         temperature: as there.
         vocab_size: as there.
         logits_per_chunk: as there.
-
-    Returns:
-        float32 (tokens,).
+        entropies: as there.
     """
-    return _in_chunks(
-        head, states, targets, temperature, vocab_size, logits_per_chunk, False
-    ).logprobs
 
-
-def _in_chunks(
-    head: Any,
-    states: Tensor,
-    targets: Tensor,
-    temperature: float,
-    vocab_size: int,
-    logits_per_chunk: int,
-    entropies: bool,
-) -> Scores:
     def score(states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logits = head(states)[:, :vocab_size].float() / temperature
         every = torch.log_softmax(logits, dim=-1)
@@ -151,7 +139,9 @@ def _in_chunks(
 def _entropies(logprobs: Tensor) -> Tensor:
     """Entropy of each row of log-probabilities, in nats."""
     # A token that is impossible has no part in it; 0 x -inf would be NaN.
-    return -(logprobs.exp() * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(dim=-1)
+    finite = logprobs.clamp(min=torch.finfo(logprobs.dtype).min)
+    # In place: each of these is as large as all logits of a chunk.
+    return -finite.mul_(logprobs.exp()).sum(dim=-1)
 
 
 def checkpoint_layers(module: torch.nn.Module) -> None:

@@ -248,12 +248,16 @@ class Update:
         return [parameter.grad for parameter in self._parameters()]
 
     def _role_norms(self, proposers: Sequence[Tensor | None]) -> tuple[float, float]:
-        """Norms of both roles' gradients, from the proposer's and from that of both."""
+        """Norms of both roles' gradients, from the proposer's and from that of both.
+
+        The rest is put in the proposer's place: a third set of gradients may not fit.
+        """
+        alone = _norm(proposers)
         rest = [
-            whole.grad if part is None or whole.grad is None else whole.grad - part
+            whole.grad if part is None or whole.grad is None else part.neg_().add_(whole.grad)
             for whole, part in zip(self._parameters(), proposers, strict=True)
         ]
-        return _norm(proposers), _norm(rest)
+        return alone, _norm(rest)
 
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]

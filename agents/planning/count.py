@@ -104,22 +104,25 @@ def count_passes(
 
         ids = torch.zeros(rows, length, dtype=torch.long)
         with LiveBytes(lm.parameters()) as live:
-            logprobs = _score(lm, ids, own, autocast)
+            logprobs = _score(lm, ids, own, autocast, entropies=True)
             if reference:
                 with torch.no_grad():
-                    _score(lm, ids, own, autocast)
+                    _score(lm, ids, own, autocast, entropies=False)
             logprobs.sum().backward()  # type: ignore[no-untyped-call]
 
     return Passes(live.peak, live.copies)
 
 
-def _score(lm: Any, ids: Tensor, own: int, autocast: torch.dtype | None) -> Tensor:
+def _score(
+    lm: Any, ids: Tensor, own: int, autocast: torch.dtype | None, *, entropies: bool
+) -> Tensor:
     """As ``agents/scoring.py``; the tokens to score are the last ones of each row."""
     with torch.autocast("cpu", autocast) if autocast else contextlib.nullcontext():
         hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
         states = hidden[:, -own:].reshape(-1, hidden.shape[-1])
         targets = ids[:, -own:].reshape(-1)
-        return in_chunks(lm.get_output_embeddings(), states, targets, 1.0, lm.config.vocab_size)
+        head, size = lm.get_output_embeddings(), lm.config.vocab_size
+        return in_chunks(head, states, targets, 1.0, size, entropies=entropies).logprobs
 
 
 def _skeleton(config: Any, attention: str, dtype: torch.dtype | None = None) -> Any:

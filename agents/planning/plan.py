@@ -164,6 +164,9 @@ class Planner:
         weights, trained = FLOAT * size.parameters // shares, FLOAT * self._trained(job) // shares
 
         parts = {"weights": weights, "gradients": trained, "Adam's moments": 2 * trained}
+        if len(job.learning.learning_roles) > 1:
+            # Every `role_norms_every` steps: those of the proposer alone, kept beside all others.
+            parts["one role's gradients"] = trained
         if job.learning.lora_rank:
             parts["adapters"] = trained
         elif job.has_reference:
