@@ -1,0 +1,215 @@
+"""What ``ssp plan`` counts for a learner on a CPU against the memory that it really takes.
+
+Each case is a process of its own. It first updates a very small policy, so that libraries are
+loaded and kernels chosen, then makes a policy, its reference and its optimizer, and updates it
+twice, the second time with the optimizer's moments there and with the gradient norm of each role
+measured. What counts is by how much the process then grows, at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from agents.columns import columns_of
+from agents.config import LearningConfig
+from agents.planning.plan import Job, Layout, Planner
+from agents.rows import Row
+from agents.scoring import TokenScorer, checkpoint_layers
+from agents.update import Update
+from experiments.run.provenance import git_commit, machine
+from ssp_env.game.config import GameConfig
+
+STEPS = (0, 10)
+"""Numbers of the updates; both measure the gradient norm of each role."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A policy of Qwen2.5's kind and the rows that it learns from."""
+
+    hidden: int
+    inner: int
+    layers: int
+    vocabulary: int
+    prompt: int
+    response: int
+    per_pass: int
+    """Rows of a micro-batch; an update has two."""
+    checkpointing: bool = False
+
+    @property
+    def config(self) -> Qwen2Config:
+        """The `transformers` config."""
+        return Qwen2Config(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            intermediate_size=self.inner,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.hidden // 64,
+            num_key_value_heads=self.hidden // 128,
+            tie_word_embeddings=True,
+        )
+
+    @property
+    def learning(self) -> LearningConfig:
+        """As a run would have it."""
+        return LearningConfig(
+            microbatch_tokens=self.per_pass * (self.prompt + self.response),
+            gradient_checkpointing=self.checkpointing,
+            precision="float32",
+        )
+
+    @property
+    def job(self) -> Job:
+        """What is planned: a learner in a process of its own, on a CPU."""
+        game = GameConfig(max_prompt_tokens=self.prompt, max_response_tokens=self.response)
+        layout = Layout(learners=1, env_runners=1)
+        return Job(game, self.learning, layout, autocast=None, attention="eager")
+
+
+SMALL = Case(512, 2048, 8, 32_000, 128, 128, 4)
+LARGE = Case(768, 3072, 12, 32_000, 128, 128, 4)
+CASES = {
+    "48M, 4 rows of 256": SMALL,
+    "48M, 4 rows of 512": replace(SMALL, prompt=256, response=256),
+    "48M, 2 rows of 1024": replace(SMALL, prompt=512, response=512, per_pass=2),
+    "48M, 2 rows of 1024, checkpointed": replace(
+        SMALL, prompt=512, response=512, per_pass=2, checkpointing=True
+    ),
+    "131M, 4 rows of 256": LARGE,
+    "131M, 4 rows of 256, checkpointed": replace(LARGE, checkpointing=True),
+}
+WARM = Case(128, 256, 2, 512, 32, 32, 2)
+
+
+def main() -> int:
+    """Runs each case and writes what came of it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--case", choices=CASES, help="measures this one alone, in this process")
+    settings = parser.parse_args()
+    torch.set_num_threads(1)
+    if settings.case:
+        print(json.dumps(measured(CASES[settings.case])))
+        return 0
+
+    found = {}
+    for name, case in CASES.items():
+        command = [sys.executable, "-m", "benchmarks.plan_memory", "--case", name]
+        run = subprocess.run(command, check=True, capture_output=True, text=True)
+        grown = json.loads(run.stdout.splitlines()[-1])
+        planner = Planner(case.config)
+        learner = planner.plan(case.job).devices[0]
+        found[name] = {
+            "parameters": planner.size.parameters,
+            **grown,
+            "planned_bytes": learner.total,
+            "planned_parts": learner.parts,
+            "planned_over_peak": learner.total / grown["peak_bytes"],
+        }
+        print(name, json.dumps(found[name], indent=2), flush=True)
+
+    result = {
+        "command": " ".join(["python -m benchmarks.plan_memory", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "machine": machine(),
+        "threads": 1,
+        "seed": 0,
+        "cases": found,
+    }
+    if settings.out:
+        settings.out.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def measured(case: Case) -> dict[str, int]:
+    """Bytes by which this process grows, in the end and at most."""
+    learn(WARM)
+    trim()
+    # The kernel forgets the peak so far.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    kept = learn(case)
+    peak, after = resident("VmHWM"), resident("VmRSS")
+    del kept
+    return {"peak_bytes": peak - before, "kept_bytes": after - before, "before_bytes": before}
+
+
+def learn(case: Case) -> tuple[Any, ...]:
+    """Makes everything and updates; returns what a learner keeps between updates."""
+    torch.manual_seed(0)
+    policy, reference = (
+        TokenScorer(model(case), 1.0, case.vocabulary, entropies=entropies)
+        for entropies in (True, False)
+    )
+    reference.requires_grad_(False)
+    if case.checkpointing:
+        checkpoint_layers(policy)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-6)
+    update = Update(policy, optimizer, case.learning, reference=reference)
+    columns = {name: torch.as_tensor(column) for name, column in random_columns(case).items()}
+    for step in STEPS:
+        update(columns, step)
+    return policy, reference, optimizer
+
+
+def model(case: Case) -> Any:
+    """Random weights."""
+    return AutoModelForCausalLM.from_config(
+        case.config, attn_implementation="eager", dtype=torch.float32
+    ).eval()
+
+
+def random_columns(case: Case) -> dict[str, np.ndarray]:
+    """Rows of both roles, all of one length: two micro-batches."""
+    rng = np.random.default_rng(0)
+    length, count = case.prompt + case.response, 2 * case.per_pass
+    mask = np.zeros(length, dtype=np.uint8)
+    mask[case.prompt :] = 1
+    logprobs = np.log(1 / case.vocabulary) * mask.astype(np.float32)
+    return columns_of(
+        [
+            Row(
+                rng.integers(0, case.vocabulary, length).astype(np.int32),
+                mask,
+                logprobs,
+                ("proposer", "solver")[game % 2],
+                game,
+                float(rng.normal()),
+                1 / (count * case.response),
+            )
+            for game in range(count)
+        ]
+    )
+
+
+def trim() -> None:
+    """Gives what the allocator keeps for later back to the system."""
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def resident(field: str) -> int:
+    """A figure of this process's memory, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
