@@ -17,25 +17,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
-from agents.config import LearningConfig
-from agents.credit import Credit
-from agents.engines.base import StopRule
-from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model, tiny_directory
-from agents.rollout import play
-from agents.rows import Row, rows_of, with_loss_weights
+from agents.models import tiny_directory
+from agents.rows import Row
 from benchmarks.learner_worker import UPDATES
 from benchmarks.side_by_side import ROOT, check_out, in_turns
-from experiments.config import load_preset, make_config
+from benchmarks.tiny_rounds import Table
 from experiments.run.provenance import git_commit, machine
-from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
-from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth
-from ssp_env.worlds import open_world
 
 WORKER = Path(__file__).with_name("learner_worker.py")
 
@@ -52,7 +41,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     settings = parser.parse_args()
     torch.set_num_threads(1)
-    batches = [rows_of_step(settings.seed, step) for step in range(settings.steps)]
+    table = Table()
+    slots = table.config.learning.batch_size
+    rounds = [
+        table.play([settings.seed, step], table.engine(), slots) for step in range(settings.steps)
+    ]
+    batches = [table.rows(round_) for round_ in rounds]
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.pickle"
@@ -101,26 +95,6 @@ def summary(found: dict[str, list[Any]], batches: list[list[Row]]) -> dict[str, 
         "learner_times_earlier": ratio("earlier learner", "learner"),
         "losses_of_first_turn": {name: turns[0]["losses"] for name, turns in found.items()},
     }
-
-
-def rows_of_step(seed: int, step: int) -> list[Row]:
-    """What a step of ``tiny`` learns from, played by the policy that ships."""
-    config = make_config(load_preset("tiny"))
-    tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-    rules = Rules.build(open_world(config.world), tokenizer, config.game)
-    engine = TransformersEngine(
-        load_model(tiny_directory()), tokenizer, StopRule.of(config.game, tokenizer)
-    )
-
-    def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        every = rules.world.answers
-        return [every[i] for i in rng.choice(len(every), count, replace=False)]
-
-    learning: LearningConfig = config.learning
-    round_ = Round(rules, answers, learning.batch_size, [seed, step])
-    play(round_, engine, temperature=learning.temperature)
-    rows = Credit(learning)(rows_of(round_.games, learning))
-    return with_loss_weights(rows, learning, learning.batch_size, config.game.attempts)
 
 
 def plain(row: Row) -> tuple[Any, ...]:

@@ -22,22 +22,14 @@ from statistics import median
 from time import process_time
 from typing import Any
 
-import numpy as np
 import torch
 
-from agents.engines.base import Generation, Request, StopRule, generate
+from agents.engines.base import Generation, Request, generate
 from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model, tiny_directory
-from agents.rollout import play
 from agents.rows import rows_of
-from experiments.config import RunConfig, load_preset, make_config
+from benchmarks.tiny_rounds import Table
 from experiments.run.provenance import git_commit, machine
 from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
-from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth
-from ssp_env.worlds import open_world
 
 
 class Noted:
@@ -105,32 +97,13 @@ class Watched:
         self.seconds += process_time() - began
 
 
-class Table:
-    """What rounds of the preset are played with."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-        tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-        self.rules = Rules.build(open_world(config.world), tokenizer, config.game)
-        self.model = load_model(tiny_directory())
-        self._stop, self._tokenizer = StopRule.of(config.game, tokenizer), tokenizer
-
-    def engine(self) -> TransformersEngine:
-        """One that has computed nothing yet."""
-        return TransformersEngine(self.model, self._tokenizer, self._stop)
-
-    def play(self, seed: int, engine: Any) -> int:
-        """A round, its rows and records, as an env runner has them; returns the policy's tokens."""
-        learning = self.config.learning
-        round_ = Round(self.rules, self._answers, learning.batch_size, [seed])
-        play(round_, engine, temperature=learning.temperature)
-        records = [record_game(game, self.rules, 0) for game in round_.games]
-        rows_of(round_.games, learning)
-        return sum(t.policy_tokens for record in records for t in record.trajectories)
-
-    def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        every = self.rules.world.answers
-        return [every[i] for i in rng.choice(len(every), count, replace=False)]
+def whole_round(table: Table, seed: int, engine: Any) -> int:
+    """A round, its rows and records, as an env runner has them; returns the policy's tokens."""
+    learning = table.config.learning
+    round_ = table.play([seed], engine, learning.batch_size)
+    records = [record_game(game, table.rules, 0) for game in round_.games]
+    rows_of(round_.games, learning)
+    return sum(t.policy_tokens for record in records for t in record.trajectories)
 
 
 def same_steps(engine: TransformersEngine, calls: Sequence[tuple[str, Any]]) -> None:
@@ -164,11 +137,11 @@ def waves_of(calls: Sequence[tuple[str, Any]]) -> list[list[Request]]:
 def measured(table: Table, seed: int) -> dict[str, Any]:
     """One round and its turns again."""
     noted = Noted(table.engine())
-    table.play(seed, noted)
+    whole_round(table, seed, noted)
     waves = waves_of(noted.calls)
 
     watched, began = Watched(table.engine()), process_time()
-    tokens = table.play(seed, watched)
+    tokens = whole_round(table, seed, watched)
     whole = process_time() - began
 
     engine, began = table.engine(), process_time()
@@ -202,7 +175,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=12)
     settings = parser.parse_args()
     torch.set_num_threads(1)
-    table = Table(make_config(load_preset("tiny")))
+    table = Table()
     measured(table, settings.rounds)  # to warm up
     rounds = [measured(table, seed) for seed in range(settings.rounds)]
 
