@@ -64,8 +64,8 @@ class Side:
     def _answer(self) -> Any:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # Libraries may print as well.
-            if line.startswith("{"):
+            # Libraries may print as well, dictionaries too.
+            if line.startswith('{"'):
                 return json.loads(line)
         raise RuntimeError(f"the program ended with status {self._process.wait()}")
 
