@@ -14,18 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks.faults
-from benchmarks.faults.processes import GAME, LEARNING, STEPS, learner, runners, tune
-from benchmarks.faults.services import disk, judge, nan, search
+from benchmarks.faults.memory import memory
+from benchmarks.faults.processes import GAME, LEARNING, STEPS, learner, moved, runners, tune
+from benchmarks.faults.services import disk, judge, nan, search, shared_disk
 from benchmarks.runs import SMALL
 from experiments.run.provenance import git_commit, machine
 
 CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "runners": runners,
+    "moved": moved,
     "learner": learner,
     "tune": tune,
     "search": search,
     "judge": judge,
     "disk": disk,
+    "shared": shared_disk,
+    "memory": memory,
     "nan": nan,
 }
 

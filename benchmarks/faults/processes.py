@@ -17,7 +17,7 @@ import ray
 import torch
 
 from agents.rllib import SSP, SSPConfig
-from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, sets
+from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, games, sets, train, weights
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
@@ -36,6 +36,8 @@ LEARNING: dict[str, Any] = {
 GAME = {"attempts": 3}
 STEPS = 3
 """Of each run through RLlib."""
+MOVES = (0, 2, 1)
+"""Numbers of env runners, each for two steps."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,32 @@ def trained(run: Path, seed: int, deaths: int) -> tuple[list[Any], int, list[str
         time.sleep(0.01)
     _, errors = process.communicate(timeout=60)
     return figures(run), process.returncode, errors.splitlines()
+
+
+def moved(place: Path, seed: int) -> dict[str, Any]:
+    """Resumes on other numbers of env runners; see the package's head."""
+    given = sets({"learning.round_size": 3, "evaluation.every": 2})
+    whole, run = place / "whole", place / "moved"
+    ends = [train(whole, *given, steps=6, seed=seed).returncode]
+    for part, count in enumerate(MOVES):
+        these = sets({"compute.env_runners": count})
+        more = ["--resume", *these] if part else [*given, *these]
+        ends.append(train(run, *more, steps=2 * part + 2, seed=seed).returncode)
+
+    return {
+        "env_runners": [*MOVES],
+        "statuses": ends,
+        "games": sum(text.count("\n") for text in games(run)),
+        "files_of_games_that_differ": sum(
+            a != b for a, b in zip(games(whole), games(run), strict=True)
+        ),
+        "metrics_differ": figures(whole) != figures(run),
+        "weights_differ": weights(whole) != weights(run),
+        "held": not any(ends)
+        and games(whole) == games(run)
+        and figures(whole) == figures(run)
+        and weights(whole) == weights(run),
+    }
 
 
 def learners_of(parent: int) -> list[int]:

@@ -7,6 +7,7 @@ import re
 import resource
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 from agents.models import load_model, save_policy, tiny_directory
+from benchmarks.faults.processes import learners_of
 from benchmarks.runs import (
     PATIENCE,
     begin,
@@ -113,11 +115,24 @@ def judge(place: Path, seed: int) -> dict[str, Any]:
 
 def disk(place: Path, seed: int) -> dict[str, Any]:
     """Leaves no room for a checkpoint; see the package's head."""
+    return _full(place, seed, {}, lambda run: run)
+
+
+def shared_disk(place: Path, seed: int) -> dict[str, Any]:
+    """Leaves none to one of two learners that share the policy; see the package's head."""
+    two = {"compute.learners": 2, "compute.sharding": "fsdp2"}
+    return _full(place, seed, two, lambda run: learners_of(run)[0])
+
+
+def _full(
+    place: Path, seed: int, given: dict[str, Any], who: Callable[[int], int]
+) -> dict[str, Any]:
+    """Runs with these settings; ``who`` says which process has no room, from the run's own."""
     calm, full = place / "calm", place / "full"
-    train(calm, steps=4, seed=seed)
-    ended = begin(command_of(full, steps=4, seed=seed))
+    train(calm, *sets(given), steps=4, seed=seed)
+    ended = begin(command_of(full, *sets(given), steps=4, seed=seed))
     wait_for(full / "games" / "step_000001.jsonl", ended)
-    resource.prlimit(ended.pid, resource.RLIMIT_FSIZE, (ROOM, ROOM))
+    resource.prlimit(who(ended.pid), resource.RLIMIT_FSIZE, (ROOM, ROOM))
     _, errors = ended.communicate(timeout=PATIENCE)
     left = [path.name for path in (full / "checkpoints").glob("*")]
     resumed = train(full, "--resume", steps=4, seed=seed)
