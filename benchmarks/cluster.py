@@ -87,10 +87,10 @@ def main() -> int:
 def accept(prompt: str) -> str:
     """A model that finds every question answered by its documents, and half of the answers right:
     those with an even number of characters."""
-    candidate = re.search(r"<candidate_answer>\s*(.*?)\s*</candidate_answer>", prompt, re.DOTALL)
-    if candidate is None:
+    answer = re.search(r"<(candidate|model)_answer>\s*(.*?)\s*</\1_answer>", prompt, re.DOTALL)
+    if answer is None:
         return "<answer>so they say</answer>"
-    right = candidate[1] == "so they say" or len(candidate[1]) % 2 == 0
+    right = answer[2] == "so they say" or len(answer[2]) % 2 == 0
     return f"verdict: {'correct' if right else 'incorrect'}"
 
 
@@ -124,7 +124,7 @@ def make_policy(folder: Path, seed: int) -> None:
         written[0] = -1.0
         written[0, words] = 0.3
         written[1, words] = 0.8
-        written[2, words] = 0.6
+        written[2, words] = 0.8
         read[2, words] = 1.0
         for action, liking in (("search", 0.8), ("question", 0.7), ("answer", 0.7)):
             first, last = tokenizer.convert_tokens_to_ids([f"<{action}>", f"</{action}>"])
