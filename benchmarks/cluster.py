@@ -16,9 +16,9 @@ import argparse
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
-import time
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +26,6 @@ from typing import Any
 
 import torch
 from ray.cluster_utils import Cluster
-from ray.util.state import list_actors
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, games, serving, sets, wait_for
@@ -55,15 +54,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="keep the runs; do not repeat finished ones")
     settings = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="cluster-") as name, serve(accept) as api:
-        folder = Path(name)
+        folder = settings.folder or Path(name)
         make_policy(folder / "policy", settings.seed)
         with serving("--world", "wiki-mini") as (url, _):
             given = {**SMALLER, "openai.base_url": api, "seed": settings.seed}
-            calm = trained(folder, "calm", given, url, kill=False)
-            hit = trained(folder, "hit", given, url, kill=True)
+            for run, kill in ((folder / "calm", False), (folder / "hit", True)):
+                if not (run / "summary.json").exists():
+                    train(run, folder / "policy", given, url, kill=kill)
+        calm, hit = came_of(folder / "calm"), came_of(folder / "hit")
         same = games(folder / "calm") == games(folder / "hit")
 
     result = {
@@ -71,7 +73,7 @@ def main() -> int:
         "calm": calm,
         "node killed": hit,
         "games_are_those_of_the_calm_run": same,
-        "held": calm["held"] and hit["held"] and same,
+        "held": calm["held"] and hit["held"] and bool(hit["actors_that_died"]) and same,
         "settings": SMALLER,
         "command": " ".join(["python -m benchmarks.cluster", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -134,52 +136,55 @@ def make_policy(folder: Path, seed: int) -> None:
     model.save_pretrained(folder)
 
 
-def trained(
-    folder: Path, name: str, given: dict[str, Any], url: str, *, kill: bool
-) -> dict[str, Any]:
+def train(run: Path, policy: Path, given: dict[str, Any], url: str, *, kill: bool) -> None:
     """A run on a cluster of its own, of which a node may be killed in the second step."""
-    run = folder / name
-    command = [SSP_COMMAND, "train", "--preset", "paper-7b", "--model", str(folder / "policy")]
+    command = [SSP_COMMAND, "train", "--preset", "paper-7b", "--model", str(policy)]
     command += ["--search", url, "--steps", "2", "--out", str(run), *sets(given)]
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [cluster.add_node(num_cpus=4) for _ in range(2)]
-    began = time.perf_counter()
     lost: list[str] = []
     try:
         environment = {**os.environ, "RAY_ADDRESS": cluster.address, "OMP_NUM_THREADS": "1"}
         process = begin(command, env=environment)
         if kill:
             wait_for(run / "checkpoints" / "step_000001", process)
-            lost = _actors_on(cluster.address, nodes[1].node_id)
+            lost = _actors_on(nodes[1])
             cluster.remove_node(nodes[1], allow_graceful=False)
         _, errors = process.communicate(timeout=PATIENCE)
     finally:
         cluster.shutdown()
+    ended = {"actors_that_died": lost, "status": process.returncode, "said": errors.splitlines()}
+    (run / "ended.json").write_text(json.dumps(ended))
 
+
+def came_of(run: Path) -> dict[str, Any]:
+    """What a run left behind."""
+    ended = json.loads((run / "ended.json").read_text())
     lines = figures(run)
     written = (run / "checkpoints" / "step_000002").rglob("*.safetensors")
-    said = [line.strip() for line in errors.splitlines() if "died" in line or "ssp:" in line]
-    learnt = all(line["learner_updates"] and line["learner_grad_norm"] for line in lines[1:])
+    said = [line.strip() for line in ended["said"] if "died" in line or "ssp:" in line]
     return {
-        "actors_on_the_node_that_was_killed": lost,
-        "status": process.returncode,
-        "said": [re.sub(r"/\S+/run", "RUN", line) for line in said],
-        "seconds": round(time.perf_counter() - began, 1),
+        **ended,
+        "said": [line.replace(f"{run.parent}/", "") for line in said],
         "steps": [{name: line.get(name) for name in SHOWN} for line in lines],
         "checkpoint": sorted(path.name for path in written),
-        "held": process.returncode == 0
+        "held": ended["status"] == 0
         and [line["step"] for line in lines] == [0, 1, 2]
-        and learnt
-        and bool(lost) == kill
-        and "Traceback" not in errors,
+        and all(line["learner_updates"] and line["learner_grad_norm"] for line in lines[1:])
+        and not any("Traceback" in line for line in ended["said"]),
     }
 
 
-def _actors_on(address: str, node: str) -> list[str]:
-    """The classes of the actors that live on a node."""
-    actors = list_actors(address=address, filters=[("state", "=", "ALIVE")], limit=1000)
-    return sorted(actor["class_name"] for actor in actors if actor["node_id"] == node)
+def _actors_on(node: Any) -> list[str]:
+    """The names of the processes of the actors that live on a node."""
+    raylet = node.all_processes["raylet"][0].process.pid
+    listed = subprocess.run(
+        ["ps", "--ppid", str(raylet), "-o", "args="], capture_output=True, text=True, check=True
+    )
+    others = ("ray::IDLE", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
+    names = [line.strip() for line in listed.stdout.splitlines()]
+    return sorted(n for n in names if n.startswith("ray::") and not n.startswith(others))
 
 
 if __name__ == "__main__":
