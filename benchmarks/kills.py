@@ -1,5 +1,7 @@
 """Training runs that are killed (-9) at random moments and resumed: is the end bit-equal?
 
+Nobody has run this yet.
+
 Tiny runs of five steps, with a checkpoint after every second, in one process each (and Ray). A
 moment is drawn as one of the lines of ``metrics.jsonl``, from the base policy's to the last, and a
 time after it of up to 1.5 times what a step takes; so kills hit rollouts, updates, checkpoints,
