@@ -187,7 +187,7 @@ def _provenance(
         or [git_commit() or "unknown"],
         "machines": sorted({s["machine"] for s in summaries}) or [machine()],
         "seeds": sorted({o.trial.seed for o in outcomes}),
-        "trials": len(outcomes),
+        "trials": sum(o.ended for o in outcomes),
         "trial_hours": round(wall / 3600, 2),
         "taken": {o.trial.name: asdict(o.taken) for o in outcomes if o.taken},
     }

@@ -175,6 +175,7 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     out.run(trials(made)[-1]).summary.unlink()
     assert main(["sweep", str(file), "--out", str(out.path), "--tables"]) == 0
     assert "two, seed 1: not finished: not in the tables." in capsys.readouterr().out
+    assert json.loads(out.summary.read_text())["trials"] == 3
     assert main(["sweep", str(file), "--out", str(tmp_path / "none"), "--tables"]) == 2
     assert "holds no sweep" in capsys.readouterr().err
     for words, says in (
