@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from math import nan
 from statistics import fmean
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_LEARNER_GROUP, COMPONENT_RL_MODULE
+from ray.rllib.core import COMPONENT_ENV_RUNNER, COMPONENT_LEARNER_GROUP
 from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.utils.checkpoints import Checkpointable
-from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS, WEIGHTS_SEQ_NO
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.result import TRAINING_ITERATION
 
 from agents.credit import Credit
@@ -29,14 +28,15 @@ from agents.rllib.ahead import meanwhile
 from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
 from agents.rllib.comparison import compare
 from agents.rllib.config import SelfPlayConfig
+from agents.rllib.deaths import learners_alive
 from agents.rllib.learner import SSPLearner
+from agents.rllib.players import Players, in_half
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.rounds import RoundTask, Sample, busiest, deal, renumber, rounds_of
-from agents.rllib.runners import RunnerPool
-from agents.rllib.weights import as_arrays, as_reference, load, published, save
+from agents.rllib.weights import as_arrays, load, published, save
 from agents.rows import Row, with_loss_weights
 from agents.state import as_tensor, plain_weights
-from ssp_env.errors import RunError, ServiceError, UsageError
+from ssp_env.errors import RunError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, tell
 from ssp_env.types import Question
@@ -73,7 +73,7 @@ class SSP(Algorithm):
         """Builds everything; RLlib calls it."""
         self._steps = 0
         self._ahead: list[Sample] = []
-        self._published: dict[str, Any] = {}
+        self._players = Players(self._recreated)
         self._questions: list[Question] | None = None
         self._evaluated: dict[str, Any] | None = None
         super().setup(config)
@@ -314,82 +314,30 @@ class SSP(Algorithm):
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Hands the current weights to env runners that Ray has restarted."""
-        return self._revive(env_runner_group, None)
+        return self._players.revive(self.config, env_runner_group)
 
-    def _revive(self, group: EnvRunnerGroup, seconds: float | None) -> list[int]:
-        restored = sorted(set(group.probe_unhealthy_env_runners(seconds)))
-        if restored:
-            # Not the learner's weights of this moment: it may be in the middle of an update.
-            self._send(group, restored)
-        return restored
-
-    def _send(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
-        """Sends what was last handed over to remote env runners, by number; to all by default."""
-        shared = self._published
-        group.foreach_env_runner(
-            lambda runner: runner.set_state(shared),
-            local_env_runner=False,
-            remote_worker_ids=runners,
-            timeout_seconds=self.config.sample_timeout_s,
+    def _recreated(self, group: EnvRunnerGroup, restored: list[int]) -> None:
+        self._make_on_env_runners_recreated_callbacks(
+            config=self.config, env_runner_group=group, restored_env_runner_indices=restored
         )
 
     def _ask(self, group: EnvRunnerGroup, calls: Sequence[Any]) -> list[Any]:
         """The results of functions of an env runner, whichever makes them."""
-        if group.local_env_runner is not None:
-            return [call(group.local_env_runner) for call in calls]
-
-        def restore(seconds: float) -> list[int]:
-            restored = self._revive(group, seconds)
-            if restored:
-                self._make_on_env_runners_recreated_callbacks(
-                    config=self.config,
-                    env_runner_group=group,
-                    restored_env_runner_indices=restored,
-                )
-            return restored
-
-        return RunnerPool(group, restore, self.config).map(calls)
+        return self._players.ask(self.config, group, calls)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
-        """Synchronous, unlike RLlib's own: no runner may play the next step with old weights."""
-        # Engines on a GPU compute in bfloat16; elsewhere nothing is rounded.
-        half = self.config.num_gpus_per_env_runner > 0
+        """Gives the learner's weights to all env runners."""
         with self._learners():
-            weights = published(self.learner_group, half=half)
-        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: self._steps}
-        if group.local_env_runner is not None:
-            group.local_env_runner.set_state(state)
-        if group.num_remote_env_runners():
-            shared = as_reference(weights, half=half)
-            self._published = {**state, COMPONENT_RL_MODULE: shared}
-        if group.num_healthy_remote_env_runners():
-            self._send(group)
+            weights = published(self.learner_group, half=in_half(self.config))
+        self._players.hand_over(self.config, group, weights, self._steps)
 
-    @contextmanager
-    def _learners(self) -> Iterator[None]:
+    def _learners(self) -> AbstractContextManager[None]:
         """Says so when something fails because a learner is dead.
 
         Raises:
             ServiceError: service ``learner``.
         """
-        try:
-            yield
-        except Exception as error:
-            # Which error it is depends on who noticed: Ray, RLlib, or the other learners.
-            if self.config.num_learners and self._a_learner_is_dead():
-                what = "a learner died; go on from the last checkpoint"
-                raise ServiceError("learner", what) from error
-            raise
-
-    def _a_learner_is_dead(self) -> bool:
-        for actor in self.learner_group._worker_manager.actors().values():
-            try:
-                ray.get(actor.__ray_ready__.remote(), timeout=10.0)
-            except RayActorError:
-                return True
-            except RayError:
-                continue  # busy, or failing in some other way
-        return False
+        return learners_alive(self.learner_group, self.config.num_learners)
 
     # -- checkpoints ---------------------------------------------------------------------------
 

@@ -1,0 +1,102 @@
+"""How likely a proposer writes a question that is longer than any it was shown.
+
+Scripted demonstrations (those of the bootstrap, without faults, in worlds of their own) search
+their way through chains of one to four hops. At the end of each, this reads off the probability
+that a policy puts on the one right question, at several temperatures. The demonstrations
+of the bootstrap have up to three hops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agents.models import load_model, tiny_directory
+from agents.tiny.traces import Trace, TraceConfig, TraceWriter
+from experiments.run.provenance import git_commit, machine
+from ssp_env.game.config import MINI_GAME
+from ssp_env.tokenizers import HuggingFaceTokenizer
+
+TEMPERATURES = (1.0, 1.5, 2.0)
+
+
+def main() -> int:
+    """Measures the base policy, and each checkpoint that is given."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "policies", nargs="*", help="NAME=DIRECTORY of further policies, such as step80=RUN/..."
+    )
+    parser.add_argument("--chains", type=int, default=100, help="per number of hops")
+    parser.add_argument("--seed", type=int, default=0)
+    settings = parser.parse_args()
+    torch.set_num_threads(1)
+
+    named = dict(given.split("=", 1) for given in settings.policies)
+    policies = {"base": tiny_directory(), **{name: Path(given) for name, given in named.items()}}
+    result = {
+        "command": " ".join(["python -m benchmarks.horizon", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "machine": machine(),
+        "chains": settings.chains,
+        "seed": settings.seed,
+        "probability_of_the_right_question": {
+            name: {
+                f"{hops} hops": _probabilities(policy, hops, settings.chains, settings.seed)
+                for hops in (1, 2, 3, 4)
+            }
+            for name, policy in policies.items()
+        },
+    }
+    settings.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+def _probabilities(policy: Path, hops: int, chains: int, seed: int) -> dict[str, float]:
+    """By temperature, the mean over chains of the probability of the whole question."""
+    tokenizer = HuggingFaceTokenizer.load(policy)
+    model = load_model(policy).eval()
+    (opening,) = tokenizer.encode("<question>")
+
+    found: dict[str, list[float]] = {f"temperature {value}": [] for value in TEMPERATURES}
+    for trace in _traces(tokenizer, hops, chains, seed):
+        question = max(place for place, token in enumerate(trace.ids) if token == opening) + 1
+        ids = torch.tensor(trace.ids)
+        with torch.no_grad():
+            logits = model(ids[None]).logits[0, question - 1 : -1].float()
+
+        for value, probabilities in zip(TEMPERATURES, found.values(), strict=True):
+            scores = torch.log_softmax(logits / value, -1)
+            log_probability = scores.gather(1, ids[question:, None]).sum()
+            probabilities.append(float(log_probability.exp()))
+    return {name: float(f"{np.mean(values):.2g}") for name, values in found.items()}
+
+
+def _traces(tokenizer: HuggingFaceTokenizer, hops: int, chains: int, seed: int) -> list[Trace]:
+    """Proposals of so many hops, without faults."""
+    config = TraceConfig(
+        proposer_share=1.0,
+        proposer_hops=(*[0.0] * (hops - 1), 1.0),
+        proposer_slips=0.0,
+        proposer_citizens=0.0,
+        broken=0.0,
+    )
+    game = replace(MINI_GAME, max_response_tokens=512)
+    writer = TraceWriter(config, game, tokenizer, np.random.default_rng(seed))
+    return list(itertools.islice(writer.stream(), chains))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
