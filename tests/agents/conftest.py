@@ -71,6 +71,6 @@ def cluster() -> Iterator[None]:
 
         # The one that tests/experiments started, if they ran before on this worker.
         ray.shutdown()
-        ray.init(num_cpus=3, object_store_memory=128 * 1024**2, **quiet)
+        ray.init("local", num_cpus=3, object_store_memory=128 * 1024**2, **quiet)
         yield
         ray.shutdown()
