@@ -56,7 +56,7 @@ bench: install
 
 # Every sweep with two seeds and few steps: by estimate, half an hour on two cores. SWEEP_ARGS= plays them in full, in some ten hours.
 # Once begun, a sweep is gone on with; an arm that several sweeps share is played once.
-SWEEPS ?= noise batch opponents algorithms penalty searches
+SWEEPS ?= noise batch opponents algorithms penalty searches recipe
 SWEEP_ARGS ?= --seeds 0 1 --steps 20
 sweeps: install
 	mkdir -p runs/science/sweeps
