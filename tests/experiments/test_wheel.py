@@ -97,7 +97,7 @@ def test_installed_wheel_says_what_needs_a_checkout(site: Path) -> None:
     assert "train" not in ready
     assert (
         "(git clone the repository, then: pip install -e '.[train]'):\n  bootstrap, eval, export, "
-        "plan, play, plot, probe, questions, report, sweep, train, view" in missing
+        "league, plan, play, plot, probe, questions, report, sweep, train, view" in missing
     )
 
 

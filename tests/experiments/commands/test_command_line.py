@@ -23,6 +23,7 @@ COMMANDS = (
     "export",
     "index",
     "judge",
+    "league",
     "plan",
     "play",
     "plot",
