@@ -147,7 +147,9 @@ class Runner:
 
 def between_processes(folder: Path, times: int) -> dict[str, Figures]:
     """All ways through Ray's object store."""
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        "local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
     try:
         found = {}
         for rank in (0, RANK):

@@ -272,7 +272,9 @@ class started:
     """A Ray of this benchmark's own."""
 
     def __enter__(self) -> None:
-        ray.init(num_cpus=6, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(
+            "local", num_cpus=6, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        )
 
     def __exit__(self, *_: object) -> None:
         ray.shutdown()
