@@ -7,7 +7,8 @@ that accepts every question, verifies and judges.
 
 Two runs of two steps. Nothing happens to the first one. In the second step of the other one, a node
 is killed; what it took with it is replaced: rounds of a dead env runner are played by another, and
-after a learner's death the run goes on from the checkpoint of the first step, to the same games.
+after a learner's death the run goes on from the checkpoint of the first step. Its games are the
+same, but for the last digits of log-probabilities, because services answer in threads.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from ray.cluster_utils import Cluster
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, games, serving, sets, wait_for
+from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, serving, sets, wait_for
 from experiments.run.provenance import git_commit, machine
+from ssp_env.replay import read_games
 from ssp_env.testing.hacks.model import serve
 
 SMALLER = {
@@ -70,15 +73,17 @@ def main() -> int:
 
         calm = came_of(folder / "calm")
         hit = None if settings.calm else came_of(folder / "hit")
-        same = hit and games(folder / "calm") == games(folder / "hit")
+        same = hit and distance(folder / "calm", folder / "hit")
 
     result = {
         "nodes": 3,
         "calm": calm,
         "node killed": hit,
-        "games_are_those_of_the_calm_run": same,
+        "distance_from_the_calm_run": same,
         "held": calm["held"]
-        and (hit is None or (hit["held"] and bool(hit["actors_that_died"]) and same)),
+        and (
+            hit is None or (hit["held"] and bool(hit["actors_that_died"]) and same["tokens"] == 0)
+        ),
         "settings": SMALLER,
         "command": " ".join(["python -m benchmarks.cluster", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -179,6 +184,25 @@ def came_of(run: Path) -> dict[str, Any]:
         and all(line["learner_updates"] and line["learner_grad_norm"] for line in lines[1:])
         and not any("Traceback" in line for line in ended["said"]),
     }
+
+
+def distance(one: Path, other: Path) -> dict[str, float]:
+    """How many trajectories of two runs differ in a token, and by how much log-probabilities do.
+
+    Services of other machines decide who is in a batch with whom, and batches the last digits.
+    """
+    apart, largest = 0, 0.0
+    for file in sorted((one / "games").iterdir()):
+        games = zip(read_games(file), read_games(other / "games" / file.name), strict=True)
+        for mine, theirs in games:
+            pairs = zip(mine.record.trajectories, theirs.record.trajectories, strict=True)
+            for a, b in pairs:
+                if list(a.own) != list(b.own):
+                    apart += 1
+                else:
+                    gaps = np.abs(np.subtract(a.logprobs, b.logprobs))
+                    largest = max(largest, float(gaps.max(initial=0.0)))
+    return {"tokens": apart, "logprobs": largest}
 
 
 def _actors_on(node: Any) -> list[str]:
