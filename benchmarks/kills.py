@@ -1,7 +1,5 @@
 """Training runs that are killed (-9) at random moments and resumed: is the end bit-equal?
 
-Nobody has run this yet.
-
 Tiny runs of five steps, with a checkpoint after every second, in one process each (and Ray). A
 moment is drawn as one of the lines of ``metrics.jsonl``, from the base policy's to the last, and a
 time after it of up to 1.5 times what a step takes; so kills hit rollouts, updates, checkpoints,
@@ -52,7 +50,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     settings = parser.parse_args()
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
     os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
     _CONTEXT.set_forkserver_preload(IMPORTED)
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors.numpy import load_file
+
 SSP_COMMAND = str(Path(sys.executable).with_name("ssp"))
 PATIENCE = 900.0
 """Seconds that anything may take here."""
@@ -101,10 +103,13 @@ def games(run: Path) -> list[str]:
 
 
 def weights(run: Path) -> dict[str, str]:
-    """The newest checkpoint's weights and moments: file -> digest of its bytes."""
+    """The newest checkpoint's weights and moments: file and tensor -> digest of its values.
+
+    Not of the files, which may hold the same tensors in another order.
+    """
     newest = max((run / "checkpoints").iterdir())
-    files = sorted(newest.rglob("*.safetensors"))
     return {
-        str(file.relative_to(newest)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in files
+        f"{file.relative_to(newest)}: {name}": hashlib.sha256(tensor.tobytes()).hexdigest()
+        for file in sorted(newest.rglob("*.safetensors"))
+        for name, tensor in load_file(file).items()
     }
