@@ -5,7 +5,7 @@
             them. Games and weights are those of the run in one process to which nothing happened;
             an evaluation by a remote env runner of its own equals that in the main process.
 ``moved``   ``ssp train`` is begun without env runners, and resumed with two, then with one. Games,
-            metrics and weights are those of a run without. (Not run yet.)
+            metrics and weights are those of a run without.
 ``learner`` ``ssp train`` with a remote learner, which is killed between two checkpoints: the run
             goes on from the last one, to the metrics of the run to which nothing happened. Killed
             a second time, it ends with one line that says so, and can be resumed.
@@ -17,7 +17,7 @@
             nobody anything; the steps before and after are complete.
 ``disk``    a checkpoint does not fit on the disk (a limit on the size of files). The run ends with
             one line that says so; it is resumed with room, to the metrics of an undisturbed run.
-``shared``  the same for one of two remote learners that share the policy (FSDP2). (Not run yet.)
+``shared``  the same for one of two remote learners that share the policy (FSDP2).
 ``memory``  an engine whose process has memory for some of its rows (a limit on its address space)
             samples the same tokens, fewer rows at a time; where not one fits, it says what to set.
 ``nan``     a policy whose weights are not numbers is refused before anything is played.

@@ -13,7 +13,7 @@ from ssp_env.worlds import WORLDS
 TRAINING = ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX")
 EXTRAS = {**dict.fromkeys(TRAINING, "train"), "matplotlib": "plot", "sklearn": "analysis"}
 """Package -> the extra that brings it; nothing else that is missing is a matter of installation."""
-PRESETS = "settings to start from: tiny, best, wiki, h200, paper-7b, paper-7b-code (default: tiny)"
+PRESETS = "settings to start from: tiny, wiki, h200, paper-7b, paper-7b-code (default: tiny)"
 
 SEARCH = "a server (`ssp serve`) or an index directory (`ssp index`), in place of the world's own"
 
