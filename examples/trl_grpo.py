@@ -15,6 +15,7 @@ import json
 import os
 import re
 import tempfile
+from dataclasses import fields
 from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1"}
@@ -197,6 +198,11 @@ def main() -> None:
     model = Qwen3ForCausalLM(config)
     warm_up(model, tokenizer, arguments.warm_up)
 
+    # What newer versions of transformers call activation checkpointing; TRL turns it on by default.
+    names = {field.name for field in fields(GRPOConfig)}
+    new, old = "activation_checkpointing", "gradient_checkpointing"
+    off: dict[str, Any] = {new if new in names else old: False}
+
     with tempfile.TemporaryDirectory() as directory:
         trainer = GRPOTrainer(
             model=model,
@@ -205,7 +211,7 @@ def main() -> None:
                 seed=arguments.seed,
                 use_cpu=True,
                 bf16=False,
-                activation_checkpointing=False,
+                **off,
                 dataloader_pin_memory=False,
                 max_steps=arguments.steps,
                 per_device_train_batch_size=16,
