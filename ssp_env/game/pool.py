@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ssp_env.errors import ConfigError
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import mentions
 
@@ -26,9 +27,14 @@ class PooledQuestion:
     question: str
     truth: GroundTruth
     searches: int = 1
-    """How often its proposer searched: how long a question it is, in any language."""
+    """How often its proposer searched, at least 1: how long a question it is, in any language."""
     parts: int = 1
     """How many proposals it is made of."""
+
+    def __post_init__(self) -> None:
+        # Questions are put together until they are long enough.
+        if self.searches < 1:
+            raise ConfigError("question.searches", self.searches, "must be at least 1")
 
 
 def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | None:

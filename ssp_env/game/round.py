@@ -246,7 +246,8 @@ class Round:
             return
 
         self.verified = [
-            PooledQuestion(game.question, game.truth, len(game.proposer.searches))
+            # Filters of one's own may let a question pass that nothing was searched for.
+            PooledQuestion(game.question, game.truth, max(1, len(game.proposer.searches)))
             for game in fresh
             if game.question is not None and game.proposer is not None
         ]

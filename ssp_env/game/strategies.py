@@ -172,11 +172,13 @@ class BalancedReuse(ReplayBuffer):
         if not earlier.by_length or not empty:
             return []
 
-        there, filled = Counter(item.searches for item in fresh), []
+        lengths, filled = self._lengths(earlier), []
+        there = Counter(item.searches for item in fresh)
         for _ in range(empty):
             # The shortest of those that are lacking alike.
-            length = min(self._lengths(earlier), key=lambda length: there[length] / length)
+            length = min(lengths, key=lambda length: there[length] / length)
             filled.append(self._take(rng, earlier, length))
+            # Also where none of this length was to be had: asking again would not bring one.
             there[length] += 1
         return filled
 

@@ -192,6 +192,8 @@ def test_settings_that_cannot_work() -> None:
         make_strategy("periodic_reset", reset_every=0)
     with pytest.raises(ConfigError, match="max_waves = 0"):
         DynamicResampling(0)
+    with pytest.raises(ConfigError, match=r"question\.searches = 0"):
+        PooledQuestion("what is it ?", GroundTruth("t", "it"), searches=0)
     with pytest.raises(ConfigError, match="max_searches = 0"):
         make_strategy("compose", max_searches=0)
     with pytest.raises(ConfigError, match=f"max_waves = {MOST_WAVES + 1}: .* at most {MOST_WAVES}"):
