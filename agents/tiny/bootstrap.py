@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from transformers import Lfm2ForCausalLM
 
-from agents.tiny.model import tiny_model, tiny_tokenizer
+from agents.tiny.model import HEAD_SIZE, WIDTH, tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceConfig, TraceWriter
 from ssp_env.checks import at_least
+from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -30,12 +31,15 @@ class BootstrapConfig:
 
     seed: int = 0
     """Weights, worlds and demonstrations follow from it."""
+    width: int = WIDTH
+    """Of the policy's layers, a multiple of 64; see :func:`agents.tiny.model.tiny_config`."""
     steps: int = 1800
     """Optimizer steps."""
     tokens_per_step: int = 6000
     """Tokens of one step's batch, padding included, at most."""
     lr: float = 4e-3
-    """Highest learning rate of AdamW; 50 steps of warm-up, linear decay to a twentieth."""
+    """Highest learning rate of AdamW at width 128, at others in inverse proportion to the width; 50
+    steps of warm-up, linear decay to a twentieth."""
     simple_share: float = 0.45
     """The first share of the steps shows one-hop demonstrations without faults."""
     traces: TraceConfig = field(default_factory=TraceConfig)
@@ -44,6 +48,10 @@ class BootstrapConfig:
     def __post_init__(self) -> None:
         at_least(self, "bootstrap", 1, "steps", "tokens_per_step")
         at_least(self, "bootstrap", 0, "seed", "lr", "simple_share")
+        at_least(self, "bootstrap", HEAD_SIZE, "width")
+        if self.width % HEAD_SIZE:
+            fix = f"attention heads are {HEAD_SIZE} wide: give a multiple of it"
+            raise ConfigError("bootstrap.width", self.width, fix)
 
 
 def bootstrap(
@@ -62,7 +70,8 @@ def bootstrap(
         report: called after each step with its number and its loss in nats a token.
     """
     tokenizer = HuggingFaceTokenizer(tiny_tokenizer())
-    model = tiny_model(tokenizer.vocab_size, torch.Generator().manual_seed(config.seed))
+    generator = torch.Generator().manual_seed(config.seed)
+    model = tiny_model(tokenizer.vocab_size, generator, config.width)
     rng = np.random.default_rng([config.seed, _TRACES])
     writer = TraceWriter(config.traces, game, tokenizer, rng)
     simple, full = (
@@ -73,11 +82,12 @@ def bootstrap(
         model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01
     )
     model.train()
+    lr = config.lr * WIDTH / config.width
 
     for step in range(1, config.steps + 1):
         ids, mask = next(simple if step <= config.simple_share * config.steps else full)
         for group in optimizer.param_groups:
-            group["lr"] = config.lr * _schedule(step, config.steps)
+            group["lr"] = lr * _schedule(step, config.steps)
 
         loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from tokenizers import Regex, pre_tokenizers
 from tokenizers import Tokenizer as RawTokenizer
@@ -27,16 +29,29 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def tiny_config(vocab_size: int) -> Lfm2Config:
-    """Four layers of width 128: convolution, attention, convolution, attention."""
+WIDTH = 128
+"""Of the tiny policy that ships."""
+
+HEAD_SIZE = 64
+"""Of each attention head, at every width: copying of names needs heads of this size."""
+
+
+def tiny_config(vocab_size: int, width: int = WIDTH) -> Lfm2Config:
+    """Four layers: convolution, attention, convolution, attention.
+
+    Args:
+        vocab_size: number of tokens.
+        width: of the layers, a multiple of ``HEAD_SIZE``; with the vocabulary of the mini-wiki,
+            64, 128, 192 and 320 give 0.3, 0.9, 2.0 and 5.2 million parameters.
+    """
     return Lfm2Config(
         vocab_size=vocab_size,
-        hidden_size=128,
-        intermediate_size=320,
+        hidden_size=width,
+        intermediate_size=width * 5 // 2,
         block_auto_adjust_ff_dim=False,
         num_hidden_layers=4,
-        num_attention_heads=2,
-        num_key_value_heads=2,
+        num_attention_heads=width // HEAD_SIZE,
+        num_key_value_heads=width // HEAD_SIZE,
         layer_types=["conv", "full_attention", "conv", "full_attention"],
         conv_L_cache=4,
         conv_bias=False,
@@ -48,17 +63,20 @@ def tiny_config(vocab_size: int) -> Lfm2Config:
         eos_token_id=1,
         dtype="float32",
         # vLLM reads these two; the configuration class does not define them.
-        block_dim=128,
-        conv_dim=128,
+        block_dim=width,
+        conv_dim=width,
     )
 
 
-def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
-    """A fresh model.
+def tiny_model(vocab_size: int, generator: torch.Generator, width: int = WIDTH) -> Lfm2ForCausalLM:
+    """A fresh model; arguments as of :func:`tiny_config`.
 
     The stock initialisation stalls at this size; wide embeddings and taps make the difference.
     """
-    model = Lfm2ForCausalLM._from_config(tiny_config(vocab_size), attn_implementation="eager")
+    config = tiny_config(vocab_size, width)
+    model = Lfm2ForCausalLM._from_config(config, attn_implementation="eager")
+    # The same variance of what a layer gives out, however many inputs it sums up.
+    spread = 0.06 * math.sqrt(WIDTH / width)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "embed_tokens" in name:
@@ -66,7 +84,7 @@ def tiny_model(vocab_size: int, generator: torch.Generator) -> Lfm2ForCausalLM:
             elif name.endswith("conv.conv.weight"):
                 parameter.uniform_(-0.5, 0.5, generator=generator)
             elif parameter.ndim >= 2:
-                parameter.normal_(0.0, 0.06, generator=generator)
+                parameter.normal_(0.0, spread, generator=generator)
 
     model.tie_weights()
 

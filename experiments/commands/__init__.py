@@ -147,13 +147,20 @@ def _configure_bootstrap(parser: ArgumentParser) -> None:
         help="decides all randomness (default: %(default)s)",
     )
     parser.add_argument(
+        "--width",
+        type=int,
+        metavar="N",
+        help="width of the layers, a multiple of 64: 64, 128, 192 and 320 give 0.3, 0.9, 2 and "
+        "5.2 million parameters (default: 128, as for the policy that ships)",
+    )
+    parser.add_argument(
         "--steps",
         type=int,
         metavar="N",
         help="optimizer steps (default: 1,800, as for the policy that ships)",
     )
     parser.epilog = """\
-The 1,800 steps take about twenty minutes on one core. There are no checkpoints:
+The 1,800 steps take about twenty minutes on one core at width 128. There are no checkpoints:
 Ctrl-C leaves nothing, and the next call begins anew. The same seed gives the same weights
 on one kind of processor; on another they may differ (origin.json, beside them, names it)."""
 

@@ -27,7 +27,8 @@ from ssp_env.game.config import MINI_GAME
 
 def run(arguments: Namespace) -> int:
     """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
-    given = {"steps": arguments.steps} if arguments.steps is not None else {}
+    sizes = {"width": arguments.width, "steps": arguments.steps}
+    given = {name: value for name, value in sizes.items() if value is not None}
     config = BootstrapConfig(seed=arguments.seed, **given)
     out = Path(arguments.out)
     if out.exists():
@@ -96,7 +97,8 @@ def _train(config: BootstrapConfig, interrupted: Callable[[], bool]) -> Any:
 def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:
     """Where the weights come from; kept beside them."""
     return {
-        "command": f"ssp bootstrap --seed {config.seed} --steps {config.steps} --out DIR",
+        "command": f"ssp bootstrap --seed {config.seed} --width {config.width} "
+        f"--steps {config.steps} --out DIR",
         "config": asdict(config),
         "sha256": digest,
         "git_commit": git_commit(),

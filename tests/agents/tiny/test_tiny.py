@@ -308,8 +308,17 @@ def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "changes", [{"steps": 0}, {"tokens_per_step": 0}, {"seed": -1}, {"lr": -1.0}]
+    "changes",
+    [{"steps": 0}, {"tokens_per_step": 0}, {"seed": -1}, {"lr": -1.0}, {"width": 0}, {"width": 96}],
 )
 def test_bootstrap_settings_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"bootstrap.{next(iter(changes))}"):
         BootstrapConfig(**changes)
+
+
+@pytest.mark.parametrize(("width", "millions"), [(64, 0.3), (128, 0.9), (320, 5.2)])
+def test_the_bootstrap_makes_policies_of_other_sizes(width: int, millions: float) -> None:
+    config = BootstrapConfig(width=width, steps=1, tokens_per_step=300, simple_share=1.0)
+    model = bootstrap(config, MINI_GAME)
+    assert round(model.num_parameters() / 1e6, 1) == millions
+    assert model.config.hidden_size == model.config.num_attention_heads * 64 == width

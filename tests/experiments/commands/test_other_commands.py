@@ -93,7 +93,7 @@ def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
     load_model(out)
     assert HuggingFaceTokenizer.load(out).encode("<search>")
     origin = json.loads((out / "origin.json").read_text())
-    assert origin["command"] == "ssp bootstrap --seed 0 --steps 2 --out DIR"
+    assert origin["command"] == "ssp bootstrap --seed 0 --width 128 --steps 2 --out DIR"
     assert origin["sha256"] == hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest()
     assert (origin["config"]["steps"], origin["config"]["seed"]) == (2, 0)
     assert [child.name for child in out.parent.iterdir()] == ["base"]
