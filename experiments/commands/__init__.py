@@ -109,6 +109,12 @@ def _configure_eval(parser: ArgumentParser) -> None:
         help="attempts at each, for avg@K, pass@K and majority@K (default: 1)",
     )
     parser.add_argument(
+        "--prompts",
+        metavar="SET",
+        help="what the policy was trained on: search-r1, zerosearch, r-search, any other set or "
+        "directory; NAME:FILE takes the instructions from FILE",
+    )
+    parser.add_argument(
         "--closed-book", action="store_true", help="also ask without search: what it knew anyway"
     )
     parser.add_argument(
@@ -131,6 +137,7 @@ def _configure_eval(parser: ArgumentParser) -> None:
     parser.epilog = """\
   ssp eval base tuned --attempts 8 --set evaluation.temperature=1     # both, then a paired test
   ssp eval runs/a/checkpoints/step_000080/policy --closed-book --retriever lying
+  ssp eval path/to/model --preset wiki --prompts search-r1            # its tags, format, top-k
   ssp eval --player api --preset wiki --set openai.base_url=http://localhost:8000/v1 \\
     --set openai.model=NAME"""
 

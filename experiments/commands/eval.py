@@ -27,6 +27,7 @@ from experiments.run.quiet import quiet_libraries
 from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.prompts.formats import format_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
@@ -109,7 +110,11 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     """
     chosen = {"per_group": arguments.per_group, "seed": arguments.seed}
     named = {name: value for name, value in vars(arguments).items() if name not in chosen}
-    config = settings(Namespace(**named), load_preset(arguments.preset or DEFAULT_PRESET))
+    values = load_preset(arguments.preset or DEFAULT_PRESET)
+    if arguments.prompts is not None:
+        values["game"] = {**values.get("game", {}), **format_settings(arguments.prompts)}
+
+    config = settings(Namespace(**named), values)
     given = {name: value for name, value in chosen.items() if value is not None}
     evaluation = replace(config.evaluation, **given)
 

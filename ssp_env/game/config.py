@@ -94,7 +94,9 @@ class GameConfig:
     """Names of the protocol's tags."""
     prompts: str = "plain"
     """Prompt set: ``plain``, ``paper`` (all that the paper's prompts ask for, in our words),
-    ``mini``, or a directory of your own (a ``Path`` is taken as well, and kept as text)."""
+    ``mini``, ``search-r1``, ``zerosearch`` or ``r-search`` (other projects' formats),
+    ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory of
+    your own (a ``Path`` is taken as well, and kept as text)."""
 
     SYNONYMS: ClassVar[Mapping[str, str]] = {
         "n": "attempts",

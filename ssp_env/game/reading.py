@@ -126,7 +126,8 @@ def _fit(
     """The documents that fit into ``room`` tokens, and how many tokens of each."""
 
     def fits(most: int) -> bool:
-        return sum(prompts.listed(document, most) for document in kept) <= room
+        listed = (prompts.listed(document, most, place) for place, document in enumerate(kept, 1))
+        return sum(listed) <= room
 
     # Whole passages of noise are left out: a stump would give itself away.
     for document in reversed(noise):

@@ -136,30 +136,55 @@ class HuggingFaceTokenizer:
             )
         )
 
-    def chat_frame(self) -> tuple[str, str]:
+    def chat_frame(self, system: str | None = None) -> tuple[str, str]:
         """What the chat template puts before and after a user's message.
 
         Without a template, that is the begin-of-sequence token if the tokenizer starts texts with
-        one."""
-        return self._frame
+        one, and the system message on a line of its own.
 
-    def _read_frame(self) -> tuple[str, str]:
+        Args:
+            system: a system message that precedes the user's.
+
+        Raises:
+            TokenizerError: the chat template takes no system message.
+        """
+        return self._frame if system is None else self._read_frame(system)
+
+    def _read_frame(self, system: str | None = None) -> tuple[str, str]:
         if not getattr(self.inner, "chat_template", None):
             begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [
                 self.inner.bos_token_id
             ]
-            return (self.inner.bos_token if begins else ""), ""
+            told = "" if system is None else f"{system}\n"
+            return (self.inner.bos_token if begins else "") + told, ""
 
-        messages = [{"role": "user", "content": _SENTINEL}]
-        # Some templates insert today's date; this is the one that they fall back on.
-        text = self.inner.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
-        )
-
-        before, found, after = text.partition(_SENTINEL)
+        before, found, after = self._in_chat(system).partition(_SENTINEL)
         if not found:
             raise TokenizerError("the chat template leaves out the user's message")
+        if system is not None and system.strip() not in before:
+            raise TokenizerError("the chat template leaves out the system message")
         return before, after
+
+    def _in_chat(self, system: str | None) -> str:
+        """A user's message as the chat template writes it."""
+        # Loaded with `transformers`, of which this tokenizer is one.
+        from jinja2 import TemplateError
+
+        messages = [] if system is None else [{"role": "system", "content": system}]
+        messages.append({"role": "user", "content": _SENTINEL})
+        try:
+            # Some templates insert today's date; this is the one that they fall back on.
+            text = self.inner.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, date_string="26 Jul 2024"
+            )
+        except TemplateError as error:
+            if system is None:
+                raise
+            raise TokenizerError(
+                f"the chat template takes no system message ({error}); write the instructions "
+                "into solver.txt, in a directory of prompts of your own"
+            ) from error
+        return str(text)
 
     def _read_pieces(self) -> tuple[bytes, ...]:
         backend = self.inner.backend_tokenizer

@@ -3,28 +3,31 @@
 A prompt set is a directory with ``proposer.txt``, ``solver.txt``, ``verifier.txt``,
 ``document.txt`` and ``nothing.txt``; with ``closed_book.txt`` where that gate is wanted; with
 ``information.txt`` where an observation is to be more than the documents between the information
-tags; with ``judge.txt`` and ``verify.txt`` where a model behind an API is to be asked in the set's
-own words. Three sets ship with the package: ``plain`` (for instruction-following models), ``paper``
-(all that the paper's prompts ask for, in words of our own) and ``mini`` (for the word-level
-vocabulary of the mini-wiki); tags in them follow the config. Any other name is taken for a
-directory."""
+tags; with ``solver_system.txt`` where the solver's instructions are a system message; with
+``judge.txt`` and ``verify.txt`` where a model behind an API is to be asked in the set's own words.
+These sets ship with the package: ``plain`` (for instruction-following models), ``paper`` (all that
+the paper's prompts ask for, in words of our own), ``mini`` (for the word-level vocabulary of the
+mini-wiki), and those of other projects' checkpoints (:mod:`ssp_env.game.prompts.formats`); tags in
+them follow the config. ``NAME:FILE`` is a shipped set whose instructions to the solver are those of
+a file. Any other name is taken for a directory."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.prompts.sets import SHIPPED, PromptSet
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document, Role
 
-SHIPPED = ("mini", "paper", "plain")
+__all__ = ["SHIPPED", "Prompts", "Template", "api_prompt"]
+
 _REMEMBERED_PASSAGES = 20_000
 """Documents whose ids are kept; when there are more, all are forgotten."""
 
@@ -40,8 +43,10 @@ _REQUIRED: dict[str, frozenset[str]] = {
 _OPTIONAL: dict[str, frozenset[str]] = {
     "proposer": frozenset({"searches"}),
     "solver": frozenset({"searches"}),
-    "document": frozenset({"title"}),
+    "document": frozenset({"number", "title"}),
 }
+_OPENING = "solver_opening"
+"""Among the texts of a set: what stands before the solver's prompt if that has a system message."""
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _OPEN_BRACKET = re.compile(r"<\s*/?\s*\Z")
 
@@ -118,24 +123,23 @@ class Prompts:
     def __init__(self, source: str | Path, tokenizer: Tokenizer, tags: Tags) -> None:
         """
         Args:
-            source: ``"plain"``, ``"paper"``, ``"mini"``, or a directory of your own.
+            source: a shipped set, ``NAME:FILE``, or a directory of your own
+                (:meth:`PromptSet.open`).
             tokenizer: encodes everything; its chat template, if it has one, frames the three role
                 prompts.
             tags: what look-alikes in outside text are defused against.
 
         Raises:
             ConfigError: no such set, a file is missing, or a placeholder is missing or unknown.
+            TokenizerError: the set has a system message, and the chat template takes none.
         """
-        chat_frame: Callable[[], tuple[str, str]] = getattr(
-            tokenizer, "chat_frame", lambda: ("", "")
-        )
+        chat_frame: Callable[..., tuple[str, str]] = getattr(tokenizer, "chat_frame", _no_frame)
 
-        folder = _open_set(source)
-        texts = {
-            name: text
-            for name in _REQUIRED
-            if (text := _read(folder, name, source, tags)) is not None
-        }
+        opened = PromptSet.open(source)
+        texts = {name: text for name in _REQUIRED if (text := opened.read(name, tags)) is not None}
+        system = opened.read("solver_system", tags)
+        if system is not None:
+            texts[_OPENING], _ = chat_frame(system.removesuffix("\n"))
 
         self._bind(texts, chat_frame(), tokenizer, tags, source)
 
@@ -148,8 +152,8 @@ class Prompts:
         Raises:
             ConfigError: a text is missing, or a placeholder is missing or unknown.
         """
-        for name in texts.keys() ^ _REQUIRED.keys() - {"closed_book"}:
-            if name != "closed_book":
+        for name in texts.keys() ^ _REQUIRED.keys():
+            if name not in ("closed_book", _OPENING):
                 raise ConfigError(
                     "game.prompts",
                     sorted(texts),
@@ -173,14 +177,18 @@ class Prompts:
         self.frame = frame
         """What the chat template puts before and after the role prompts."""
 
+        frames = dict.fromkeys(map(str, Role), frame)
+        frames[Role.SOLVER] = texts.get(_OPENING, frame[0]), frame[1]
         self._templates = {
-            name: Template(name, text, frame if name in set(Role) else ("", ""))
-            for name, text in texts.items()
+            name: Template(name, texts[name], frames.get(name, ("", "")))
+            for name in _REQUIRED
+            if name in texts
         }
 
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
-        self._passages: dict[tuple[str, str, int], list[int]] = {}
+        self._numbered = "number" in self._templates["document"].fields
+        self._passages: dict[tuple[str, str, int, int], list[int]] = {}
         self._parts: dict[tuple[str, str, int], tuple[str, str]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -244,9 +252,9 @@ class Prompts:
         listing = self._documents(documents, max_document_tokens)
         return self._templates["information"].encode(self._tokenizer, {"documents": listing})
 
-    def listed(self, document: Document, max_document_tokens: int) -> int:
-        """How many tokens a document adds to a listing."""
-        return len(self._document(document, max_document_tokens)) + len(self._newline)
+    def listed(self, document: Document, max_document_tokens: int, number: int = 1) -> int:
+        """How many tokens a document adds to a listing, in this place of it."""
+        return len(self._document(document, max_document_tokens, number)) + len(self._newline)
 
     def as_shown(self, document: Document, max_document_tokens: int) -> Document:
         """A document without what is cut off when it is shown."""
@@ -270,14 +278,14 @@ class Prompts:
             return self._templates["nothing"].encode(self._tokenizer, {})
 
         ids: list[int] = []
-        for document in documents:
+        for number, document in enumerate(documents, 1):
             ids.extend(self._newline if ids else [])
-            ids.extend(self._document(document, max_tokens))
+            ids.extend(self._document(document, max_tokens, number))
         return ids
 
-    def _document(self, document: Document, max_tokens: int) -> list[int]:
+    def _document(self, document: Document, max_tokens: int, number: int) -> list[int]:
         """A document's ids, remembered: the same ones come back throughout a run."""
-        key = (document.title, document.text, max_tokens)
+        key = (document.title, document.text, max_tokens, number if self._numbered else 0)
         ids = self._passages.get(key)
         if ids is None:
             # Simpler than evicting the oldest, and rare.
@@ -285,6 +293,7 @@ class Prompts:
                 self._passages.clear()
             values = {"title": self._data(document.title), "text": self._data(document.text)}
             values = {name: value[:max_tokens] for name, value in values.items()}
+            values["number"] = self._tokenizer.encode(str(number))
             ids = self._passages[key] = self._templates["document"].encode(self._tokenizer, values)
         return ids
 
@@ -307,43 +316,9 @@ def api_prompt(source: str | Path, name: str) -> Traversable | None:
     Raises:
         ConfigError: no such set.
     """
-    file = _open_set(source) / f"{name}.txt"
-    return file if file.is_file() else None
+    return PromptSet.open(source).file(name)
 
 
-def _open_set(source: str | Path) -> Traversable:
-    if isinstance(source, str) and source in SHIPPED:
-        return resources.files(__name__) / source
-
-    folder = Path(source)
-    if not folder.is_dir():
-        hint = nearest(str(source), SHIPPED)
-        raise ConfigError(
-            "game.prompts", str(source), f"name a directory, or a shipped set; {hint}"
-        )
-    return folder
-
-
-def _read(folder: Traversable, name: str, source: str | Path, tags: Tags) -> str | None:
-    """A prompt's text; ``None`` if the set has no closed-book prompt."""
-    file = folder / f"{name}.txt"
-    if not file.is_file():
-        if name == "information":
-            return f"{tags.opening('information')}{{documents}}{tags.closing('information')}"
-        if name == "closed_book":
-            return None
-        raise ConfigError("game.prompts", str(source), f"{name}.txt is missing from it")
-
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            "game.prompts", str(source), f"{name}.txt has to be a readable UTF-8 file ({error})"
-        ) from error
-
-    # The shipped sets spell the default names.
-    if source not in SHIPPED:
-        return text
-
-    renamed = dict(zip(Tags().all(), tags.all(), strict=False))
-    return re.sub("|".join(map(re.escape, renamed)), lambda tag: renamed[tag[0]], text)
+def _no_frame(system: str | None = None) -> tuple[str, str]:
+    """Without a chat template, a system message is a line of its own."""
+    return ("" if system is None else f"{system}\n"), ""

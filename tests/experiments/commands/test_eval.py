@@ -192,6 +192,27 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert row["avg@1"] <= 0.5
 
 
+def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
+    """With a policy that has never seen them: what it is asked, by which rules."""
+    rows = {
+        "corpus": {"id": "1", "title": "Paris", "text": "Paris lies on the Seine."},
+        "answers": {"answer": "Paris"},
+        "questions": {"question": "Which river runs through Paris?", "answers": ["the Seine"]},
+    }
+    words = ["--world", "files", "--set", "world_options.name=rivers", "--prompts", "r-search"]
+    for name, row in rows.items():
+        (tmp_path / name).write_text(json.dumps(row))
+        words += ["--set", f"world_options.{name}_path={tmp_path / name}"]
+    words += ["--preset", "wiki", "--set", "game.top_k=2", "--out", str(tmp_path / "games")]
+
+    assert main(["eval", str(stranger), *words, *SHORT]) == 0
+    (saved,) = read_games(tmp_path / "games")
+    config = saved.rules.config
+    assert (config.tags.information, config.max_searches) == ("observation", 10)
+    assert config.top_k == 2, "--set decides"
+    assert "<observation>" in saved.rules.prompts.texts["solver_opening"]
+
+
 def test_a_player_in_place_of_a_model_and_its_outages() -> None:
     """``--player api`` plays so: whoever was not answered is void, all others count."""
     config = make_config(load_preset("tiny"))
@@ -224,6 +245,7 @@ def test_a_player_in_place_of_a_model_and_its_outages() -> None:
         (["--attempts", "-1"], "give at least 1"),
         (["--retriever", "emtpy"], "did you mean 'empty'"),
         (["--questions", "nowhere"], "nowhere"),
+        (["--prompts", "zerosaerch"], "did you mean 'zerosearch'"),
     ],
 )
 def test_mistakes(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

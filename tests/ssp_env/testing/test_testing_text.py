@@ -12,6 +12,7 @@ from scripted import word_tokenizer
 
 from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.prompts import SHIPPED
+from ssp_env.game.prompts.formats import FORMATS
 from ssp_env.game.protocol import Tags
 from ssp_env.testing import PromptsTests, TokenizerTests
 from ssp_env.tokenizers import (
@@ -105,7 +106,8 @@ class TestShippedPrompts(PromptsTests):
         self.name = name
 
     def make_game(self) -> GameConfig:
-        return GameConfig(prompts=self.name, closed_book=True)
+        tags = FORMATS[self.name].tags if self.name in FORMATS else Tags()
+        return GameConfig(prompts=self.name, closed_book=True, tags=tags)
 
 
 class TestMiniPromptsInWords(PromptsTests):
