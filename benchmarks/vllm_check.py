@@ -1,7 +1,8 @@
 """Three steps of `ssp train` with vLLM beside the same run with transformers.
 
 Greedy evaluation has to be equal: of the base policy in both runs, and of the policy that the vLLM
-run has made, when either engine plays it. The distance between engine and learner is reported.
+run has made, when either engine plays it. The distance between engine and learner is reported, also
+of a run that trains adapters alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from experiments.run.provenance import git_commit, machine
 
 QUESTIONS = ("--set", "evaluation.per_group=25")
+ADAPTERS = ("--set", "learning.lora_rank=8", "--set", "learning.lr=3e-3")
 
 
 def ssp(*arguments: str) -> str:
@@ -32,9 +34,9 @@ def ssp(*arguments: str) -> str:
     return done.stdout
 
 
-def train(engine: str, out: Path, steps: int) -> list[dict[str, Any]]:
+def train(engine: str, out: Path, steps: int, *more: str) -> list[dict[str, Any]]:
     """The lines of the metrics of a run."""
-    chosen = ("--set", f"compute.engine={engine}", *QUESTIONS)
+    chosen = ("--set", f"compute.engine={engine}", *QUESTIONS, *more)
     ssp("train", "--preset", "tiny", "--steps", str(steps), "--out", str(out), *chosen)
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
@@ -58,6 +60,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         runs = {e: train(e, folder / e, settings.steps) for e in ("transformers", "vllm")}
+        adapted = train("vllm", folder / "adapters", settings.steps, *ADAPTERS)
         (policy,) = (folder / "vllm" / "checkpoints").glob("*/policy")
         greedy = [played(e, policy, folder / f"{e}.jsonl") for e in runs]
 
@@ -70,7 +73,8 @@ def main() -> int:
         "base_accuracy": {e: lines[0]["accuracy"] for e, lines in runs.items()},
         "final_accuracy": {e: lines[-1]["accuracy"] for e, lines in runs.items()},
         "logprob_gap": {
-            e: [line["learner_logprob_gap"] for line in lines[1:]] for e, lines in runs.items()
+            e: [line["learner_logprob_gap"] for line in lines[1:]]
+            for e, lines in {**runs, "vllm, adapters": adapted}.items()
         },
         "seconds_per_step": {
             e: [line["seconds"]["step"] for line in lines[1:]] for e, lines in runs.items()

@@ -18,8 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.adapters import is_adapter, merged
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.turn import Turn
+from agents.models import load_model
+from agents.state import as_tensor, state_of
 from ssp_env.errors import MissingExtra, ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 
@@ -67,7 +70,8 @@ class VLLMEngine:
             MissingExtra: vLLM is not installed.
             ModelError: vLLM cannot serve the model.
         """
-        self._tokenizer, self._stop = tokenizer, stop
+        self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
+        self._base: dict[str, Tensor] | None = None
         self._on_gpu = torch.device(device).type == "cuda"
         self._sleeps = sleeps and self._on_gpu
         self._asleep: set[str] = set()
@@ -143,6 +147,9 @@ class VLLMEngine:
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
         """See :class:`~agents.engines.base.Engine`.
 
+        Adapters are merged into the weights of the model directory, so vLLM samples at the speed of
+        a plain model.
+
         Raises:
             ServiceError: vLLM keeps what it computed with the old weights.
         """
@@ -158,7 +165,7 @@ class VLLMEngine:
                 if isinstance(value, Tensor)
                 else torch.from_numpy(np.require(value, requirements="W")),
             )
-            for name, value in state.items()
+            for name, value in self._plain(state).items()
             if not (self._tied and name == "lm_head.weight")
         ]
         self._llm.collective_rpc(_reload, args=(weights,))
@@ -166,6 +173,18 @@ class VLLMEngine:
             raise ServiceError("engine", "vLLM keeps what it computed with the old weights")
 
         self.weights_version = version
+
+    def _plain(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Weights as a plain model names them, of a model or of its adapters alone."""
+        if not any(is_adapter(name) for name in state):
+            return state
+
+        if self._base is None:
+            # In the CPU's memory, and of its own: vLLM packs its weights, and forgets them asleep.
+            kept = torch.bfloat16 if self._on_gpu else torch.float32
+            base = state_of(load_model(self._model_dir))
+            self._base = {name: tensor.to(kept) for name, tensor in base.items()}
+        return merged(self._base, {name: as_tensor(value).cpu() for name, value in state.items()})
 
     def weights(self) -> dict[str, Any]:
         """Refused: vLLM keeps them under other names, packed.

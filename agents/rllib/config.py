@@ -242,7 +242,7 @@ class SelfPlayConfig(AlgorithmConfig):
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
         with named("training"):
-            check_adapters(self.engine_config().kind, learning)
+            check_adapters(learning)
             check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
             check_overlap(learning, self.overlap)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)

@@ -101,7 +101,7 @@ def check_learning(config: RunConfig) -> None:
     """
     check_groups(config.game, config.learning)
     with named("learning"):
-        check_adapters(config.compute.engine, config.learning)
+        check_adapters(config.learning)
         check_rounds(config.game, config.learning, config.compute.env_runners)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)

@@ -11,7 +11,6 @@ from safetensors import safe_open
 
 from agents.adapters import adapt, is_adapter, merged
 from agents.columns import columns_of
-from agents.config import LearningConfig, check_adapters
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
@@ -19,7 +18,7 @@ from agents.rllib.batch import MODULE_ID
 from agents.rllib.learner import SSPLearner
 from agents.scoring import token_logprobs
 from agents.state import state_of
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -135,9 +134,3 @@ def test_a_checkpoint_holds_adapters_and_goes_on(
     assert update(other, rows) == update(trained, rows)
     ours, theirs = (state_of(learner.module[MODULE_ID]) for learner in (other, trained))
     assert distance(ours, theirs) == 0.0
-
-
-def test_vllm_does_not_play_adapters() -> None:
-    with pytest.raises(ConfigError, match="transformers alone"):
-        check_adapters("vllm", LearningConfig(lora_rank=4))
-    check_adapters("vllm", LearningConfig())

@@ -16,6 +16,7 @@ from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
 from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
+from agents.adapters import adapt, is_adapter
 from agents.engines.base import Engine, StopRule
 from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
@@ -23,6 +24,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import arguments
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
+from agents.state import state_of
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
@@ -126,6 +128,41 @@ def test_whole_games_and_updates_of_weights(
         gap = measure(rows, scored_by(lm), tokenizer)
         print(f"{name}, weights {version}: {gap.tokens} tokens, largest gap {gap.largest:.1e} nats")
         assert gap.largest < 1e-4
+
+
+@needs_vllm
+@pytest.mark.parametrize("name", ["lfm2", "qwen2"])
+def test_adapters_alone_are_sent_and_played(
+    name: str, tokenizer: HuggingFaceTokenizer, tmp_path: Path
+) -> None:
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    stop = StopRule.of(rules.config, tokenizer)
+    lm = playful(name, 0)
+    lm.save_pretrained(tmp_path)
+    engine = vllm_engine(lm, tokenizer, stop, tmp_path)
+    engine._model_dir, engine._base = tmp_path, None
+
+    adapt(lm, 4, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for part, parameter in lm.named_parameters():
+            if is_adapter(part):
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    sent = state_of(lm)
+    assert all(is_adapter(part) for part in sent)
+
+    before = play(new_round(rules), engine, temperature=0.8)
+    for version in (1, 2):  # the second time, nothing may have been added to the base
+        engine.update_weights(sent, version)
+    played = play(new_round(rules), engine, temperature=0.8)
+    rows, earlier = (
+        compared_rows([record_game(game, rules) for game in some.games])
+        for some in (played, before)
+    )
+    gap = measure(rows, scored_by(lm), tokenizer)
+    print(f"{name}, adapters: {gap.tokens} tokens, largest gap {gap.largest:.1e} nats")
+    assert gap.largest < 1e-4
+    assert measure(earlier, scored_by(lm), tokenizer).largest > 0.01
 
 
 @needs_vllm
