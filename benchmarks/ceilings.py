@@ -23,7 +23,6 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.origin import origin
 from benchmarks.recall import recall
-from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.dense.encoder import SentenceTransformerEncoder
@@ -104,10 +103,7 @@ def main() -> int:
             results[benchmark][name] = _figures(own, gold)
 
     result = {
-        "command": " ".join(["python -m benchmarks.ceilings", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("ceilings"),
         "threads": settings.threads,
         "encoder": {
             "name": Path(encoder.info.name).name,

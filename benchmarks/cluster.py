@@ -20,7 +20,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ import torch
 from ray.cluster_utils import Cluster
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+from benchmarks.origin import origin
 from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, serving, sets, wait_for
-from experiments.run.provenance import git_commit, machine
 from ssp_env.replay import read_games
 from ssp_env.testing.hacks.model import serve
 
@@ -85,10 +84,7 @@ def main() -> int:
             hit is None or (hit["held"] and bool(hit["actors_that_died"]) and same["tokens"] == 0)
         ),
         "settings": SMALLER,
-        "command": " ".join(["python -m benchmarks.cluster", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("cluster"),
         "seed": settings.seed,
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")

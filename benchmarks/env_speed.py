@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
 from time import process_time
@@ -21,6 +20,7 @@ from typing import Any
 
 from benchmarks.env_growth import growth
 from benchmarks.env_memory import live_games, resets
+from benchmarks.origin import origin
 from benchmarks.peers import NOT_MEASURED, Peers
 from benchmarks.workload import (
     asked,
@@ -32,7 +32,6 @@ from benchmarks.workload import (
     proposed,
     script,
 )
-from experiments.run.provenance import git_commit, machine
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.types import Role
@@ -68,10 +67,7 @@ def main() -> int:
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
     settings = parser.parse_args()
     source = {
-        "command": " ".join(["python -m benchmarks.env_speed", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("env_speed"),
     }
     stay_on_one_core()
     result = {**source, **measure(settings)}

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +27,8 @@ from agents.rollout import play
 from agents.rows import Row, rows_of, with_loss_weights
 from agents.scoring import Scores, token_scores
 from agents.update import Update, merge_figures
+from benchmarks.origin import origin
 from experiments.config import load_preset, make_config
-from experiments.run.provenance import git_commit, machine
 from ssp_env import Round, Rules, open_world
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -60,10 +58,7 @@ def main() -> int:
             print(norms[-1], flush=True)
 
     result = {
-        "command": " ".join(["python -m benchmarks.gradient_balance", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("gradient_balance"),
         "seed": settings.seed,
         "proposer_weight": 1.0,
         "norms": norms,

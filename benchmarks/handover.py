@@ -13,7 +13,6 @@ import shutil
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +29,7 @@ from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.learner import SSPLearner
 from agents.rllib.weights import Named, as_reference
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 
 RANK = 16
 Figures = dict[str, float]
@@ -49,10 +48,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         parameters = make_model(Path(folder))
         result = {
-            "command": " ".join(["python -m benchmarks.handover", *sys.argv[1:]]),
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "git_commit": git_commit(),
-            "machine": machine(),
+            **origin("handover"),
             "seed": 0,
             "parameters": parameters,
             "times": settings.times,

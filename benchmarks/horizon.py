@@ -13,7 +13,6 @@ import itertools
 import json
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ import torch
 
 from agents.models import load_model, tiny_directory
 from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 from ssp_env.game.config import MINI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -45,10 +44,7 @@ def main() -> int:
     named = dict(given.split("=", 1) for given in settings.policies)
     policies = {"base": tiny_directory(), **{name: Path(given) for name, given in named.items()}}
     result = {
-        "command": " ".join(["python -m benchmarks.horizon", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("horizon"),
         "chains": settings.chains,
         "seed": settings.seed,
         "probability_of_the_right_question": {

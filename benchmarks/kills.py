@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -30,8 +29,8 @@ from typing import Any
 import numpy as np
 import ray
 
+from benchmarks.origin import origin
 from benchmarks.runs import PATIENCE, SMALL, figures, games, sets, weights
-from experiments.run.provenance import git_commit, machine
 
 STEPS = 5
 MODES: dict[str, dict[str, Any]] = {
@@ -59,10 +58,7 @@ def main() -> int:
     result: dict[str, Any] = {
         "steps": STEPS,
         "settings": SMALL,
-        "command": " ".join(["python -m benchmarks.kills", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("kills"),
         "seed": settings.seed,
         "modes": {name: {"resumed_to_the_same_end": 0, "kills": []} for name in MODES},
     }

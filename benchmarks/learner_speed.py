@@ -12,7 +12,6 @@ import json
 import pickle
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,9 +21,9 @@ import torch
 from agents.models import tiny_directory
 from agents.rows import Row
 from benchmarks.learner_worker import UPDATES
+from benchmarks.origin import origin
 from benchmarks.side_by_side import ROOT, check_out, in_turns
 from benchmarks.tiny_rounds import Table
-from experiments.run.provenance import git_commit, machine
 
 WORKER = Path(__file__).with_name("learner_worker.py")
 
@@ -62,11 +61,8 @@ def main() -> int:
         found = in_turns(sides, settings.turns)
 
     result = {
-        "command": " ".join(["python -m benchmarks.learner_speed", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
+        **origin("learner_speed"),
         "earlier_commit": settings.earlier,
-        "machine": machine(),
         "threads": 1,
         "seed": settings.seed,
         "rows": [len(batch) for batch in batches],

@@ -15,7 +15,6 @@ import os
 import resource
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import matplotlib
 import numpy as np
 
 import ssp_env
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 
 ROOT = Path(__file__).resolve().parent.parent
 SEEDS = (0, 1, 2)
@@ -70,10 +69,7 @@ def main() -> int:
             )
 
     summary = {
-        "command": " ".join(["python -m benchmarks.learning_curves", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("learning_curves"),
         "threads": 1,
         "random_legal_player": random | {"games": settings.games, "seeds": [0, settings.games - 1]},
         "clients": {client: client_summary(client, curves, cpu) for client in settings.clients},

@@ -13,14 +13,13 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 from ssp_env.game.config import MINI_GAME, NOISE_KINDS
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import UNVERIFIED
@@ -52,10 +51,7 @@ def main() -> int:
     settings = parser.parse_args()
 
     result = measure(settings.seed, settings.rounds) | {
-        "command": " ".join(["python -m benchmarks.noise", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("noise"),
     }
     settings.out.mkdir(parents=True, exist_ok=True)
     (settings.out / "noise.json").write_text(json.dumps(result, indent=2) + "\n")

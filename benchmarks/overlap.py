@@ -15,12 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 
 OVERLAP = "compute.overlap=true"
 QUICK = (
@@ -43,10 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         result = _measured(Path(name), settings)
     result |= {
-        "command": " ".join(["python -m benchmarks.overlap", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("overlap"),
         "seed": 0,
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")

@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from agents.planning.plan import Job, Layout, Planner
 from agents.rows import Row
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.update import Update
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 from ssp_env.game.config import GameConfig
 
 STEPS = (0, 10)
@@ -129,10 +128,7 @@ def main() -> int:
         print(name, json.dumps(found[name], indent=2), flush=True)
 
     result = {
-        "command": " ".join(["python -m benchmarks.plan_memory", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("plan_memory"),
         "threads": 1,
         "seed": 0,
         "cases": found,

@@ -14,12 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.experiments.report.chromium import Page
 
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 
 CHARTS = "document.querySelectorAll('.chart svg').length > 5"
 ROWS = "document.querySelectorAll('.row').length >= 10"
@@ -46,10 +45,7 @@ def main() -> int:
             figures |= _used(browser, page, steps, games)
 
     result = {
-        "command": " ".join(["python -m benchmarks.report_scale", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("report_scale"),
         "browser": "headless Chromium, 1280 x 900",
         **figures,
     }

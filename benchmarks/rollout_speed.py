@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -27,8 +26,8 @@ import torch
 from agents.engines.base import Generation, Request, generate
 from agents.engines.transformers_engine import TransformersEngine
 from agents.rows import rows_of
+from benchmarks.origin import origin
 from benchmarks.tiny_rounds import Table
-from experiments.run.provenance import git_commit, machine
 from ssp_env.game.record import record_game
 
 
@@ -187,10 +186,7 @@ def main() -> int:
         return {"median": median(pairs), "all": pairs}
 
     result = {
-        "command": " ".join(["python -m benchmarks.rollout_speed", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("rollout_speed"),
         "threads": 1,
         "seeds": list(range(settings.rounds)),
         "tokens_per_cpu_second": {n: median(rates(n)) for n in rounds[0]["cpu_seconds"]},

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,9 +23,9 @@ import psutil
 import torch
 
 from agents.rllib.algorithm import SSP
+from benchmarks.origin import origin
 from experiments.config import load_preset, make_config
 from experiments.run.cluster import build, started_ray
-from experiments.run.provenance import git_commit, machine
 
 ROUNDS = 4
 """Of a step."""
@@ -117,10 +116,7 @@ def main() -> int:
         calls = {str(number): one.per_call() for number, one in watched.items() if number}
 
     result = {
-        "command": " ".join(["python -m benchmarks.runners", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("runners"),
         "load_average": os.getloadavg(),
         "seed": 0,
         "same_games": same,

@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from time import process_time
@@ -28,8 +27,8 @@ from agents.models import load_model, tiny_directory
 from agents.rows import Row
 from agents.scoring import TokenScorer
 from agents.update import Update
+from benchmarks.origin import origin
 from benchmarks.tiny_rounds import Table
-from experiments.run.provenance import git_commit, machine
 
 SIZES = (1, 4, 8, 32)
 """Questions of a round."""
@@ -218,10 +217,7 @@ def main() -> int:
     recorded = record(settings.rounds, settings.calls)
 
     result = {
-        "command": " ".join(["python -m benchmarks.runners_simulated", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("runners_simulated"),
         "seed": 0,
         "draws": DRAWS,
         "recorded": vars(recorded),

@@ -22,7 +22,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from time import perf_counter, process_time
@@ -31,8 +30,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clustered import ClusteredEncoder
+from benchmarks.origin import origin
 from benchmarks.recall import recall
-from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25.disk import DiskIndex
 from ssp_env.search.bm25.index import tokenize
@@ -106,10 +105,7 @@ def main() -> int:
         print(json.dumps(MEASURES[name](settings, kind)))
         return 0
     result: dict[str, Any] = {
-        "command": " ".join(["python -m benchmarks.search_scale", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("search_scale"),
         "passages": settings.passages,
         "seed": settings.seed,
     }

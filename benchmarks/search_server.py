@@ -29,12 +29,12 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from threading import Lock
 from typing import Any
 
+from benchmarks.origin import origin
 from ssp_env.search.base import Retriever
 from ssp_env.types import Document
 
@@ -82,7 +82,6 @@ def main() -> int:
 
 
 def _measure(settings: argparse.Namespace) -> None:
-    from experiments.run.provenance import git_commit, machine
 
     rows = []
     for backend in settings.backends:
@@ -102,10 +101,7 @@ def _measure(settings: argparse.Namespace) -> None:
                 process.kill()
                 process.wait()
     result = {
-        "command": " ".join(["python -m benchmarks.search_server", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("search_server"),
         "scheduling": {os.SCHED_OTHER: "normal", os.SCHED_FIFO: "fifo"}.get(
             os.sched_getscheduler(0), "other"
         ),

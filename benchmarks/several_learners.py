@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,10 @@ import torch
 
 from agents.rllib.algorithm import SSP
 from agents.rows import Row
+from benchmarks.origin import origin
 from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.cluster import algorithm_config, local_ray
 from experiments.run.directory import RunDirectory
-from experiments.run.provenance import git_commit, machine
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "one": {"learners": 0},
@@ -52,10 +51,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         result = {
-            "command": " ".join(["python -m benchmarks.several_learners", *sys.argv[1:]]),
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-            "git_commit": git_commit(),
-            "machine": machine(),
+            **origin("several_learners"),
             "seed": 0,
             "all_weights": two_updates(settings.batch_size, Path(folder), 0),
             "adapters_of_rank_4": two_updates(settings.batch_size, Path(folder), 4),

@@ -14,14 +14,13 @@ import argparse
 import json
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from agents.models import tiny_directory
+from benchmarks.origin import origin
 from benchmarks.side_by_side import ROOT, check_out, in_turns
-from experiments.run.provenance import git_commit, machine
 
 WORKER = Path(__file__).with_name("step_worker.py")
 
@@ -47,11 +46,8 @@ def main() -> int:
     spent = {name: [_mean(turn, "cpu_seconds") for turn in some] for name, some in turns.items()}
     pairs = [a / b for a, b in zip(spent["today"], spent["earlier"], strict=True)]
     result = {
-        "command": " ".join(["python -m benchmarks.step_speed", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
+        **origin("step_speed"),
         "earlier_commit": settings.earlier,
-        "machine": machine(),
         "threads": 1,
         "seed": 0,
         "steps": settings.turns * settings.steps,

@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +23,7 @@ from agents.engines.base import Generation, Request, StopRule, generate
 from agents.engines.transformers_engine import TransformersEngine
 from agents.errands import Errands
 from agents.models import load_model, tiny_directory
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 OBSERVATION = 24
@@ -119,10 +118,7 @@ def main() -> int:
     ratios = [a / b for a, b in zip(seconds["lock_step"], seconds["streaming"], strict=True)]
     same = [texts[i][1] == texts[i + 1][1] for i in range(0, len(texts), 2)]
     result = {
-        "command": " ".join(["python -m benchmarks.streaming", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("streaming"),
         "seconds": seconds,
         "processor_seconds": processor,
         "speedup": {"median": median(ratios), "all": ratios},

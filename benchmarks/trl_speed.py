@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from benchmarks.origin import origin
 from benchmarks.side_by_side import ROOT, in_turns
-from experiments.run.provenance import git_commit, machine
 
 WORKER = Path(__file__).with_name("trl_worker.py")
 
@@ -33,10 +32,7 @@ def main() -> int:
     found = in_turns(sides, settings.steps)
 
     result = {
-        "command": " ".join(["python -m benchmarks.trl_speed", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("trl_speed"),
         "versions": {name: version(name) for name in ("trl", "transformers", "torch")},
         "threads": 1,
         "seed": 0,

