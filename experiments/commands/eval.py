@@ -19,9 +19,9 @@ from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import CHUNK, Answers, answer, by_engine, by_player, from_memory
 from experiments.evaluation.interventions import intervene
-from experiments.evaluation.results import ALL, answered
+from experiments.evaluation.results import answered
 from experiments.evaluation.sheet import Sheet
-from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
+from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison, show_gains
 from experiments.run.checks import check
 from experiments.run.quiet import quiet_libraries
 from ssp_env.checks import describe
@@ -57,6 +57,7 @@ def run(arguments: Namespace) -> int:
         show(one, seed)
     if len(evaluated) == 2:
         show_comparison(evaluated[0], evaluated[1], seed)
+        show_gains(evaluated[0], evaluated[1], seed)
     return 0
 
 
@@ -92,13 +93,13 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
     records = _answers(arguments, config, rules, questions, policy)
     name = f"{config.openai.model} behind {config.openai.base_url}"
     own = "lenient" if isinstance(rules.judge, LenientJudge) else type(rules.judge).__name__
+    known = policy.memory(questions) if arguments.closed_book else [None] * len(questions)
 
     return Evaluated(
         str(config.model_dir) if policy.engine else name,
-        [answered(record, own) for record in records],
+        [answered(record, own, knew) for record, knew in zip(records, known, strict=True)],
         own,
         fingerprint(rules),
-        policy.memory(questions) if arguments.closed_book else None,
     )
 
 
@@ -157,8 +158,8 @@ class _Policy:
         )
         self.answers = by_engine(self.engine, config.evaluation.temperature)
 
-    def memory(self, questions: Sequence[Question]) -> dict[str, float]:
-        """Share of questions that it answers without searching, by group and over all.
+    def memory(self, questions: Sequence[Question]) -> list[bool | None]:
+        """Whether it answers each question without searching; ``None`` after an outage.
 
         Raises:
             ConfigError: a model behind an API.
@@ -168,12 +169,7 @@ class _Policy:
 
         seed = self._config.evaluation.seed
         verdicts = from_memory(self._rules, questions, self.engine, seed)
-        shares: dict[str, list[bool]] = {}
-        for question, verdict in zip(questions, verdicts, strict=True):
-            if not isinstance(verdict, ServiceError):
-                for group in (question.group, ALL):
-                    shares.setdefault(group, []).append(verdict.correct)
-        return {group: sum(right) / len(right) for group, right in shares.items()}
+        return [None if isinstance(one, ServiceError) else one.correct for one in verdicts]
 
 
 def _answers(

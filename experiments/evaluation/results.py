@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -19,10 +19,11 @@ from experiments.evaluation.scores import (
 )
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.record import GameRecord
+from ssp_env.game.trajectory import SearchRecord
 from ssp_env.judge.base import Judge, JudgeTask
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.wording.answers import f1
+from ssp_env.wording.answers import f1, normalise
 
 RULES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJudge()}
 """Judges that need no service; token F1 stands beside them as a number, not as a verdict."""
@@ -41,18 +42,24 @@ class Answered:
     right: Mapping[str, tuple[bool, ...]]
     """By judge, the verdict on each."""
     f1: tuple[float, ...]
+    found: tuple[bool, ...]
+    """Whether what an attempt found contains an accepted answer: its words, in SQuAD's normal
+    form, somewhere in a title or a text."""
     searches: float
     """Mean per attempt."""
     void: int
     """Attempts that an outage has hit."""
+    known: bool | None = None
+    """Whether it was answered without searching as well; ``None``: not asked, or an outage."""
 
 
-def answered(record: GameRecord, own: str) -> Answered:
+def answered(record: GameRecord, own: str, known: bool | None = None) -> Answered:
     """Reads a game of an evaluation, and judges it by rules.
 
     Args:
         record: a game about a given question.
         own: what the judge is called whose verdicts the record holds.
+        known: whether the question was answered without searching as well, where that was asked.
     """
     attempts = [attempt for attempt in record.attempts if attempt.outage is None]
     if record.outcome == "void":
@@ -72,9 +79,35 @@ def answered(record: GameRecord, own: str) -> Answered:
         texts,
         verdicts,
         tuple(f1(text or "", truth.wordings) for text in texts),
+        tuple(_found(attempt.searches, truth.wordings) for attempt in attempts),
         fmean([len(attempt.searches) for attempt in attempts]) if attempts else 0.0,
         len(record.attempts) - len(attempts),
+        known,
     )
+
+
+def _found(searches: Sequence[SearchRecord], wordings: Sequence[str]) -> bool:
+    words = [f" {normalise(wording)} " for wording in wordings]
+    texts = [
+        f" {normalise(text)} "
+        for search in searches
+        for document in search.documents
+        for text in (document.title, document.text)
+    ]
+    return any(word in text for word in words for text in texts)
+
+
+def memory(results: Sequence[Answered]) -> dict[str, float] | None:
+    """The share of questions that were answered without searching, by group and over all.
+
+    ``None`` if nothing was asked so. Questions that an outage has hit there do not count.
+    """
+    shares: dict[str, list[bool]] = {}
+    for result in results:
+        if result.known is not None:
+            for group in (result.group, ALL):
+                shares.setdefault(group, []).append(result.known)
+    return {group: fmean(known) for group, known in shares.items()} or None
 
 
 @dataclass(frozen=True)
@@ -166,6 +199,22 @@ def paired(
     Raises:
         UsageError: they have no question in common.
     """
+    found = []
+    for group, members in groups_of(pairs_of(first, second)):
+        ours, others = zip(*members, strict=True)
+        rng = np.random.default_rng([seed, len(group)])
+        found.append((group, compare(_shares(ours, judge), _shares(others, judge), rng)))
+    return found
+
+
+def pairs_of(
+    first: Sequence[Answered], second: Sequence[Answered]
+) -> list[tuple[Answered, Answered]]:
+    """What two policies made of the same questions, less those that an outage took from either.
+
+    Raises:
+        UsageError: they have no question in common.
+    """
     theirs = {(result.group, result.question): result for result in second if result.answers}
     pairs = [
         (result, theirs[key])
@@ -174,15 +223,16 @@ def paired(
     ]
     if not pairs:
         raise UsageError("the two evaluations have no question in common")
+    return pairs
 
+
+def groups_of(
+    pairs: Sequence[tuple[Answered, Answered]],
+) -> Iterator[tuple[str, list[tuple[Answered, Answered]]]]:
+    """The pairs of each group, and all of them if there are several groups."""
     groups = sorted({result.group for result, _ in pairs})
-    found = []
     for group in [*groups, ALL] if len(groups) > 1 else groups:
-        members = [pair for pair in pairs if group in (ALL, pair[0].group)]
-        ours, others = zip(*members, strict=True)
-        rng = np.random.default_rng([seed, len(group)])
-        found.append((group, compare(_shares(ours, judge), _shares(others, judge), rng)))
-    return found
+        yield group, [pair for pair in pairs if group in (ALL, pair[0].group)]
 
 
 def _shares(results: Sequence[Answered], judge: str) -> list[float]:

@@ -9,7 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.evaluation.results import ALL, Answered, Row, paired, table
+from experiments.evaluation.gain import gains
+from experiments.evaluation.results import ALL, Answered, Row, memory, paired, table
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,11 @@ class Evaluated:
     """Whose verdicts come first."""
     basis: dict[str, Any] | str
     """The fingerprint: in full, or its hash from a file."""
-    memory: dict[str, float] | None = None
-    """Accuracy without search, by group."""
+
+    @property
+    def memory(self) -> dict[str, float] | None:
+        """Accuracy without search, by group; ``None`` if that was not asked."""
+        return memory(self.results)
 
 
 def as_data(evaluated: Sequence[Evaluated], seed: int) -> dict[str, Any]:
@@ -57,6 +61,8 @@ def as_data(evaluated: Sequence[Evaluated], seed: int) -> dict[str, Any]:
             }
             for group, found in paired(first.results, second.results, _shared(first, second), seed)
         ]
+        if split := gains(first.results, second.results, _shared(first, second), seed):
+            data["gain"] = [{"group": group, **gain.as_dict()} for group, gain in split]
     return data
 
 
@@ -134,6 +140,43 @@ def show_comparison(first: Evaluated, second: Evaluated, seed: int) -> None:
     console.print(made)
     if _hash(first.basis) != _hash(second.basis):
         console.print("[yellow]the two were not played by the same rules: see the fingerprints")
+
+
+def show_gains(first: Evaluated, second: Evaluated, seed: int) -> None:
+    """Prints what the gain is made of, where both were asked without search as well."""
+    split = gains(first.results, second.results, _shared(first, second), seed)
+    if not split:
+        return
+
+    made = Table(
+        title="what the gain is made of",
+        title_justify="left",
+        caption="known without search; found, of the rest; right there, where it was found",
+        caption_justify="left",
+    )
+    for place, title in enumerate(
+        ("group", "part", "gain", "95% interval", "share", "first", "second")
+    ):
+        made.add_column(title, justify="left" if place in (0, 1, 4) else "right")
+
+    for group, gain in split:
+        for part, one in {**gain.parts, "together": gain.total}.items():
+            name, field = _SHOWN[part]
+            levels = [getattr(shares, field) for shares in (gain.first, gain.second)]
+            cells = ("-" if level is None else f"{level:.3f}" for level in levels)
+            interval = f"{one.low:+.2f} to {one.high:+.2f}"
+            made.add_row(group, part, f"{one.mean:+.3f}", interval, name, *cells)
+        made.add_section()
+    Console(highlight=False).print(made)
+
+
+_SHOWN = {
+    "memory": ("known", "known"),
+    "search": ("found", "found"),
+    "reasoning": ("right there", "right_found"),
+    "together": ("right", "accuracy"),
+}
+"""By part: the share that shows it best, in words and as a field."""
 
 
 def _hash(basis: dict[str, Any] | str) -> str:

@@ -140,10 +140,26 @@ def test_two_policies_are_compared_question_by_question(
     assert whole["group"] == "all"
     assert whole["questions"] == 16
     assert whole["difference"] > 0.2  # type: ignore[operator]
+    assert "gain" not in data, "files of games hold no answers from memory"
     assert (whole["worse"], whole["p_value"] < 0.2) == (0, True)  # type: ignore[operator]
 
     assert main(["eval", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     assert "the second against the first" in capsys.readouterr().out
+
+
+def test_what_a_gain_is_made_of(untrained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (str(untrained), str(tiny_directory()), "--per-group", "3", *SHORT, "--closed-book")
+    data = figures(capsys, *words)
+    assert [row["group"] for row in data["gain"]] == ["1", "2", "3", "4", "all"]
+    for row, compared in zip(data["gain"], data["comparison"], strict=True):
+        total = row["total"]["gain"]  # type: ignore[index]
+        assert total == pytest.approx(compared["difference"])
+        parts = [row[part]["gain"] for part in ("memory", "search", "reasoning")]  # type: ignore[index]
+        assert sum(parts) == pytest.approx(total)
+    assert data["gain"][-1]["search"]["gain"] > 0.1  # type: ignore[index]
+
+    assert main(["eval", *words]) == 0
+    assert "what the gain is made of" in capsys.readouterr().out
 
 
 def test_a_stopped_evaluation_goes_on_to_the_same_result(
