@@ -16,6 +16,7 @@ from experiments.run.directory import RunDirectory
 from ssp_env.errors import RunError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord
+from ssp_env.judge.base import Verdict
 from ssp_env.replay import read_games
 from ssp_env.types import Document, Role
 
@@ -50,10 +51,10 @@ def ledger(games: Iterable[tuple[int, GameRecord]], run: str | Path) -> list[Ent
 
     Each entry holds ``question``, ``answer`` and ``aliases``; what the world knows (``hops``,
     ``truly_correct``, ``right_answers``; null where it cannot tell); ``accepted``, whether any of
-    its games was valid; ``solve_rate``, the mean over its valid games; its path (``searches``,
-    each a query and what it found, and ``evidence``, passages in full); ``verification`` with the
-    ``noise`` that was mixed in; ``games``, what became of it each time; and ``provenance``, where
-    it was first written.
+    its games was valid; ``solve_rate``, the mean over its valid games; its path when it was first
+    written (``searches``, each a query and what it found, and ``evidence``, passages in full);
+    ``games``, what became of it each time, with its ``verification``, the ``noise`` that was mixed
+    in, and the ``attempts`` to solve it; and ``provenance``, where it was first written.
 
     Args:
         games: step and record, in the order of play; see :func:`games_of`.
@@ -78,11 +79,10 @@ def ledger(games: Iterable[tuple[int, GameRecord]], run: str | Path) -> list[Ent
 
 
 def _entry(game: GameRecord) -> Entry:
-    """What does not change from game to game."""
+    """What is known of a question, and how it came about when it was first written."""
     proposer = game.play_of(Role.PROPOSER)
     searches = proposer.searches if proposer is not None else ()
     found = {document.id: document for search in searches for document in search.documents}
-    verdict = game.verification
 
     return {
         "question": game.question,
@@ -98,8 +98,6 @@ def _entry(game: GameRecord) -> Entry:
             for search in searches
         ],
         "evidence": [_passage(found[name]) for name in game.evidence if name in found],
-        "verification": verdict and {"correct": verdict.correct, "detail": verdict.detail},
-        "noise": [{"id": n.document.id, "origin": str(n.origin)} for n in game.noise],
         "games": [],
     }
 
@@ -117,7 +115,23 @@ def _played(step: int, game: GameRecord) -> dict[str, Any]:
         "reason": game.reason,
         "solve_rate": game.solve_rate,
         "proposer_reward": game.proposer_reward,
+        "verification": _ruling(game.verification),
+        "noise": [{"id": n.document.id, "origin": str(n.origin)} for n in game.noise],
+        "attempts": [
+            {
+                "answer": attempt.result,
+                "verdict": _ruling(attempt.verdict),
+                "searches": len(attempt.searches),
+            }
+            for attempt in game.attempts
+        ],
     }
+
+
+def _ruling(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    return {"correct": verdict.correct, "detail": verdict.detail}
 
 
 def _provenance(run: Path, step: int, game: GameRecord) -> dict[str, Any]:

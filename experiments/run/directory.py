@@ -28,6 +28,7 @@ import yaml
 
 from agents.health import Diagnosis
 from experiments.config import RunConfig
+from experiments.run.metrics_file import read_metrics
 from ssp_env.disk import (
     check_free,
     finished_in_full,
@@ -263,28 +264,9 @@ class RunDirectory:
             growing: a run is writing: leave out a last line whose end is not there yet.
 
         Raises:
-            RunError: there are none, or one is no JSON object with a step; names the line.
+            RunError: there are none, or one is no line of metrics; names the line.
         """
-        try:
-            texts = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"{self.path} holds no metrics: {error}") from error
-        if growing and texts and not texts[-1].endswith("\n"):
-            texts.pop()
-        if not texts:
-            raise RunError(f"{self.metrics} is empty")
-        return [self._metrics_line(number, text) for number, text in enumerate(texts, start=1)]
-
-    def _metrics_line(self, number: int, text: str) -> dict[str, Any]:
-        place = f"{self.metrics}:{number}"
-        try:
-            line = json.loads(text)
-        except ValueError as error:
-            what = f"not JSON ({error})" if text.endswith("\n") else "cut off: a run was stopped"
-            raise RunError(f"{place}: {what}") from error
-        if not isinstance(line, dict) or type(line.get("step")) is not int:
-            raise RunError(f"{place}: no line of metrics: an object with a 'step' is wanted")
-        return line
+        return read_metrics(self.metrics, growing=growing)
 
     def read_stopped(self) -> Diagnosis | None:
         """Why the run was stopped after its newest checkpoint; ``None`` if it was not.

@@ -85,7 +85,17 @@ def test_a_line_tells_the_way_of_its_question(
         "weights_version": step - 1,
     }
     assert [e["id"] for e in first["evidence"]] == list(game.evidence)  # type: ignore[attr-defined, index]
-    assert first["verification"]["correct"] is True  # type: ignore[index]
+
+    plays = [(n, g) for n, g in games if g.question == first["question"]]
+    assert [(each["step"], each["slot"]) for each in first["games"]] == [  # type: ignore[attr-defined]
+        (n, g.slot) for n, g in plays
+    ]
+    for each, (_, played) in zip(first["games"], plays, strict=True):  # type: ignore[call-overload]
+        assert each["verification"]["correct"] is (played.outcome == "valid")
+        assert [n["id"] for n in each["noise"]] == [n.document.id for n in played.noise]
+        assert [(a["answer"], a["verdict"]["correct"]) for a in each["attempts"]] == [
+            (t.result, t.verdict is not None and t.verdict.correct) for t in played.attempts
+        ]
 
     rates = [g.solve_rate for _, g in games if g.question == game.question and g.outcome == "valid"]
     assert first["solve_rate"] == pytest.approx(np.mean(rates))  # type: ignore[arg-type]

@@ -160,6 +160,10 @@ def test_incomplete_runs_are_refused_with_the_place(tmp_path: Path) -> None:
     refused(run.path, r"metrics\.jsonl:3: cut off")
     run.metrics.write_text(lines[0] + lines[2])
     refused(run.path, r"metrics\.jsonl:2: step 2 where step 1 is due")
+    for other in ({"interval": {}}, {"accuracy": [0.5]}, {"accuracy": {"1": "high"}}):
+        first = {**json.loads(lines[0]), "accuracy": {"1": 0.5}, "interval": {"1": [0.4, 0.6]}}
+        run.metrics.write_text(json.dumps(first | other) + "\n" + "".join(lines[1:]))
+        refused(run.path, r"metrics\.jsonl:1: .*another version")
     run.metrics.unlink()
     refused(run.path, "holds no metrics")
     run.metrics.write_text(whole)
