@@ -24,7 +24,6 @@ from experiments.evaluation.sheet import Sheet
 from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison, show_gains
 from experiments.run.checks import check
 from experiments.run.quiet import quiet_libraries
-from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.prompts.formats import format_settings
@@ -119,9 +118,9 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     given = {name: value for name, value in chosen.items() if value is not None}
     evaluation = replace(config.evaluation, **given)
 
-    attempts = arguments.attempts or 1
+    attempts = 1 if arguments.attempts is None else arguments.attempts
     if attempts < 1:
-        raise ConfigError("--attempts", describe(attempts), "give at least 1")
+        raise ConfigError("--attempts", attempts, "must be at least 1")
     if attempts > 1 and evaluation.temperature == 0:
         fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
         raise ConfigError("evaluation.temperature", 0, fix)

@@ -11,7 +11,6 @@ from rich.table import Table
 
 from experiments.questions.insight import Window, topics, windows
 from experiments.questions.ledger import Entry, games_of, ledger
-from ssp_env.checks import describe
 from ssp_env.disk import finished_in_full
 from ssp_env.errors import ConfigError
 
@@ -36,7 +35,7 @@ _COLUMNS = 8
 def run(arguments: Namespace) -> int:
     """Writes the ledger, if asked to, and prints the figures."""
     if arguments.window is not None and arguments.window < 1:
-        raise ConfigError("--window", describe(arguments.window), "must be at least 1")
+        raise ConfigError("--window", arguments.window, "must be at least 1")
 
     games = list(games_of(arguments.run))
     entries = ledger(games, arguments.run)

@@ -146,9 +146,16 @@ def _play(
                 parallel=arguments.parallel,
             )
     except KeyboardInterrupt:
-        command = shlex.join(["ssp", "sweep", arguments.name, "--out", str(directory.path)])
-        print(f"ssp: stopped; go on with: {command} --resume", file=sys.stderr)
+        print(f"ssp: stopped; go on with: {_resuming(arguments, directory)}", file=sys.stderr)
         raise
+
+
+def _resuming(arguments: Namespace, directory: SweepDirectory) -> str:
+    """The command that goes on with a sweep: what its directory does not hold is said again."""
+    words = ["ssp", "sweep", arguments.name, "--out", str(directory.path)]
+    if arguments.parallel is not None:
+        words += ["--parallel", str(arguments.parallel)]
+    return shlex.join([*words, "--resume"])
 
 
 def _finish(name: str, sweep: Sweep, planned: Sequence[Trial], directory: SweepDirectory) -> None:

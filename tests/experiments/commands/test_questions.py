@@ -158,7 +158,7 @@ def test_topics_tell_subjects_apart() -> None:
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["nowhere"], "holds no games of a run"), (["RUN", "--window", "0"], "window")],
+    [(["nowhere"], "holds no games of a run"), (["RUN", "--window", "0"], "--window = 0: must")],
 )
 def test_bad_input(
     words: list[str], says: str, run: Path, capsys: pytest.CaptureFixture[str]

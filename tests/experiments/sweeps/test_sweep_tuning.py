@@ -5,14 +5,20 @@ Ray itself is not started here.
 
 from __future__ import annotations
 
+import shlex
+from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sweep_runs import make_sweep
 
+from experiments.commands.sweep import _play
 from experiments.config import load_preset, make_config, override
 from experiments.sweeps.definition import Halving
-from experiments.sweeps.plan import Trial
+from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.plan import Trial, trials
 from experiments.sweeps.tuning import METRIC, resources, scheduler
 from ssp_env.settings import plain
 
@@ -68,3 +74,19 @@ def test_trials_that_fall_behind_are_ended_and_none_at_its_last_step() -> None:
     assert told("b", 2, 0.9) == "CONTINUE"
     assert told("c", 2, 0.1) == "STOP"
     assert told("b", STEPS, 0.9) == "CONTINUE", "the run still has to write its summary"
+
+
+def test_a_stopped_sweep_says_how_to_go_on_as_it_was_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: object, **options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.sweeps.tuning.tune_trials", interrupted)
+    sweep, directory = make_sweep(), SweepDirectory(tmp_path / "a sweep")
+    for parallel, more in ((None, []), (2, ["--parallel", "2"])):
+        given = Namespace(name="mine.yaml", quiet=True, parallel=parallel)
+        with pytest.raises(KeyboardInterrupt):
+            _play(sweep, trials(sweep), directory, given)
+        words = ["ssp", "sweep", "mine.yaml", "--out", str(directory.path), *more, "--resume"]
+        assert f"go on with: {shlex.join(words)}\n" in capsys.readouterr().err
