@@ -10,14 +10,13 @@ import argparse
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.origin import origin
 from benchmarks.runs import SSP_COMMAND
 from experiments.config import make_config
 from experiments.run.directory import RunDirectory
-from experiments.run.provenance import git_commit, machine
 
 
 def main() -> int:
@@ -34,11 +33,7 @@ def main() -> int:
     named = {name: Path(run) for name, run in (given.split("=", 1) for given in settings.runs)}
     asked = ["--per-group", str(settings.per_group), "--seed", str(settings.seed)]
     result = {
-        "command": " ".join(["python -m benchmarks.solver_gain", *asked])
-        + "".join(f" {name}=RUN" for name in named),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
+        **origin("solver_gain"),
         "runs": {name: _run(run, asked) for name, run in named.items()},
     }
     settings.out.write_text(json.dumps(result, indent=1) + "\n")
