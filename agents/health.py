@@ -1,19 +1,25 @@
 """Signs of a run that has gone wrong, read off its figures step by step.
 
 A collapsed policy goes on playing: it proposes nothing valid, earns nothing, learns nothing, and
-costs as much as before. This notices, and says why and what usually helps.
+costs as much as before. So does a run whose engine or search is gone for good: its games are void.
+This notices, and says why and what usually helps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError
+from ssp_env.game.outcome import Outage
 from ssp_env.settings import check_types
+
+OUTAGE = "outage"
+"""The sign that says nothing of the policy: what a run needs was gone."""
 
 Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
@@ -78,11 +84,18 @@ class Monitor:
         self._rows = dict.fromkeys(SIGNS, 0)
         self._thrived = False
 
-    def __call__(self, step: int, figures: Figures) -> Diagnosis | None:
+    def __call__(
+        self, step: int, figures: Figures, outages: Sequence[Outage] = ()
+    ) -> Diagnosis | None:
         """Takes the figures of the next step; a diagnosis if the run should stop after it.
 
-        A step that cannot tell, such as one whose games an outage has voided, neither counts nor
-        breaks a row.
+        A step that cannot tell neither counts nor breaks a row: one whose games an outage has
+        voided says nothing of the policy.
+
+        Args:
+            step: its number.
+            figures: what ``metrics.jsonl`` says of it.
+            outages: what failed in it; a diagnosis quotes what failed most often.
         """
         for sign, (look, _, _) in SIGNS.items():
             seen = look(figures, self._config)
@@ -90,7 +103,7 @@ class Monitor:
                 self._rows[sign] = self._rows[sign] + 1 if seen else 0
 
             if seen and self._config.patience and self._rows[sign] >= self._config.patience:
-                return self._diagnosis(sign, step, seen)
+                return self._diagnosis(sign, step, seen + _quoted(sign, outages))
 
         self._thrived = self._thrived or bool(figures.get("valid_rate"))
         return None
@@ -118,6 +131,22 @@ def _not_finite(figures: Figures, config: HealthConfig) -> str | None:
     losses = [figures.get(name) for name in ("learner_loss", "learner_grad_norm")]
     broken = any(value is None or not math.isfinite(value) for value in losses)
     return "the loss or its gradient was not finite" if broken else ""
+
+
+def _outage(figures: Figures, config: HealthConfig) -> str | None:
+    void, games = _known(figures, "void_games"), _known(figures, "games")
+    if void is None or games is None:
+        return None
+    if not void or figures.get("filled_slots"):
+        return ""
+    return f"no game was valid, and an outage voided {void:.0f} of {games:.0f}"
+
+
+def _quoted(sign: str, outages: Sequence[Outage]) -> str:
+    if sign != OUTAGE or not outages:
+        return ""
+    ((service, what), _), *_ = Counter((o.service, o.what) for o in outages).most_common(1)
+    return f" ({service}: {what})"
 
 
 def _nothing_valid(figures: Figures, config: HealthConfig) -> str | None:
@@ -171,7 +200,14 @@ _COLLAPSED = (
     "a lower learning.proposer_weight; the last good weights are in an earlier checkpoint, if any"
 )
 
+_SERVICE = (
+    "see that the service named is there and answers, then go on by --resume; an engine that has "
+    "died comes back with a new process. Weights that are not numbers need an earlier checkpoint, "
+    "or a new run with a lower learning.lr"
+)
+
 SIGNS: dict[str, tuple[Look, str, str]] = {
+    OUTAGE: (_outage, _SERVICE, _SERVICE),
     "not_finite": (
         _not_finite,
         "lower learning.lr, more learning.warmup_steps, or learning.precision=float32",

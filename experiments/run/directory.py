@@ -351,11 +351,11 @@ class RunDirectory:
         The last line may have been cut off by a crash, or be of a step after the checkpoint;
         earlier ones are whole."""
         try:
-            lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-            kept = [
-                line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step
-            ]
-            write_atomically(self.metrics, "".join(kept))
+            if self.metrics.exists():  # it begins with the measured base policy
+                lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+                whole = [line for line in lines if line.endswith("\n")]
+                kept = [line for line in whole if json.loads(line)["step"] <= step]
+                write_atomically(self.metrics, "".join(kept))
             for file in self.games.glob("step_*.jsonl"):
                 if int(file.stem.removeprefix("step_")) > step:
                     file.unlink()

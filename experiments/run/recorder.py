@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from experiments.run.progress import Progress
 from experiments.run.provenance import git_commit, machine
 from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
-from ssp_env.game.record import GameRecord
+from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules, resolve_verifier
 from ssp_env.types import Question
 
@@ -57,6 +58,8 @@ class Recorder:
         self._questions, self._progress = questions, progress
         self._board = Board(directory.tensorboard, done)
         self._last_line = began
+        self.unmeasured: ServiceError | None = None
+        """What has left a group of questions of the last evaluation without a single answer."""
 
     def base(self, solve: Solve) -> None:
         """Measures the policy before the first step.
@@ -65,12 +68,9 @@ class Recorder:
             ServiceError: an outage leaves a group of questions without a single answer.
         """
         seconds: dict[str, float] = {}
-        base, records = self._evaluate("base", solve, seconds)
-
-        for group, accuracy in base.items():
-            if not accuracy.asked:
-                asked = zip(self._questions, records, strict=True)
-                raise _outage(group, [record for q, record in asked if q.group == group])
+        base = self._evaluate("base", solve, seconds)
+        if self.unmeasured:
+            raise self.unmeasured
 
         self._log({"step": 0}, seconds, base)
 
@@ -87,7 +87,7 @@ class Recorder:
         accuracy: dict[str, Accuracy] = {}
         last = step == self._config.steps
         if last or step % self._config.evaluation.every == 0:
-            accuracy, _ = self._evaluate("final" if last else f"step {step}", solve, seconds)
+            accuracy = self._evaluate("final" if last else f"step {step}", solve, seconds)
 
         self._log({"step": step, **figures}, seconds, accuracy)
 
@@ -95,10 +95,8 @@ class Recorder:
         """Closes TensorBoard's file."""
         self._board.close()
 
-    def _evaluate(
-        self, label: str, solve: Solve, seconds: dict[str, float]
-    ) -> tuple[dict[str, Accuracy], Sequence[GameRecord]]:
-        """Accuracies by group, and the games; adds the time it took to ``seconds``."""
+    def _evaluate(self, label: str, solve: Solve, seconds: dict[str, float]) -> dict[str, Accuracy]:
+        """Accuracies by group; adds the time it took to ``seconds``."""
         began = time.perf_counter()
         self._progress.note(f"evaluating {len(self._questions)} questions ({label})")
 
@@ -109,7 +107,9 @@ class Recorder:
         self._progress.accuracy(label, result)
         seconds["evaluation"] = time.perf_counter() - began
 
-        return result, records
+        silent = [group for group, accuracy in result.items() if not accuracy.asked]
+        self.unmeasured = _outage(silent[0], self._questions, records) if silent else None
+        return result
 
     def _log(
         self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
@@ -190,10 +190,12 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
     """The result of a finished run, from what its directory holds.
 
     Raises:
-        RunError: its metrics cannot be read.
+        RunError: its metrics cannot be read, or an outage has left nothing of the last evaluation.
     """
     lines = directory.read_metrics()
     base, final = lines[0], lines[-1]
+    if silent := base["accuracy"].keys() - final["accuracy"].keys():
+        raise unmeasured(f"no question of group {min(silent)} could be judged", directory)
 
     return {
         "preset": config.preset,
@@ -220,12 +222,27 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
     }
 
 
-def _outage(group: str, records: Sequence[GameRecord]) -> ServiceError:
+def unmeasured(what: str, directory: RunDirectory) -> RunError:
+    """What to say of a run whose last evaluation an outage has voided.
+
+    Args:
+        what: what happened, in a sentence.
+        directory: of the run; its last step is saved.
+    """
+    latest = directory.latest_checkpoint()
+    assert latest is not None, "a run is saved before it ends"
+    policy = shlex.quote(str(latest[1] / "policy"))
+    return RunError(f"after the last step, {what}. The policy is saved: ssp eval --model {policy}")
+
+
+def _outage(
+    group: str, questions: Sequence[Question], records: Sequence[GameRecord]
+) -> ServiceError:
     """What to say when no question of a group has been answered and judged."""
-    outages = [record.outage for record in records if record.outage is not None]
-    outages += [t.outage for record in records for t in record.trajectories if t.outage is not None]
+    asked = zip(questions, records, strict=True)
+    found = outages(record for question, record in asked if question.group == group)
     what = f"no question of group {group} could be judged; "
     return ServiceError(
-        outages[0].service if outages else "judge",
-        what + (outages[0].what if outages else "see that it answers"),
+        found[0].service if found else "judge",
+        what + (found[0].what if found else "see that it answers"),
     )

@@ -23,10 +23,10 @@ from experiments.run.directory import RunDirectory
 from experiments.run.interrupt import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.quiet import quiet_libraries
-from experiments.run.recorder import Recorder, Report, summarise
+from experiments.run.recorder import Recorder, Report, summarise, unmeasured
 from ssp_env.errors import ServiceError, UnhealthyRun
 from ssp_env.game.idle import idle_settings
-from ssp_env.game.record import GameRecord
+from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules
 from ssp_env.replay.header import SavedRules
 from ssp_env.settings import named
@@ -53,7 +53,8 @@ def train(
     """Trains, evaluates, and leaves a run directory behind; returns the summary.
 
     Ctrl-C ends the run after the step in progress, with a checkpoint; ``resume`` goes on from there
-    to the same result as an uninterrupted run. So does a collapse, see :mod:`agents.health`.
+    to the same result as an uninterrupted run. So do a collapse and an outage that lasts, see
+    :mod:`agents.health`.
 
     Args:
         config: the run's settings.
@@ -64,6 +65,8 @@ def train(
 
     Raises:
         UnhealthyRun: after a run that had gone wrong was saved.
+        RunError: an outage has left a group of questions of the last evaluation without a single
+            answer; the run is saved.
         SSPError: a mistake that was found before training, or a disk that cannot be written to.
         KeyboardInterrupt: after an interrupted run was saved.
     """
@@ -153,7 +156,8 @@ def _play(
         progress.note(AGAIN.format(step=step))
         now = time.perf_counter()
         recorder = Recorder(config, directory, questions, progress, step, now, report)
-        _run_steps(_Run(config, directory, saved, recorder), step, True, progress)
+        measured = directory.metrics.exists() and directory.metrics.stat().st_size > 0
+        _run_steps(_Run(config, directory, saved, recorder), step, measured, progress)
 
 
 def _run_steps(run: _Run, first: int, evaluated: bool, progress: Progress) -> None:
@@ -242,13 +246,15 @@ class _Run:
         Raises:
             KeyboardInterrupt: after Ctrl-C, when the step in progress is done and saved.
             UnhealthyRun: the run has gone wrong; it is saved.
+            RunError: it is done and saved, but an outage voided its last evaluation.
         """
         steps = self._config.steps
         with interruptible(lambda: progress.note(STOPPING)) as interrupted:
             for step in range(first + 1, steps + 1):
                 figures = self.step(step)
 
-                diagnosis = self._monitor(step, figures) if step < steps else None
+                failed = outages(self._algorithm.last_games)
+                diagnosis = self._monitor(step, figures, failed) if step < steps else None
                 stop = interrupted() and step < steps
                 due = step == steps or step % self._config.checkpoint_every == 0
                 if stop or due or diagnosis:
@@ -260,6 +266,8 @@ class _Run:
                     raise KeyboardInterrupt
 
         self._recorder.close()
+        if self._recorder.unmeasured:
+            raise unmeasured(str(self._recorder.unmeasured), self._directory)
 
     def step(self, step: int) -> dict[str, float]:
         """Plays, learns, writes; returns the figures."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from agents.health import OUTAGE
 from experiments.run.directory import RunDirectory
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.plan import Trial
@@ -76,12 +77,12 @@ class SweepDirectory:
         """How far a trial is: one of ``STATES``.
 
         Raises:
-            RunError: its summary cannot be read.
+            RunError: what its run says of its end cannot be read.
         """
         run = self.run(trial)
         if run.summary.exists() and read_json(run.summary).get("steps") == trial.config.steps:
             return "done"
-        if run.stopped.exists():
+        if run.stopped.exists() and read_json(run.stopped)["sign"] != OUTAGE:
             return "stopped"
         if (run.path / ENDED_EARLY).exists():
             return "ended early"

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from agents.health import OUTAGE
 from experiments.config import make_config
 from experiments.run.directory import RunDirectory
 from experiments.run.quiet import quiet_libraries
@@ -46,7 +47,10 @@ def play(config: dict[str, Any], out: Path, keep_checkpoints: bool, tell: Tell) 
     try:
         train(make_config(config), out, resume=run.config.exists(), quiet=True, report=listen)
     except UnhealthyRun:
-        assert run.stopped.exists(), "its directory says why it was stopped"
+        stopped = run.read_stopped()
+        assert stopped is not None, "its directory says why it was stopped"
+        if stopped.sign == OUTAGE:
+            raise  # no result: the same trial goes well where its services are there
     if not keep_checkpoints:
         shutil.rmtree(run.checkpoints, ignore_errors=True)
 

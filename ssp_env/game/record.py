@@ -189,6 +189,14 @@ class GameRecord(GameResult):
         return replace(self, trajectories=tuple(bare))
 
 
+def outages(records: Iterable[GameRecord]) -> list[Outage]:
+    """What has failed in these games: one entry per void game, and per void attempt."""
+    found: list[Outage | None] = []
+    for record in records:
+        found += [record.outage, *(trajectory.outage for trajectory in record.trajectories)]
+    return [outage for outage in found if outage is not None]
+
+
 def names(roles: Iterable[Role]) -> list[str]:
     """What trajectories are called: by their role, and attempts to solve by their number."""
     found: list[str] = []

@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 from agents.health import SIGNS, Diagnosis, HealthConfig, Monitor
+from ssp_env.game.outcome import Outage
 
 WELL: dict[str, float | None] = {
+    "games": 8.0,
+    "void_games": 0.0,
+    "filled_slots": 0.4,
     "valid_rate": 0.4,
     "learner_updates": 1.0,
     "learner_loss": 0.1,
@@ -18,7 +22,11 @@ WELL: dict[str, float | None] = {
     "solver_overlong": 0.2,
 }
 NAN, INF = float("nan"), float("inf")
+ALL_VOID = {"void_games": 8.0, "filled_slots": 0.0, "valid_rate": None, "learner_updates": 0.0}
+JUDGE_GONE = {"void_games": 3.0, "filled_slots": 0.0, "valid_rate": 0.0, "invalid_format": 1.0}
 ILL: list[tuple[str, dict[str, Any], str]] = [
+    ("outage", ALL_VOID, "no game was valid, and an outage voided 8 of 8"),
+    ("outage", JUDGE_GONE, "an outage voided 3 of 8"),
     ("nothing_valid", {"valid_rate": 0.0, "invalid_format": 0.75}, "format 75%"),
     ("not_finite", {"learner_loss": NAN}, "not finite"),
     ("not_finite", {"learner_grad_norm": INF}, "not finite"),
@@ -70,6 +78,18 @@ def test_a_step_that_cannot_tell_neither_counts_nor_helps() -> None:
 
     monitor = Monitor(HealthConfig(patience=1))
     assert monitor(1, {"learner_updates": 0.0}) is None
+
+
+def test_an_outage_is_quoted() -> None:
+    monitor, gone = Monitor(HealthConfig(patience=2)), Outage("engine", "vLLM failed: no memory")
+    assert monitor(1, WELL | ALL_VOID, [gone]) is None
+    found = monitor(2, WELL | ALL_VOID, [Outage("search", "HTTP 500"), gone, gone])
+    assert found is not None
+    assert "voided 8 of 8 (engine: vLLM failed: no memory)" in found.cause
+
+
+def test_an_outage_that_leaves_valid_games_stops_no_run() -> None:
+    assert stops_at([{"void_games": 7.0, "filled_slots": 0.1}] * 20) is None
 
 
 def test_help_depends_on_whether_anything_was_ever_valid() -> None:

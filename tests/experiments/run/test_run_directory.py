@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,10 +18,12 @@ import yaml
 from safetensors import SafetensorError
 
 from experiments.config import RunConfig, load_preset, make_config, override
+from experiments.run import cluster, training
 from experiments.run import directory as directory_module
 from experiments.run.directory import RunDirectory, fresh, newest
+from experiments.run.progress import Progress
 from ssp_env import disk
-from ssp_env.errors import RunError
+from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Origin, Start
 from ssp_env.game.outcome import Outcome
@@ -363,6 +366,32 @@ def test_resuming_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> None
     ]
     assert [folder.name for folder in directory.checkpoints.iterdir()] == ["step_000002"]
     assert not directory.summary.exists()
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_learner_s_death_leaves_a_base_that_is_not_measured_to_who_goes_on(
+    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = RunDirectory(tmp_path / "run")
+    told: list[bool] = []
+
+    def die_once(run: Any, first: int, evaluated: bool, progress: Progress) -> None:
+        told.append(evaluated)
+        if len(told) == 1 and measured:
+            directory.append_metrics({"step": 0})
+        if len(told) == 1:
+            raise ServiceError("learner", "dead")
+
+    monkeypatch.setattr(training, "_run_steps", die_once)
+    monkeypatch.setattr(cluster, "local_ray", lambda config: nullcontext())
+    config = config_with("compute.env_runners=1")
+    rules = Rules.build(
+        MiniWorld(entities=40), WordTokenizer(vocabulary(), Tags().all()), MINI_GAME
+    )
+    quiet = Progress(config.steps, quiet=True)
+    with directory.claimed(config, resume=False):
+        training._play(config, directory, 0, rules, [], quiet, 0.0, None)
+    assert told == [False, measured]
 
 
 def test_line_cut_off_by_a_crash_is_forgotten(tmp_path: Path) -> None:

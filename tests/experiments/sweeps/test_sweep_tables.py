@@ -124,6 +124,9 @@ def test_a_trial_that_was_stopped_counts_and_is_named(
     assert accuracy.rows[2][1] == "3"
     assert "two, seed 2: stopped because its figures went wrong" in accuracy.notes[0]
 
+    cut_off.stopped.write_text(json.dumps({"sign": "outage"}))
+    assert directory.state(planned[-1]) == "begun", "an outage is no result"
+
     cut_off.stopped.unlink()
     directory.end_early(planned[-1])
     assert directory.state(planned[-1]) == "ended early"
