@@ -19,10 +19,10 @@ from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import CHUNK, Answers, answer, by_engine, by_player, from_memory
 from experiments.evaluation.interventions import intervene
-from experiments.evaluation.results import answered
+from experiments.evaluation.results import answered, outage_of
 from experiments.evaluation.sheet import Sheet
 from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison, show_gains
-from experiments.run.checks import check
+from experiments.run.checks import check, check_model
 from experiments.run.quiet import quiet_libraries
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
@@ -38,7 +38,7 @@ from ssp_env.types import Question
 from ssp_env.worlds.files import read_questions
 
 RECORDED = "recorded"
-"""What the judge is called whose verdicts a file of games holds."""
+"""What the judge is called whose verdicts a file of games holds, with its name there."""
 
 
 def run(arguments: Namespace) -> int:
@@ -74,6 +74,13 @@ def _targets(arguments: Namespace) -> list[str | None]:
     if len(targets) == 2 and arguments.out:
         fix = "evaluate one policy at a time with --out, then compare the two files"
         raise ConfigError("--out", arguments.out, fix)
+    if arguments.closed_book and arguments.player == "api":
+        raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
+
+    # Before the first is evaluated: the second may be misspelt.
+    for target in targets[1:]:
+        if not Path(target).is_file():
+            check_model(Path(target))
     return targets or [arguments.model]
 
 
@@ -82,9 +89,8 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
         return _read(target)
 
     config = evaluation_config(Namespace(**{**vars(arguments), "model": target}))
-    rules, questions = check(config)
-    if arguments.questions is not None:
-        questions = list(read_questions(arguments.questions))
+    given = None if arguments.questions is None else list(read_questions(arguments.questions))
+    rules, questions = check(config, given)
     if arguments.retriever is not None:
         rules = intervene(arguments.retriever, rules, questions, config.evaluation.seed)
 
@@ -158,14 +164,8 @@ class _Policy:
         self.answers = by_engine(self.engine, config.evaluation.temperature)
 
     def memory(self, questions: Sequence[Question]) -> list[bool | None]:
-        """Whether it answers each question without searching; ``None`` after an outage.
-
-        Raises:
-            ConfigError: a model behind an API.
-        """
-        if self.engine is None:
-            raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
-
+        """Whether it answers each question without searching; ``None`` after an outage."""
+        assert self.engine is not None, "--closed-book is refused for a model behind an API"
         seed = self._config.evaluation.seed
         verdicts = from_memory(self._rules, questions, self.engine, seed)
         return [None if isinstance(one, ServiceError) else one.correct for one in verdicts]
@@ -178,13 +178,17 @@ def _answers(
     questions: Sequence[Question],
     policy: _Policy,
 ) -> list[GameRecord]:
-    """All games, those that an evaluation that was stopped has left included."""
+    """All games, those that an evaluation that was stopped has left included.
+
+    Raises:
+        ServiceError: an outage has taken every question of a chunk; nothing before it is lost.
+    """
     evaluation = config.evaluation
     sheet = None
     if arguments.out:
         header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
-        who = arguments.player if policy.engine is None else str(config.model_dir.resolve())
-        made_by = (who, config.openai.model, evaluation.temperature, evaluation.seed)
+        who = config.openai.model if policy.engine is None else _weights_of(config.model_dir)
+        made_by = (arguments.player, who, config.game, evaluation.temperature, evaluation.seed)
         sheet = Sheet(Path(arguments.out), header, config.record_tokens, made_by)
 
     with sheet.open() if sheet else nullcontext():
@@ -195,15 +199,37 @@ def _answers(
         for chunk in track(
             chunks, total=left, description="answering", console=console, transient=True
         ):
+            _check_outage(chunk)
             records.extend(chunk)
             if sheet:
                 sheet.write(chunk)
     return records
 
 
+def _weights_of(model: Path) -> list[tuple[str, int, int]]:
+    """What tells the weights in a directory from others that were there before."""
+    files = sorted(model.resolve().glob("*.safetensors"))
+    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+
+
+def _check_outage(chunk: Sequence[GameRecord]) -> None:
+    """
+    Raises:
+        ServiceError: the chunk has no answer at all; what took the first one.
+    """
+    outages = [outage_of(record) for record in chunk]
+    if all(outages):
+        first = next(outage for outage in outages if outage)
+        what = f"{len(chunk)} questions in a row were void, the first by: {first.what}"
+        raise ServiceError(first.service, what)
+
+
 def _read(file: str) -> Evaluated:
     games = list(read_games(file))
     if not games:
         raise ConfigError("the file of games", file, "holds no game")
-    basis = games[0].rules.fingerprint or "unknown"
-    return Evaluated(file, [answered(g.record, RECORDED) for g in games], RECORDED, basis)
+
+    rules = games[0].rules
+    judge = f"{RECORDED}: {rules.parts.judge.rpartition('.')[2]}"
+    basis = rules.fingerprint or "unknown"
+    return Evaluated(file, [answered(game.record, judge) for game in games], judge, basis)

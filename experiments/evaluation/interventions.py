@@ -18,6 +18,7 @@ from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.rules import Rules
 from ssp_env.search.base import Results, Retriever, search_each
 from ssp_env.types import Document, Question
+from ssp_env.wording.answers import normalise
 
 SECONDS = 1.0
 """What ``delayed`` waits before each batch of searches, unless it is told otherwise."""
@@ -106,21 +107,26 @@ class DelayedRetriever:
 def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
     """For every accepted wording of every question, an answer of another question of its group.
 
-    Groups with a single answer have no other: their wordings are left out.
+    An answer whose group has no other one, or none but its own wordings, is left out.
     """
     planted: dict[str, str] = {}
     for group in sorted({question.group for question in questions}):
-        members = {q.answers[0]: q for q in questions if q.group == group}
-        answers = sorted(members)
-        if len(answers) < 2:
-            continue
+        wordings: dict[str, set[str]] = {}
+        for question in questions:
+            if question.group == group:
+                wordings.setdefault(question.answers[0], set()).update(question.answers)
 
         # A shuffled circle: everybody gets the next one's answer, never their own.
+        answers = sorted(wordings)
         order = np.random.default_rng([seed, crc32(group.encode())]).permutation(len(answers))
-        for place, member in enumerate(order):
-            other = answers[order[(place + 1) % len(order)]]
-            for wording in members[answers[member]].answers:
-                planted.setdefault(wording, other)
+        circle = [answers[place] for place in order]
+        for place, answer in enumerate(circle):
+            own = {normalise(wording) for wording in wordings[answer]}
+            others = circle[place + 1 :] + circle[:place]
+            lie = next((other for other in others if normalise(other) not in own), None)
+            if lie is not None:
+                for wording in sorted(wordings[answer]):
+                    planted.setdefault(wording, lie)
     return planted
 
 

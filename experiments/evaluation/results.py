@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -18,6 +19,7 @@ from experiments.evaluation.scores import (
     pass_at_k,
 )
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord
 from ssp_env.game.trajectory import SearchRecord
 from ssp_env.judge.base import Judge, JudgeTask
@@ -86,6 +88,14 @@ def answered(record: GameRecord, own: str, known: bool | None = None) -> Answere
     )
 
 
+def outage_of(record: GameRecord) -> Outage | None:
+    """What has taken a question altogether; ``None`` if an attempt at it counts."""
+    if record.outcome == "void":
+        return record.outage
+    outages = [attempt.outage for attempt in record.attempts]
+    return outages[0] if outages and all(outages) else None
+
+
 def _found(searches: Sequence[SearchRecord], wordings: Sequence[str]) -> bool:
     words = [f" {normalise(wording)} " for wording in wordings]
     texts = [
@@ -120,14 +130,16 @@ class Row:
     """The k of the next three."""
     average: Estimate
     """avg@k: the mean share of right attempts; with one attempt, pass@1."""
-    passed: float | None
-    """pass@k; ``None`` with one attempt."""
-    voted: float | None
+    passed: dict[int, Estimate]
+    """pass@j for 1, 2, 4 and so on attempts, and for k; empty with one attempt."""
+    voted: Estimate | None
     """majority@k; ``None`` with one attempt."""
-    f1: float
+    f1: Estimate
     searches: float
     void: int
     """Questions that an outage has taken out altogether."""
+    lost: int
+    """Attempts that an outage has taken from the other questions."""
     bounds: tuple[float, float]
     """The average if all void questions were wrong, and if all were right."""
 
@@ -139,13 +151,19 @@ class Row:
             "questions": self.average.count,
             f"avg@{self.attempts}": self.average.mean,
             "interval": [self.average.low, self.average.high],
-            **({} if self.passed is None else {f"pass@{self.attempts}": self.passed}),
-            **({} if self.voted is None else {f"majority@{self.attempts}": self.voted}),
-            "f1": self.f1,
+            **{name: figure.mean for name, figure in self._others.items()},
+            "intervals": {name: [fig.low, fig.high] for name, fig in self._others.items()},
             "searches": self.searches,
             "void": self.void,
+            "lost_attempts": self.lost,
             "bounds": list(self.bounds),
         }
+
+    @property
+    def _others(self) -> dict[str, Estimate]:
+        """The figures beside the average, by name."""
+        voted = {} if self.voted is None else {f"majority@{self.attempts}": self.voted}
+        return {**{f"pass@{j}": one for j, one in self.passed.items()}, **voted, "f1": self.f1}
 
 
 def table(results: Sequence[Answered], judge: str, seed: int) -> list[Row]:
@@ -156,37 +174,60 @@ def table(results: Sequence[Answered], judge: str, seed: int) -> list[Row]:
         judge: whose verdicts count.
         seed: of the intervals.
     """
-    groups = sorted({result.group for result in results})
-    rows = [_row(group, [r for r in results if r.group == group], judge, seed) for group in groups]
+    # An outage may have hit some attempts of a question: k is what every question has.
+    k = min((len(result.answers) for result in results if result.answers), default=0)
+    groups = {
+        group: [result for result in results if result.group == group]
+        for group in sorted({result.group for result in results})
+    }
     if len(groups) > 1:
-        rows.append(_row(ALL, results, judge, seed))
+        groups[ALL] = list(results)
+
+    rows = (_row(group, members, judge, k, seed) for group, members in groups.items())
     return [row for row in rows if row is not None]
 
 
-def _row(group: str, results: Sequence[Answered], judge: str, seed: int) -> Row | None:
+def void_groups(results: Sequence[Answered]) -> dict[str, int]:
+    """The groups that an outage has taken out altogether, with their numbers of questions."""
+    sizes = Counter(result.group for result in results)
+    there = {result.group for result in results if result.answers}
+    return {group: size for group, size in sorted(sizes.items()) if group not in there}
+
+
+def _row(group: str, results: Sequence[Answered], judge: str, k: int, seed: int) -> Row | None:
     counted = [result for result in results if result.answers]
     if not counted:
         return None
 
-    # An outage may have hit some attempts of a question: k is what every question has.
-    k = min(len(result.answers) for result in counted)
+    def estimated(scores: Sequence[float]) -> Estimate:
+        return estimate(scores, np.random.default_rng([seed, len(group)]))
+
     shares = _shares(counted, judge)
-    passed = [pass_at_k(sum(r.right[judge]), len(r.answers), k) for r in counted]
-    voted = [majority(result.answers, result.right[judge]) for result in counted]
+    voted = [float(majority(result.answers, result.right[judge])) for result in counted]
+    passed = {
+        j: estimated([pass_at_k(sum(r.right[judge]), len(r.answers), j) for r in counted])
+        for j in (_numbers(k) if k > 1 else ())
+    }
 
     void = len(results) - len(counted)
     return Row(
         group,
         judge,
         k,
-        estimate(shares, np.random.default_rng([seed, len(group)])),
-        fmean(passed) if k > 1 else None,
-        fmean(voted) if k > 1 else None,
-        fmean(fmean(result.f1) for result in counted),
+        estimated(shares),
+        passed,
+        estimated(voted) if k > 1 else None,
+        estimated([fmean(result.f1) for result in counted]),
         fmean(result.searches for result in counted),
         void,
+        sum(result.void for result in counted),
         (sum(shares) / len(results), (sum(shares) + void) / len(results)),
     )
+
+
+def _numbers(k: int) -> list[int]:
+    """1, 2, 4 and so on below k, and k."""
+    return [2**power for power in range(k.bit_length()) if 2**power < k] + [k]
 
 
 def paired(

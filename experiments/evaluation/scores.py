@@ -127,11 +127,26 @@ def compare(
     extreme = int((by_chance >= abs(differences.mean()) - 1e-12).sum())
 
     return Comparison(
-        bootstrap(list(differences), rng),
+        _difference(differences, rng),
         int((differences > 0).sum()),
         int((differences < 0).sum()),
         (extreme + 1) / (RESAMPLES + 1),
     )
+
+
+def _difference(differences: np.ndarray, rng: np.random.Generator) -> Estimate:
+    """The mean difference with its interval.
+
+    Where all questions differ alike, resampling would say that this is certain. Another difference
+    may then still come, with as large a share as Wilson's interval leaves for what never came.
+    """
+    found = bootstrap(list(differences), rng)
+    if found.low < found.high:
+        return found
+
+    _, rest = Accuracy(0, found.count).interval()
+    low, high = found.mean - rest, found.mean + rest
+    return Estimate(found.mean, max(-1.0, low), min(1.0, high), found.count)
 
 
 def _resampled_means(scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.evaluation.answers import CHUNK
+from experiments.evaluation.results import outage_of
+from ssp_env.disk import write_atomically
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
@@ -33,8 +35,8 @@ class Sheet:
             path: the finished file.
             header: what the games are played by, with the fingerprint.
             tokens: whether token ids are written.
-            made_by: what decides the answers besides: policy, temperature, seed. Another evaluation
-                has another unfinished file.
+            made_by: what decides the answers besides: weights, attempts, limits, temperature, seed.
+                Another evaluation has another unfinished file.
         """
         name = hashlib.sha256(repr((header.fingerprint, *made_by)).encode()).hexdigest()[:8]
         self.path, self.part = path, path.with_name(f"{path.name}.{name}.part")
@@ -42,6 +44,9 @@ class Sheet:
 
     def begun(self, questions: Sequence[Question]) -> list[GameRecord]:
         """The games of an evaluation that was stopped; what comes after its last chunk is dropped.
+
+        So is all from the first chunk on that an outage has taken questions from: they are asked
+        again.
 
         Args:
             questions: what is to be asked.
@@ -53,12 +58,16 @@ class Sheet:
         if not self.part.exists():
             return []
 
-        text = "".join(_whole_chunks(self.part.read_text(encoding="utf-8").splitlines(True)))
-        self.part.write_text(text, encoding="utf-8")
-        if not text:
-            return []
+        lines = _whole_chunks(self.part.read_text(encoding="utf-8").splitlines(True))
+        write_atomically(self.part, "".join(lines))
+        records = [saved.record for saved in read_games(self.part)] if lines else []
 
-        records = [saved.record for saved in read_games(self.part)]
+        # Answered again from the first chunk that an outage has hit.
+        void = next((i for i, record in enumerate(records) if outage_of(record)), len(records))
+        chunks = void // CHUNK
+        write_atomically(self.part, "".join(lines[: chunks * (CHUNK + 1)]))
+        records = records[: chunks * CHUNK]
+
         asked = [question.text for question in questions[: len(records)]]
         if [record.question for record in records] != asked:
             fix = "remove it, or choose another --out"

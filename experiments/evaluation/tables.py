@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.evaluation.gain import gains
-from experiments.evaluation.results import ALL, Answered, Row, memory, paired, table
+from experiments.evaluation.results import Answered, Row, memory, paired, table, void_groups
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ def as_data(evaluated: Sequence[Evaluated], seed: int) -> dict[str, Any]:
                     for judge in dict.fromkeys((one.judge, "lenient", "exact"))
                     for row in table(one.results, judge, seed)
                 ],
+                "void_groups": void_groups(one.results),
                 **({"closed_book": one.memory} if one.memory is not None else {}),
             }
             for one in evaluated
@@ -83,15 +84,25 @@ def show(one: Evaluated, seed: int) -> None:
 
     console = Console(highlight=False)
     console.print(made)
-    void = sum(row.void for row in rows if row.group == ALL or len(rows) == 1)
-    if void:
-        low, high = rows[-1].bounds
-        console.print(f"{void} void questions: {low:.3f} if all were wrong, {high:.3f} if right")
+    _show_outages(console, one, rows)
     _show_basis(one.basis)
 
 
+def _show_outages(console: Console, one: Evaluated, rows: Sequence[Row]) -> None:
+    whole = rows[-1]
+    if whole.void:
+        low, high = whole.bounds
+        console.print(
+            f"{whole.void} void questions: {low:.3f} if all were wrong, {high:.3f} if right"
+        )
+    for group, size in void_groups(one.results).items():
+        console.print(f"[yellow]group {group} is not in the table: all {size} questions are void")
+    if whole.lost:
+        console.print(f"{whole.lost} attempts at other questions are void")
+
+
 def _titles(one: Evaluated, rows: Sequence[Row], others: Sequence[str]) -> list[str]:
-    k = rows[0].attempts if rows else 1
+    k = rows[0].attempts
     many = [f"pass@{k}", f"majority@{k}"] if k > 1 else []
     memory = ["closed book"] if one.memory is not None else []
     average = f"avg@{k}" if k > 1 else "pass@1"
@@ -101,9 +112,9 @@ def _titles(one: Evaluated, rows: Sequence[Row], others: Sequence[str]) -> list[
 
 def _cells(one: Evaluated, row: Row, others: dict[str, dict[str, float]]) -> list[str]:
     average = row.average
-    many = [row.passed, row.voted] if row.attempts > 1 else []
+    many = [row.passed[row.attempts].mean, row.voted.mean] if row.voted is not None else []
     memory = [one.memory.get(row.group)] if one.memory is not None else []
-    figures = [*many, *(values[row.group] for values in others.values()), row.f1, *memory]
+    figures = [*many, *(values[row.group] for values in others.values()), row.f1.mean, *memory]
     return [
         row.group,
         str(average.count),

@@ -29,8 +29,14 @@ STATE_COPIES = 5
 one to spare."""
 
 
-def check(config: RunConfig) -> tuple[Rules, list[Question]]:
+def check(
+    config: RunConfig, questions: list[Question] | None = None
+) -> tuple[Rules, list[Question]]:
     """Opens all that a run needs, except the weights.
+
+    Args:
+        config: all settings.
+        questions: what the policy is measured by, in place of the world's own.
 
     Returns:
         The rules that it is played by, and the questions that the policy is measured by.
@@ -51,7 +57,8 @@ def check(config: RunConfig) -> tuple[Rules, list[Question]]:
     check_reading(rules, model)
     assert len(world.answers), "worlds refuse empty answer sets"
 
-    questions = evaluation_questions(world, config.evaluation)
+    if questions is None:
+        questions = evaluation_questions(world, config.evaluation)
     check_prompts(rules, questions[0])
     check_service(config)
     return rules, questions

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +21,12 @@ from experiments.run.checks import check
 from experiments.run.cluster import build
 from ssp_env.commands.cli import main
 from ssp_env.errors import ServiceError
+from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import player_for
 from ssp_env.replay import read_games
+from ssp_env.replay.saved import game_lines
 
 SHORT = ("--set", "game.max_response_tokens=64")
 
@@ -193,6 +197,79 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
     assert sorted(file.name for file in tmp_path.iterdir()) == ["whole", "x"]
 
 
+def test_what_an_outage_took_is_asked_again(
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from experiments.commands import eval as eval_command
+    from experiments.evaluation import sheet
+
+    for module in (answers_module, sheet):
+        monkeypatch.setattr(module, "CHUNK", 6)
+    whole = evaluate(policy, tmp_path / "whole")
+    words = ["eval", str(policy), "--per-group", "4", "--out", str(tmp_path / "x"), *SHORT]
+
+    def void(record: GameRecord) -> GameRecord:
+        return replace(record, outcome=Outcome.VOID, outage=Outage("engine", "it was gone"))
+
+    def failing(*_: object) -> Iterator[list[GameRecord]]:
+        yield whole[:6]
+        yield [*whole[6:11], void(whole[11])]
+        yield [void(record) for record in whole[12:]]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(eval_command, "answer", failing)
+        assert main(words) != 0
+    assert "engine: 4 questions in a row were void, the first by: it was gone" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "x").exists()
+
+    asked: list[int] = []
+    real = eval_command.answer
+
+    def counted(*given: Any) -> Iterator[list[GameRecord]]:
+        asked.append(given[-1])
+        return real(*given)
+
+    monkeypatch.setattr(eval_command, "answer", counted)
+    # With other limits, these are other answers.
+    other = evaluate(policy, tmp_path / "x", "--set", "game.max_response_tokens=16")
+    assert other != whole
+    assert evaluate(policy, tmp_path / "x") == whole
+    assert asked == [0, 6]
+
+
+def test_groups_and_attempts_that_an_outage_took_are_told(
+    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(policy, tmp_path / "all", "--attempts", "3", "--set", "evaluation.temperature=1")
+    games = list(read_games(tmp_path / "all"))
+    out = Outage("engine", "it was gone")
+    hit = games[0].record
+    (first, *rest) = hit.trajectories
+    records = [replace(hit, trajectories=(replace(first, outage=out), *rest))]
+    for game in games[1:]:
+        gone = {"outcome": Outcome.VOID, "outage": out} if game.record.question_group == "4" else {}
+        records.append(replace(game.record, **gone))
+    (tmp_path / "some").write_text(
+        "".join(game_lines((replace(g, record=r) for g, r in zip(games, records, strict=True))))
+    )
+
+    assert main(["eval", str(tmp_path / "some")]) == 0
+    shown = capsys.readouterr().out
+    assert "group 4 is not in the table: all 4 questions are void" in shown
+    assert "1 attempts at other questions are void" in shown
+
+    (found,) = figures(capsys, str(tmp_path / "some"))["evaluations"]
+    assert found["void_groups"] == {"4": 4}
+    row = found["rows"][-1]  # type: ignore[index]
+    assert row["intervals"].keys() == {"pass@1", "pass@2", "majority@2", "f1"}
+    assert row["pass@1"] == pytest.approx(row["avg@2"])
+
+
 def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, questions = check(make_config(load_preset("tiny")))
     known = next(question for question in questions if question.group == "1")
@@ -219,6 +296,8 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
     for name, row in rows.items():
         (tmp_path / name).write_text(json.dumps(row))
         words += ["--set", f"world_options.{name}_path={tmp_path / name}"]
+    # The world has no questions of its own.
+    words[-2:] = ["--questions", str(tmp_path / "questions")]
     words += ["--preset", "wiki", "--set", "game.top_k=2", "--out", str(tmp_path / "games")]
 
     assert main(["eval", str(stranger), *words, *SHORT]) == 0
@@ -260,6 +339,8 @@ def test_a_player_in_place_of_a_model_and_its_outages() -> None:
         (["--attempts", "2"], "greedy attempts are all alike"),
         (["--attempts", "-1"], "--attempts = -1: must be at least 1"),
         (["--attempts", "0"], "--attempts = 0: must be at least 1"),
+        (["--player", "api", "--closed-book"], "not behind an API"),
+        (["a/b", "nowhere"], "there is no model directory nowhere"),
         (["--retriever", "emtpy"], "did you mean 'empty'"),
         (["--questions", "nowhere"], "nowhere"),
         (["--prompts", "zerosaerch"], "did you mean 'zerosearch'"),

@@ -48,6 +48,19 @@ def test_planted_answers_are_another_question_s_of_the_group() -> None:
     assert planted_answers(ASKED, 0) == planted
 
 
+def test_no_lie_is_the_truth() -> None:
+    asked = [
+        Question("1", "which city?", ("Rome", "the eternal city"), "places"),
+        Question("2", "and which capital?", ("Rome", "Roma"), "places"),
+        Question("3", "which of the two?", ("roma", "Rome"), "places"),
+        Question("4", "which third?", ("Oslo",), "places"),
+    ]
+    for seed in range(5):
+        planted = planted_answers(asked, seed)
+        assert {planted[w] for w in ("Rome", "the eternal city", "Roma", "roma")} == {"Oslo"}
+        assert planted["Oslo"] != "Oslo"
+
+
 def test_the_lie_is_consistent_and_spares_other_words() -> None:
     liar = LyingRetriever(Fixed(), {"Rome": "Oslo", "New York": "Bonn", "New York City": "Bonn"})
     (((found,),),) = ([*liar.search(["anything"], 1)],)

@@ -65,13 +65,16 @@ def test_a_difference_in_every_question_is_no_chance() -> None:
     rng = np.random.default_rng(0)
     found = compare([0.0] * 40, [0.5] * 40, rng)
     assert (found.better, found.worse) == (40, 0)
-    assert found.difference.mean == found.difference.low == 0.5
+    assert 0.3 < found.difference.low < found.difference.mean == 0.5 < found.difference.high
     assert found.p_value < 0.001
 
 
 def test_equal_scores_do_not_differ() -> None:
     found = compare([0.0, 1.0, 1.0], [0.0, 1.0, 1.0], np.random.default_rng(0))
     assert (found.better, found.worse, found.p_value) == (0, 0, 1.0)
+    # Three questions without a change do not say that there is none.
+    assert found.difference.low < -0.5
+    assert found.difference.high > 0.5
 
 
 def test_as_many_for_as_against_is_chance() -> None:
