@@ -66,21 +66,68 @@ def of_role(columns: Columns, role: int) -> Columns:
 def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
     """Cuts the rows of an update into groups of similar length, longest first.
 
+    Attempts at one question are often equal to the last token. Such rows stay together, and count
+    once, because the model passes through each text only once; see :func:`one_of_each`.
+
     A group is closed before it would exceed ``max_tokens`` padded tokens, or ``MAX_PADDING`` times
-    its true tokens. A single row always fits.
+    its true tokens. A single text always fits.
 
     Args:
         columns: tensors, as :func:`columns_of` names them.
         max_tokens: padded tokens of one forward pass.
+
+    Returns:
+        Columns of some rows each, with one more: ``text`` int64 (rows,), which rises, and is the
+        same for rows that are equal.
     """
-    order = torch.argsort(columns["lengths"], descending=True, stable=True)
-    lengths: list[int] = columns["lengths"][order].tolist()
+    texts = _texts(columns)
+    lengths = [int(columns["lengths"][rows[0]]) for rows in texts]
     start = 0
 
-    while start < len(order):
+    while start < len(texts):
         stop = _end_of_group(lengths, start, max_tokens)
-        yield _cut(columns, order[start:stop], lengths[start])
+        rows = torch.tensor([row for text in texts[start:stop] for row in text])
+        part = _cut(columns, rows.to(columns["ids"].device), lengths[start])
+        numbers = [number for number in range(start, stop) for _ in texts[number]]
+        yield {**part, "text": torch.tensor(numbers, device=columns["ids"].device)}
         start = stop
+
+
+def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
+    """What a model has to read of a micro-batch, or of some of its rows.
+
+    Columns without ``text`` are not from :func:`microbatches`: all of their rows are read.
+
+    Returns:
+        Columns of one row of each text, and the place of each of the policy's tokens (of all rows,
+        row by row) among those of these rows: int64 (tokens,); ``None`` where all rows are read,
+        and so nothing has to be moved.
+    """
+    if "text" not in part:
+        return part, None
+
+    numbers, text = torch.unique_consecutive(part["text"], return_inverse=True)
+    if len(numbers) == len(text):
+        return part, None
+
+    first = torch.searchsorted(part["text"], numbers)
+    read = {name: column[first] for name, column in part.items()}
+    own = read["loss_mask"][:, 1:] > 0
+    places = own.flatten().cumsum(0).view_as(own) - 1
+    return read, places[text][own[text]]
+
+
+def _texts(columns: Columns) -> list[list[int]]:
+    """The rows of an update by what a model reads of them, longest first; else in their order."""
+    ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
+    lengths = columns["lengths"].tolist()
+    texts: dict[tuple[bytes, bytes], list[int]] = {}
+
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        read = slice(lengths[row])
+        texts.setdefault((ids[row, read].tobytes(), mask[row, read].tobytes()), []).append(row)
+
+    return list(texts.values())
 
 
 def idle(part: Columns) -> Columns:

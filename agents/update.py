@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.columns import Columns, idle, microbatches, of_role
+from agents.columns import Columns, idle, microbatches, of_role, one_of_each
 from agents.config import LearningConfig
 from agents.losses import grpo_loss, is_clipped, is_vetoed, kl_k3, reinforce_loss
 from agents.rows import ROLE_IDS
@@ -122,7 +122,7 @@ class Update:
             last = i == len(parts) - 1
             with contextlib.nullcontext() if last else self._no_sync():
                 with self._arithmetic(part["ids"].device):
-                    scores = self.policy(part)
+                    scores = _scored(self.policy, part)
 
                 loss, sums = self.objective(part, *scores)
                 # What is averaged over learners has to come out as the sum of their losses.
@@ -210,7 +210,7 @@ class Update:
         # Where the reference is shared among learners, all of them read, if only an idle row.
         seen = {name: column[rows] for name, column in part.items()} if rows.any() else idle(part)
         with torch.no_grad(), self._arithmetic(part["ids"].device):
-            reference = self.reference(seen).logprobs
+            reference = _scored(self.reference, seen).logprobs
 
         if not bool(rows.any()):
             return kl
@@ -302,6 +302,17 @@ def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
     measured = {name: norm for name, norm in norms.items() if not math.isnan(norm)}
 
     return {name: totals[name] for name in kept} | means | same | measured
+
+
+def _scored(scorer: Scorer, part: Columns) -> Scores:
+    """What a model says of each row of a micro-batch, having read equal ones once."""
+    read, places = one_of_each(part)
+    scores = scorer(read)
+    if places is None:
+        return scores
+
+    entropies = None if scores.entropies is None else scores.entropies[places]
+    return Scores(scores.logprobs[places], entropies)
 
 
 def _entropy_figures(entropies: Tensor, role: Tensor, trained: Tensor) -> dict[str, Tensor]:

@@ -67,6 +67,9 @@ def main() -> int:
         "seed": settings.seed,
         "rows": [len(batch) for batch in batches],
         "tokens": [sum(len(row.ids) for row in batch) for batch in batches],
+        "tokens_of_different_rows": [
+            sum(len(ids) for ids in {tuple(row.ids.tolist()) for row in batch}) for batch in batches
+        ],
         **summary(found, batches),
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")

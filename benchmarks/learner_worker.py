@@ -70,39 +70,48 @@ def update(batches: list[list[Any]], model: str) -> Work:
 
 
 def bare(batches: list[list[Any]], model: str) -> Work:
-    """A loop as one writes it for these rows alone, over micro-batches that were made before."""
-    from agents.columns import columns_of, microbatches
+    """A loop as one writes it for these rows alone, over micro-batches that were made before.
+
+    As the update, it reads equal rows once."""
+    from agents.columns import columns_of, microbatches, one_of_each
     from agents.config import LearningConfig
     from agents.rows import ROLE_IDS, Row
 
     policy, reference, optimizer = _parts(model, entropies=False)
     most = LearningConfig(**LEARNING).microbatch_tokens
-    prepared = []
+    prepared: list[list[Any]] = []
     for batch in batches:
         columns = columns_of([Row(*row) for row in batch])
         tensors = {name: torch.as_tensor(column) for name, column in columns.items()}
-        prepared.append(list(microbatches(tensors, most)))
+        prepared.append([])
+        for part in microbatches(tensors, most):
+            seen = {
+                name: column[part["role"] == ROLE_IDS["solver"]] for name, column in part.items()
+            }
+            prepared[-1].append((part, one_of_each(part), seen, one_of_each(seen)))
 
-    def logprobs(lm: Any, ids: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    def logprobs(lm: Any, read: tuple[dict[str, Any], torch.Tensor | None]) -> torch.Tensor:
+        ids, own = read[0]["ids"], read[0]["loss_mask"][:, 1:] > 0
         hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
         every = torch.log_softmax(lm.lm_head(hidden[own]), dim=-1)
-        return every.gather(1, ids[:, 1:][own][:, None]).squeeze(1)
+        found = every.gather(1, ids[:, 1:][own][:, None]).squeeze(1)
+        return found if read[1] is None else found[read[1]]
 
-    def loss_of(part: dict[str, Any]) -> torch.Tensor:
+    def loss_of(part: dict[str, Any], read: Any, seen: dict[str, Any], seen_read: Any) -> Any:
         own = part["loss_mask"][:, 1:] > 0
         solver, counts = part["role"] == ROLE_IDS["solver"], own.sum(dim=1)
         by_grpo, advantages, weights = (
             column.repeat_interleave(counts)
             for column in (solver, part["advantages"], part["weights"])
         )
-        new = logprobs(policy.lm, part["ids"], own)
+        new = logprobs(policy.lm, read)
         ratio = (new - part["behaviour_logprobs"][:, 1:][own]).exp()
         clipped = ratio.clamp(0.8, 1.28)
         grpo = -torch.minimum(ratio * advantages, clipped * advantages)
         losses = torch.where(by_grpo, grpo, -new * advantages)
-        if solver.any():
+        if len(seen["ids"]):
             with torch.no_grad():
-                old = logprobs(reference.lm, part["ids"][solver], own[solver])
+                old = logprobs(reference.lm, seen_read)
             difference = old - new[by_grpo]
             kl = difference.exp() - difference - 1
             losses = losses + 0.01 * torch.zeros_like(new).masked_scatter(by_grpo, kl)
@@ -112,7 +121,7 @@ def bare(batches: list[list[Any]], model: str) -> Work:
         optimizer.zero_grad(set_to_none=True)
         loss = 0.0
         for part in prepared[step % len(prepared)]:
-            term = loss_of(part)
+            term = loss_of(*part)
             term.backward()
             loss += float(term.detach())
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
@@ -132,7 +141,7 @@ def _parts(model: str, entropies: bool) -> tuple[Any, Any, torch.optim.Optimizer
     policy = TokenScorer(load_model(model), 1.0, size, entropies=entropies)
     reference = TokenScorer(load_model(model), 1.0, size, entropies=False)
     betas = (0.9, LEARNING["beta2"])
-    adam = torch.optim.Adam(policy.parameters(), lr=LEARNING["lr"], betas=betas)
+    adam = torch.optim.Adam(policy.parameters(), lr=LEARNING["lr"], betas=betas, fused=True)
     return policy, reference.requires_grad_(False), adam
 
 

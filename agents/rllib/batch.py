@@ -19,14 +19,18 @@ LM = "lm."
 def shard(rows: Sequence[Row], shards: int) -> list[list[Row]]:
     """Deals rows to learners: longest first, each to the shard with the fewest tokens.
 
-    A shard that would stay empty gets a row of weight 0, because a learner without rows hangs its
-    peers."""
+    Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
+    row of weight 0, because a learner without rows hangs its peers."""
     dealt: list[list[Row]] = [[] for _ in range(shards)]
     loads = [0] * shards
+    texts: dict[tuple[bytes, bytes], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
+        texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
+
+    for equal in texts.values():
         lightest = loads.index(min(loads))
-        dealt[lightest].append(row)
-        loads[lightest] += len(row.ids)
+        dealt[lightest].extend(equal)
+        loads[lightest] += len(equal[0].ids)
 
     for part in dealt:
         if not part:

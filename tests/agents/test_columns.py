@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.columns import MAX_PADDING, columns_of, microbatches
+from agents.columns import MAX_PADDING, columns_of, microbatches, one_of_each
 from agents.rows import Row
 
 
@@ -48,3 +48,25 @@ def test_every_row_is_in_one_group_that_is_within_its_bounds(
 def test_rows_of_one_length_share_a_pass() -> None:
     assert [len(part["ids"]) for part in microbatches(tensors([30] * 10), 150)] == [5, 5]
     assert [len(part["ids"]) for part in microbatches(tensors([30] * 10), 10**6)] == [10]
+
+
+def test_equal_rows_stay_together_and_are_read_once() -> None:
+    columns = tensors([30, 28, 30, 28, 30])
+    columns["ids"][2, :30] = columns["ids"][0, :30]
+    columns["ids"][4, :30] = columns["ids"][0, :30]
+    columns["loss_mask"][4, 3] = 0.0  # the same tokens, of which the policy wrote others
+    columns["loss_mask"][:, 0] = 0.0
+
+    (part,) = microbatches(columns, 30 * 4)
+    assert part["weights"].tolist() == [1.0, 3.0, 5.0, 2.0, 4.0]
+    assert part["text"].tolist() == [0, 0, 1, 2, 3]
+
+    read, places = one_of_each(part)
+    assert read["weights"].tolist() == [1.0, 5.0, 2.0, 4.0]
+    assert places is not None
+    assert places.tolist() == [*range(29), *range(29 + 28 + 2 * 27)]
+
+    # Of some of its rows: those that are left.
+    some = {name: column[[1, 4]] for name, column in part.items()}
+    read, places = one_of_each(some)
+    assert (read["weights"].tolist(), places) == ([3.0, 4.0], None)

@@ -76,6 +76,29 @@ def rows(model_dir: Path) -> list[Row]:
     return some_rows(model_dir, 6, noise=0.4)
 
 
+def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    """Beside the same rows with another token at their ends, which nothing is learnt from."""
+    learning = replace(PLAIN, kl_coeff=0.1, importance_cap=2.0, microbatch_tokens=10**6)
+    solver = [replace(row, role="solver") for row in rows[:3]]
+    twice = [replace(r, advantage=-0.5, weight=0.3, logprobs=r.logprobs - 0.1) for r in solver]
+    ends = [
+        replace(
+            r, ids=np.append(r.ids, 0), mask=np.append(r.mask, 0), logprobs=np.append(r.logprobs, 0)
+        )
+        for r in twice
+    ]
+
+    once, apart = Bench(model_dir, learning), Bench(model_dir, learning)
+    figures, other = once([*solver, *twice], 1), apart([*solver, *ends], 1)
+    assert sum(len(mask) for mask in once.masks) == 3
+    assert sum(len(mask) for mask in apart.masks) == 6
+    assert figures == pytest.approx(other, rel=1e-3)
+    for one, two in zip(once.model.parameters(), apart.model.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-6)
+
+
 # -- what moves the policy ---------------------------------------------------------------------
 
 

@@ -87,7 +87,7 @@ def test_a_plan_covers_all_that_an_update_holds(checkpointing: bool) -> None:
     update = Update(scorer, torch.optim.Adam(lm.parameters()), size)
     rows, length = 4, job.longest
     columns = {
-        "ids": torch.zeros(rows, length, dtype=torch.long),
+        "ids": torch.arange(rows)[:, None].repeat(1, length),  # equal rows would be read once
         "loss_mask": (torch.arange(length) >= 40).float().repeat(rows, 1),
         "behaviour_logprobs": torch.full((rows, length), -math.log(config.vocab_size)),
         "lengths": torch.full((rows,), length),

@@ -46,7 +46,9 @@ def test_one_batch_size_whatever_the_columns() -> None:
 @pytest.mark.parametrize("shards", [1, 2, 3, 5])
 def test_shards_hold_every_row_once_and_are_balanced_by_tokens(shards: int) -> None:
     rng = np.random.default_rng(0)
-    rows = [row(int(rng.integers(5, 200)), game) for game in range(40)]
+    rows = [
+        row(int(length), game) for game, length in enumerate(rng.permutation(range(5, 200))[:40])
+    ]
     parts = shard(rows, shards)
     assert sorted(r.game for part in parts for r in part) == list(range(40))
     loads = [sum(len(r.ids) for r in part) for part in parts]
@@ -54,8 +56,13 @@ def test_shards_hold_every_row_once_and_are_balanced_by_tokens(shards: int) -> N
     assert max(loads) <= 1.1 * sum(loads) / shards
 
 
+def test_rows_of_one_text_go_to_one_learner_and_count_once() -> None:
+    parts = shard([row(10, 0), row(10, 1), row(10, 2), row(9, 3), row(8, 4)], 2)
+    assert [[r.game for r in part] for part in parts] == [[0, 1, 2], [3, 4]]
+
+
 def test_one_long_row_does_not_get_company() -> None:
-    parts = shard([row(1000, 0), row(10, 1), row(10, 2), row(10, 3)], 2)
+    parts = shard([row(1000, 0), row(11, 1), row(10, 2), row(9, 3)], 2)
     assert [[r.game for r in part] for part in parts] == [[0], [1, 2, 3]]
 
 
