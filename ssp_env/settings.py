@@ -377,6 +377,7 @@ def plain(value: Any) -> Any:
 # -- type hints --------------------------------------------------------------------------------
 
 
+@lru_cache
 def _fields(kind: Any) -> tuple[Field[Any], ...]:
     return tuple(field for field in fields(kind) if field.init)
 

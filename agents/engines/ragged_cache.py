@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 _GROW = 64
+"""Capacities are multiples of this, so that a cache is not copied for each token."""
 
 
 class RaggedCache:
@@ -52,17 +53,20 @@ class RaggedCache:
         self.lengths = self.lengths + self._new
 
     @classmethod
-    def gathered(cls, parts: Sequence[tuple[RaggedCache, Tensor]]) -> RaggedCache:
+    def gathered(cls, parts: Sequence[tuple[RaggedCache, Tensor]], room: int = 1) -> RaggedCache:
         """A copy of some rows of some caches, one after another.
 
         Args:
             parts: a cache, and which of its rows, int64 (rows,). A cache that no model has written
                 to yet gives empty rows.
+            room: how many tokens are about to be written behind the longest row. Their place comes
+                with the copy; making it later would be a second one.
         """
         lengths = [cache.lengths[rows] for cache, rows in parts]
         whole = cls(sum(map(len, lengths)), parts[0][0].lengths.device)
         whole.lengths = torch.cat(lengths)
         longest = int(whole.lengths.max()) if len(whole.lengths) else 0
+        capacity = _capacity(longest + room)
 
         for name in ("_keys", "_values"):
             stores = [getattr(cache, name) for cache, _ in parts]
@@ -70,7 +74,7 @@ class RaggedCache:
                 pieces = [
                     (store.get(layer), rows) for store, (_, rows) in zip(stores, parts, strict=True)
                 ]
-                getattr(whole, name)[layer] = _rows(pieces, longest)
+                getattr(whole, name)[layer] = _rows(pieces, capacity)
 
         states = [cache._conv for cache, _ in parts]
         for layer in dict.fromkeys(layer for store in states for layer in store):
@@ -82,7 +86,7 @@ class RaggedCache:
         return whole
 
     def select(self, rows: Tensor) -> RaggedCache:
-        """A copy of some rows, int64 (rows,), in the given order."""
+        """A copy of some rows, int64 (rows,), in the given order, with room for one more token."""
         return self.gathered([(self, rows)])
 
     # -- what models call ----------------------------------------------------------------------
@@ -165,7 +169,11 @@ def _room(tensor: Tensor, length: int) -> Tensor:
     if tensor.shape[2] >= length:
         return tensor
 
-    grown = tensor.new_zeros(*tensor.shape[:2], -(-length // _GROW) * _GROW, tensor.shape[3])
+    grown = tensor.new_zeros(*tensor.shape[:2], _capacity(length), tensor.shape[3])
     grown[:, :, : tensor.shape[2]] = tensor
 
     return grown
+
+
+def _capacity(length: int) -> int:
+    return -(-length // _GROW) * _GROW

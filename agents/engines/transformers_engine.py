@@ -264,13 +264,15 @@ class TransformersEngine:
             places.setdefault(id(kept.cache), []).append((kept, ids))
 
         rows = [place for part in places.values() for place in part]
+        new = [ids[len(kept.seen) :] for kept, ids in rows]
         cache = RaggedCache.gathered(
             [
                 (part[0][0].cache, self._tensor([kept.row for kept, _ in part]))
                 for part in places.values()
-            ]
+            ],
+            room=max(map(len, new)),
         )
-        logits = self._prefill(cache, [ids[len(kept.seen) :] for kept, ids in rows])
+        logits = self._prefill(cache, new)
 
         if len(rows) < len(joining):
             copies = self._tensor([row for row, (_, ids) in enumerate(rows) for _ in equal[ids]])

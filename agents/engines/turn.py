@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from agents.engines.base import Generation, Request, StopRule
 from ssp_env.tokenizers.base import Tokenizer
@@ -83,8 +85,23 @@ class Turn:
         )
 
 
+class _Key(ISeedSequence):
+    """A seed that is its generator's key as it is.
+
+    ``Philox(key=seed)`` is the same generator, but asks the system for entropy first, of which it
+    uses nothing: three quarters of the time that a turn takes to begin.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
+        """The key: Philox asks for two words of 64 bits."""
+        return np.array([self._seed, *[0] * (n_words - 1)], dtype=dtype)
+
+
 def _uniform(seed: int) -> Iterator[float]:
     # Philox is keyed by the seed itself: streams of different seeds never meet.
-    generator = np.random.Generator(np.random.Philox(key=seed))
+    generator = np.random.Generator(np.random.Philox(_Key(seed)))
     while True:
         yield from generator.random(_BLOCK).tolist()

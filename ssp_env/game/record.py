@@ -276,7 +276,7 @@ def _segments(trajectory: Trajectory) -> Iterator[SegmentRecord]:
 
     for number, (start, stop) in enumerate(pairwise(bounds)):
         author = PROMPT if number == 0 else POLICY if mask[start] else ENVIRONMENT
-        text = b"".join(pieces[i] for i in ids[start:stop]).decode("utf-8", "replace")
+        text = b"".join(map(pieces.__getitem__, ids[start:stop])).decode("utf-8", "replace")
         yield SegmentRecord(
             by=author,
             text=text.strip(" "),

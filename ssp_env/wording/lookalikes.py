@@ -29,6 +29,7 @@ _GREEK_WORD = re.compile(r"[\u0370-\u03ff]+")
 
 _SIGNS = re.compile(r"[@$\w](?:[@$!|\w]*[@$\w])?")
 """A word in which digits and signs may stand for letters."""
+_STAND_INS = re.compile(r"[0134578@$!|]")
 _AS_LETTERS = [str.maketrans("0134578@$!|", f"o{one}eastb" + f"as{one}{one}") for one in "il"]
 
 _CAPITAL_I = re.compile(r"(?<=[a-z])I(?![A-Z])")
@@ -80,7 +81,8 @@ def _readings(text: str, wordings: str) -> Iterator[str]:
     yield latin
     yield _SMALL_L.sub("I", _CAPITAL_I.sub("l", latin))
 
-    for letters in _AS_LETTERS:
+    # Most texts have none of them, and read the same as before.
+    for letters in _AS_LETTERS if _STAND_INS.search(latin) else ():
         yield _SIGNS.sub(lambda found, letters=letters: _letters(found[0], letters), latin)  # type: ignore[misc]
 
 

@@ -187,6 +187,8 @@ class Prompts:
 
         self._tokenizer, self._tags, self._source = tokenizer, tags, source
         self._newline = tokenizer.encode("\n")
+        search = tags.opening("search"), tags.closing("search")
+        self._search = tokenizer.encode(f"{search[0]} "), tokenizer.encode(f" {search[1]}")
         self._numbered = "number" in self._templates["document"].fields
         self._passages: dict[tuple[str, str, int, int], list[int]] = {}
         self._parts: dict[tuple[str, str, int], tuple[str, str]] = {}
@@ -217,13 +219,8 @@ class Prompts:
 
     def search(self, query: str, max_query_tokens: int) -> list[int]:
         """A turn that searches for a text, as a policy could have written it."""
-        opening, closing = self._tags.opening("search"), self._tags.closing("search")
-        words = self._data(query)[:max_query_tokens]
-        return [
-            *self._tokenizer.encode(f"{opening} "),
-            *words,
-            *self._tokenizer.encode(f" {closing}"),
-        ]
+        opening, closing = self._search
+        return [*opening, *self._data(query)[:max_query_tokens], *closing]
 
     def verifier(
         self, question: str, documents: Sequence[Document], max_document_tokens: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:
     """The facts that pages state; sentences that are not of this world's kind are skipped."""
     for document in documents:
         for sentence in document.text.split(" ."):
-            fact = _read_sentence(sentence.split())
+            fact = _read_sentence(sentence)
             if fact is not None:
                 yield fact
 
@@ -50,7 +51,9 @@ def _page(
     return " ".join(f"{sentences[i]} ." for i in rng.permutation(len(sentences)))
 
 
-def _read_sentence(words: list[str]) -> Fact | None:
+@lru_cache(maxsize=65536)  # the same pages are read in every verification
+def _read_sentence(sentence: str) -> Fact | None:
+    words = sentence.split()
     if len(words) < 3:
         return None
 
