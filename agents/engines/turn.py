@@ -88,8 +88,8 @@ class Turn:
 class _Key(ISeedSequence):
     """A seed that is its generator's key as it is.
 
-    ``Philox(key=seed)`` is the same generator, but asks the system for entropy first, of which it
-    uses nothing: three quarters of the time that a turn takes to begin.
+    ``Philox(key=seed)`` is the same generator, but asks the system for entropy first, and uses
+    nothing of it: it takes three times as long to make, for every turn.
     """
 
     def __init__(self, seed: int) -> None:
