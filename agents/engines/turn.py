@@ -101,7 +101,8 @@ class _Key(ISeedSequence):
 
 
 def _uniform(seed: int) -> Iterator[float]:
-    # Philox is keyed by the seed itself: streams of different seeds never meet.
-    generator = np.random.Generator(np.random.Philox(_Key(seed)))
+    # Philox is keyed by the seed itself: streams of different seeds never meet. It takes any
+    # ISeedSequence; its type hints know one of them.
+    generator = np.random.Generator(np.random.Philox(_Key(seed)))  # type: ignore[arg-type]
     while True:
         yield from generator.random(_BLOCK).tolist()
