@@ -304,7 +304,11 @@ def sweep(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be played, and end")
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="these arms alone, by name")
     parser.add_argument(
-        "--seeds", nargs="+", type=int, metavar="N", help="these seeds, in place of the sweep's"
+        "--seeds",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="these seeds, in place of the sweep's; with --resume, they are added to it",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="training steps of each trial")
     parser.add_argument(

@@ -22,11 +22,19 @@ from experiments.run.directory import flat
 from experiments.run.provenance import git_commit, machine
 from experiments.sweeps.definition import Sweep, find, read_sweep, shipped
 from experiments.sweeps.directory import SweepDirectory
-from experiments.sweeps.plan import Trial, check_trials, choose, trials
+from experiments.sweeps.plan import (
+    Trial,
+    check_settings,
+    check_trials,
+    choose,
+    extend,
+    trials,
+    unequal_answers,
+)
 from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
 from experiments.sweeps.reuse import Found, find_played, sweeps_in, take
 from experiments.sweeps.source import Source
-from experiments.sweeps.tables import Table, as_data, make_tables, markdown, show
+from experiments.sweeps.tables import Table, as_data, left_out, make_tables, markdown, show
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
@@ -45,25 +53,74 @@ def run(arguments: Namespace) -> int:
     source = Source(find(arguments.name))
     name = source.path.stem
     directory = SweepDirectory(arguments.out or Path("runs") / "sweeps" / name)
-    begun = arguments.resume or arguments.tables
-    sweep = _changed(directory.read(name) if begun else read_sweep(source), arguments)
-    planned = trials(sweep, source)
     if arguments.tables:
-        _finish(name, sweep, planned, directory)
+        held = directory.read(name)
+        _check_tables(held, arguments)
+        _finish(name, held, trials(held, source), directory)
         return 0
-    reused = _reusable(sweep, planned, directory, arguments.reuse or ())
+
+    sweep = _resumed(directory.read(name), source, arguments) if arguments.resume else None
+    sweep = sweep or _begun(read_sweep(source), arguments)
+    planned = trials(sweep, source)
+    now = _now(planned, arguments)
+    reused = _reusable(sweep, now, directory, arguments.reuse or ())
+    _notice(unequal_answers(planned))
     if arguments.dry_run:
         _tell(reused)
-        return _show_plan(sweep, planned)
+        return _show_plan(sweep, now)
 
-    directory.check(planned, arguments.resume)
+    directory.check(now, arguments.resume)
     _check_packages()
-    check_trials(planned, source)
-    with directory.claimed(name, sweep, shlex.join(["ssp", *sys.argv[1:]])):
+    check_trials(now, source)
+    command = shlex.join(["ssp", *sys.argv[1:]])
+    plays = any(directory.state(trial) not in ENDED for trial in now)
+    with directory.claimed(name, sweep, command, plays):
         _take(sweep, reused, directory, arguments.quiet)
-        failed = _play(sweep, planned, directory, arguments)
+        failed = _play(sweep, now, directory, arguments)
         _finish(name, sweep, planned, directory)
     return 1 if failed else 0
+
+
+def _begun(defined: Sweep, arguments: Namespace) -> Sweep:
+    """A new sweep: what its file says, with what the command line says of it."""
+    sweep = _changed(defined, arguments)
+    if arguments.seeds is not None:
+        sweep = replace(sweep, seeds=tuple(arguments.seeds))
+    return choose(sweep, arguments.arms)
+
+
+def _resumed(held: Sweep, source: Source, arguments: Namespace) -> Sweep:
+    """A sweep that is gone on with: all that it had, with the arms and seeds that are named."""
+    sweep = _changed(held, arguments)
+    check_settings(trials(held, source), trials(sweep, source))
+    return extend(sweep, read_sweep(source), arguments.arms, arguments.seeds)
+
+
+def _now(planned: Sequence[Trial], arguments: Namespace) -> list[Trial]:
+    """The trials that this command is to play: those of the arms and seeds that it names."""
+    arms, seeds = arguments.arms, arguments.seeds
+    return [
+        trial
+        for trial in planned
+        if (not arms or trial.arm in arms) and (seeds is None or trial.seed in seeds)
+    ]
+
+
+def _check_tables(held: Sweep, arguments: Namespace) -> None:
+    """Tables are of all that a sweep has, so that nobody reads a choice of trials for all of them.
+
+    Raises:
+        ConfigError: the command line asks for some arms or seeds alone.
+        RunError: it names other settings.
+    """
+    for name, given, has in (
+        ("--seeds", arguments.seeds, held.seeds),
+        ("--arms", arguments.arms, held.all_arms()),
+    ):
+        if given is not None and {*given} != {*has}:
+            fix = "tables are of all arms and seeds of the sweep; leave it out with --tables"
+            raise ConfigError(name, given, fix)
+    check_settings(trials(held), trials(_changed(held, arguments)))
 
 
 def _check_packages() -> None:
@@ -78,7 +135,7 @@ def _check_packages() -> None:
 
 
 def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
-    """The sweep with what the command line says of it."""
+    """The sweep with the settings that the command line names."""
     changes: dict[str, Any] = {
         name: getattr(arguments, name)
         for name in ("steps", "world", "model")
@@ -91,11 +148,9 @@ def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
     sweep = replace(sweep, set={**flat(sweep.set), **changes})
     if arguments.preset is not None:
         sweep = replace(sweep, preset=arguments.preset)
-    if arguments.seeds is not None:
-        sweep = replace(sweep, seeds=tuple(arguments.seeds))
     if arguments.keep_checkpoints:
         sweep = replace(sweep, keep_checkpoints=True)
-    return choose(sweep, arguments.arms)
+    return sweep
 
 
 def _reusable(
@@ -113,6 +168,11 @@ def _take(sweep: Sweep, reused: Sequence[Found], directory: SweepDirectory, quie
     for found in reused:
         if found.taken:
             take(found, directory, sweep.keep_checkpoints)
+
+
+def _notice(text: str | None) -> None:
+    if text is not None:
+        print(f"ssp: {text}", file=sys.stderr)
 
 
 def _tell(reused: Sequence[Found]) -> None:
@@ -155,6 +215,10 @@ def _resuming(arguments: Namespace, directory: SweepDirectory) -> str:
     words = ["ssp", "sweep", arguments.name, "--out", str(directory.path)]
     if arguments.parallel is not None:
         words += ["--parallel", str(arguments.parallel)]
+    if arguments.resume and arguments.arms:
+        words += ["--arms", *arguments.arms]
+    if arguments.resume and arguments.seeds is not None:
+        words += ["--seeds", *map(str, arguments.seeds)]
     return shlex.join([*words, "--resume"])
 
 
@@ -170,7 +234,7 @@ def _finish(name: str, sweep: Sweep, planned: Sequence[Trial], directory: SweepD
     write_rows(directory, rows(name, outcomes))
     known = _provenance(name, directory, outcomes)
     write_atomically(directory.tables, _page(sweep, known, made))
-    summary = {**known, "arms": as_data(sweep, outcomes)}
+    summary = {**known, "arms": as_data(sweep, outcomes), "left_out": left_out(outcomes)}
     write_atomically(directory.summary, json.dumps(summary, indent=2) + "\n")
     draw(sweep, outcomes, directory.figure)
     show(made)
@@ -186,30 +250,42 @@ def _provenance(
     """Where the figures come from."""
     summaries = [o.summary for o in outcomes if o.summary is not None]
     wall = sum(line["seconds"]["wall"] for o in outcomes for line in o.lines)
+    command, *resumed = directory.commands()
     return {
         "sweep": name,
-        "command": directory.command(),
+        "command": command,
+        "resumed": resumed,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "git_commits": sorted({s["git_commit"] or "unknown" for s in summaries})
         or [git_commit() or "unknown"],
         "machines": sorted({s["machine"] for s in summaries}) or [machine()],
-        "seeds": sorted({o.trial.seed for o in outcomes}),
+        "seeds": sorted({o.trial.seed for o in outcomes if o.ended}),
         "trials": sum(o.ended for o in outcomes),
         "trial_hours": round(wall / 3600, 2),
+        "at_a_time": _at_a_time(outcomes),
         "taken": {o.trial.name: asdict(o.taken) for o in outcomes if o.taken},
     }
 
 
+def _at_a_time(outcomes: Sequence[Outcome]) -> int | None:
+    """How many trials shared the machine at most; ``None`` where that is not known of all."""
+    known = [o.at_a_time for o in outcomes if o.lines]
+    return None if None in known else max((most for most in known if most), default=None)
+
+
 def _page(sweep: Sweep, known: dict[str, Any], made: Sequence[Table]) -> str:
     """The tables as Markdown, with what they rest on."""
+    commands = ", then ".join(f"`{command}`" for command in [known["command"], *known["resumed"]])
+    most = known["at_a_time"]
+    how = "one after the other" if most == 1 else f"up to {most} at a time" if most else ""
+    how = how or "added up over trials"
     lines = [
         f"# {sweep.title or known['sweep']}",
         "",
-        f"`{known['command']}`, {known['date']}, commit {', '.join(known['git_commits'])}, "
+        f"{commands}, {known['date']}, commit {', '.join(known['git_commits'])}, "
         f"{'; '.join(known['machines'])}. Preset `{sweep.preset}`, seeds "
         f"{', '.join(map(str, known['seeds']))}; ± is half of a 95% interval over seeds "
-        f"(Student's t). {known['trials']} trials took {known['trial_hours']:.1f} hours, one after "
-        f"the other.",
+        f"(Student's t). {known['trials']} trials took {known['trial_hours']:.1f} hours, {how}.",
         "",
         "![accuracy of all arms, and its way there](figure.png)",
         "",
@@ -235,12 +311,13 @@ def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> int:
     shown = Shown(box=box.SIMPLE_HEAD, padding=(0, 1))
     for head in ("arm", "settings"):
         shown.add_column(head)
-    for arm, settings in sweep.all_arms().items():
+    arms = {trial.arm: trial.settings for trial in planned}
+    for arm, settings in arms.items():
         text = "  ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
         mark = " (the others are compared with it)" if arm == sweep.compared_with else ""
         shown.add_row(f"{arm}{mark}", text or "the preset's own")
     console.print(shown, markup=False)
-    seeds, steps = len(sweep.seeds), sorted({trial.config.steps for trial in planned})
-    each = f"{' or '.join(map(str, steps))} steps each"
-    console.print(f"{len(planned)} trials: {len(sweep.all_arms())} arms, {seeds} seeds, {each}")
+    seeds, steps = {trial.seed for trial in planned}, {trial.config.steps for trial in planned}
+    each = f"{' or '.join(map(str, sorted(steps)))} steps each"
+    console.print(f"{len(planned)} trials: {len(arms)} arms, {len(seeds)} seeds, {each}")
     return 0

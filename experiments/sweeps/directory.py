@@ -1,8 +1,9 @@
 """Where a sweep lies: what it is, a run directory for each trial, and what came out.
 
 ================== =========================================================================
-``sweep.yaml``     the sweep as it is played, and which version plays it
+``sweep.yaml``     the sweep as it is played, by which commands, and which version plays it
 ``trials/NAME/``   an ordinary run directory: `ssp report`, `ssp plot`, `ssp replay` read it
+``at_a_time.json`` by trial, with how many it shared the machine at most
 ``results.csv``    one row per trial and step; also as Parquet
 ``tables.md``      means, intervals and comparisons; ``figure.png`` draws them
 ``summary.json``   the same as data, with machine, commits and seeds
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class SweepDirectory:
         self.tables = self.path / "tables.md"
         self.figure = self.path / "figure.png"
         self.summary = self.path / "summary.json"
+        self._at_a_time = self.path / "at_a_time.json"
 
     # -- what it holds -------------------------------------------------------------------------
 
@@ -96,13 +98,22 @@ class SweepDirectory:
         """
         return str(self._header().get("name"))
 
-    def command(self) -> str:
-        """The command line that began it.
+    def commands(self) -> list[str]:
+        """The command lines that played it: the one that began it, and those that went on with it.
 
         Raises:
             RunError: there is none.
         """
-        return str(self._header()["command"])
+        held = self._header()
+        return [str(held["command"]), *map(str, held.get("resumed", ()))]
+
+    def at_a_time(self) -> dict[str, int]:
+        """By name of a trial, how many were played at the same time at most, itself included.
+
+        Raises:
+            RunError: that cannot be read.
+        """
+        return read_json(self._at_a_time) if self._at_a_time.exists() else {}
 
     def _header(self) -> dict[str, Any]:
         """What ``sweep.yaml`` says.
@@ -150,13 +161,14 @@ class SweepDirectory:
                 run.check(trial.config, resume=True)
 
     @contextmanager
-    def claimed(self, name: str, sweep: Sweep, command: str) -> Iterator[None]:
+    def claimed(self, name: str, sweep: Sweep, command: str, plays: bool = True) -> Iterator[None]:
         """Holds the directory while trials are played. A new one that nothing was written to goes.
 
         Args:
             name: of the sweep.
-            sweep: what is played.
-            command: the command line, noted if it begins the sweep.
+            sweep: all of it.
+            command: the command line; each that plays is noted once.
+            plays: whether it has anything to play.
 
         Raises:
             RunError: another process holds it, or it cannot be written.
@@ -164,12 +176,15 @@ class SweepDirectory:
         made, new = make_directories(self.path), not self.definition.exists()
         try:
             with locked(self.path):
-                began = command if new else self.command()
+                commands = [command] if new else self.commands()
+                if plays and command not in commands:
+                    commands.append(command)
                 header = {
                     "format": FORMAT,
                     "version": __version__,
                     "name": name,
-                    "command": began,
+                    "command": commands[0],
+                    "resumed": commands[1:],
                 }
                 text = yaml.safe_dump(
                     {**header, "sweep": plain(sweep)}, sort_keys=False, allow_unicode=True
@@ -188,6 +203,17 @@ class SweepDirectory:
         for folder in self.trials.glob("*/"):
             if folder.name.startswith(".") or not RunDirectory(folder).config.exists():
                 shutil.rmtree(folder)
+
+    def note_playing(self, names: Collection[str]) -> None:
+        """Notes that the trials of these names are played at the same time.
+
+        Raises:
+            RunError: that cannot be written.
+        """
+        known = self.at_a_time()
+        more = {name: len(names) for name in names if known.get(name, 0) < len(names)}
+        if more:
+            write_atomically(self._at_a_time, json.dumps({**known, **more}, indent=2) + "\n")
 
     def failure(self, trial: Trial) -> Path:
         """The file that holds the error of a trial that failed."""

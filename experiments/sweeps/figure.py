@@ -35,7 +35,7 @@ def draw(sweep: Sweep, outcomes: Sequence[Outcome], out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    ended = [outcome for outcome in outcomes if outcome.ended and outcome.measured]
+    ended = [outcome for outcome in outcomes if outcome.ended and outcome.evaluated]
     groups = groups_of(ended)[1:]
     panels = 1 + len(groups) + len(sweep.figures)
     rows = -(-panels // COLUMNS)

@@ -84,6 +84,7 @@ class Board:
         how = "" if outcome.state == "done" else f", {outcome.state}"
         groups = {group: value for group, value in outcome.accuracy.items() if group != "mean"}
         accuracy = "  ".join(f"{group}: {value:.3f}" for group, value in groups.items())
+        accuracy = accuracy or "an outage hit its last evaluation"
         took = f"{_clock(began).strip()} min" if began else "earlier"
         self.note(f"{self._count()}  {trial}: {accuracy}  ({step} steps{how}, {took})")
         self._update()

@@ -11,10 +11,10 @@ from typing import Any
 
 from agents.config import LearningConfig
 from experiments.config import RunConfig, assign, load_preset, make_config
-from experiments.run.directory import flat
+from experiments.run.directory import CHANGEABLE, flat
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.source import Source
-from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.errors import ConfigError, DataError, RunError, nearest
 from ssp_env.settings import plain
 
 SILENT = ("checkpoint_every", "checkpoints_kept", "record_tokens")
@@ -62,6 +62,90 @@ def choose(sweep: Sweep, arms: Sequence[str] | None) -> Sweep:
     if paper is not None:
         paper = replace(paper, rows={arm: row for arm, row in paper.rows.items() if arm in arms})
     return replace(sweep, arms=chosen, grid={}, baseline=baseline, paper=paper)
+
+
+def extend(
+    held: Sweep, defined: Sweep, arms: Sequence[str] | None, seeds: Sequence[int] | None
+) -> Sweep:
+    """A sweep that has begun, with further arms and seeds, in the order of its definition.
+
+    It loses none, and its own arms keep their settings.
+
+    Args:
+        held: as it was begun, perhaps with some arms and seeds alone.
+        defined: all of it.
+        arms: that it is to have.
+        seeds: the same.
+
+    Raises:
+        ConfigError: an arm is in neither, the two are not the same sweep, or a trial that is there
+            would have another directory.
+    """
+    wanted = {*held.seeds, *(seeds or ())}
+    order = dict.fromkeys([*defined.seeds, *held.seeds, *(seeds or ())])
+    held = replace(held, seeds=tuple(seed for seed in order if seed in wanted))
+
+    ours, theirs = held.all_arms(), defined.all_arms()
+    if not {*(arms or ())} - {*ours}:
+        return held
+    for arm in arms or ():
+        if arm not in ours and arm not in theirs:
+            raise ConfigError("--arms", arm, nearest(arm, {**theirs, **ours}))
+    for arm, settings in ours.items():
+        if plain(theirs.get(arm)) != plain(settings):
+            fix = (
+                f"the sweep that was begun has another arm {arm!r} than its file; use another --out"
+            )
+            raise ConfigError("--arms", list(arms or ()), fix)
+
+    made = choose(defined, [*ours, *(arms or ())])
+    before, after = _folder_names(list(ours)), _folder_names(list(made.arms))
+    if any(after[arm] != folder for arm, folder in before.items()):
+        fix = "these arms cannot be added, since directories would change; choose another --out"
+        raise ConfigError("--arms", list(arms or ()), fix)
+    return replace(held, arms=made.arms, grid={}, baseline=made.baseline, paper=made.paper)
+
+
+def check_settings(held: Sequence[Trial], changed: Sequence[Trial]) -> None:
+    """Makes sure that trials stay what they are when a sweep is gone on with.
+
+    Args:
+        held: all trials as they were begun.
+        changed: the same, with what the command line says of them.
+
+    Raises:
+        RunError: a setting differs that a run cannot change, or the number of steps.
+    """
+    for theirs, ours in zip(held, changed, strict=True):
+        one, other = flat(plain(theirs.config)), flat(plain(ours.config))
+        names = {*one, *other} - ({*CHANGEABLE} - {"steps"})
+        differing = sorted(name for name in names if one.get(name) != other.get(name))
+        if differing:
+            raise RunError(
+                f"the sweep was begun with other settings ({', '.join(differing)}); leave them as "
+                "they were, or choose another --out"
+            )
+
+
+def unequal_answers(planned: Sequence[Trial]) -> str | None:
+    """What to say if arms that propose in groups get another number of answers than the others.
+
+    An arm with five proposals about each answer needs a batch five times as large as one with a
+    single one. Where all have groups of one size, batches that differ are what is compared.
+    """
+    configs = {trial.arm: trial.config for trial in planned}
+    answers = {
+        arm: config.learning.batch_size // config.game.proposals for arm, config in configs.items()
+    }
+    groups = {config.game.proposals for config in configs.values()}
+    if len(groups) == 1 or len({*answers.values()}) == 1:
+        return None
+
+    each = ", ".join(f"{arm} {count}" for arm, count in answers.items())
+    return (
+        f"Arms get unequal numbers of answers per step: {each} (learning.batch_size by "
+        "game.proposals)."
+    )
 
 
 def trials(sweep: Sweep, source: Source | None = None) -> list[Trial]:

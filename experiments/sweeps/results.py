@@ -36,6 +36,8 @@ class Outcome:
     """``None`` unless it is done."""
     taken: Taken | None = None
     """Where it was played, if another sweep has played it."""
+    at_a_time: int | None = None
+    """How many trials shared the machine with it at most, itself included, where that is noted."""
 
     @property
     def ended(self) -> bool:
@@ -43,19 +45,37 @@ class Outcome:
         return self.state in ("done", "stopped", "ended early")
 
     @property
+    def evaluated(self) -> list[dict[str, Any]]:
+        """The lines of its evaluations; one that an outage hit lacks groups of questions."""
+        return [line for line in self.lines if "accuracy" in line]
+
+    @property
+    def counts(self) -> bool:
+        """Whether its last evaluation may stand beside those of other trials.
+
+        One that fell behind was evaluated at an earlier step, and one whose last evaluation an
+        outage hit has no mean over the same groups.
+        """
+        return self.state in ("done", "stopped") and "mean" in self.accuracy
+
+    @property
     def accuracy(self) -> dict[str, float]:
-        """Accuracy at the last evaluation, by group of questions; ``mean`` is over groups."""
-        return _accuracy(self.measured[-1])
+        """Accuracy at the last evaluation, by group of questions, as far as it was not hit by an
+        outage; ``mean`` is over groups, and there if all of them are."""
+        return self.accuracy_at(self.evaluated[-1])
 
     @property
     def base(self) -> dict[str, float]:
-        """The same before the first step."""
-        return _accuracy(self.measured[0])
+        """The same before the first step, which is never without a group."""
+        return self.accuracy_at(self.evaluated[0])
 
-    @property
-    def measured(self) -> list[dict[str, Any]]:
-        """The lines that have an evaluation."""
-        return [line for line in self.lines if line.get("accuracy")]
+    def accuracy_at(self, line: dict[str, Any]) -> dict[str, float]:
+        """The same at an evaluation."""
+        groups: dict[str, float] = line["accuracy"]
+        mean = mean_accuracy(groups)
+        if mean is None or groups.keys() != self.evaluated[0]["accuracy"].keys():
+            return {**groups}
+        return {"mean": mean, **groups}
 
     def last(self, figure: str) -> float | None:
         """A figure's mean over the last steps that have it."""
@@ -70,12 +90,13 @@ def read_outcomes(directory: SweepDirectory, trials: Sequence[Trial]) -> list[Ou
     Raises:
         RunError: one cannot be read.
     """
-    found = []
+    found, at_a_time = [], directory.at_a_time()
     for trial in trials:
         state, run = directory.state(trial), directory.run(trial)
         lines = run.read_metrics(growing=True) if _has_lines(run.metrics) else []
         summary = read_json(run.summary) if state == "done" else None
-        found.append(Outcome(trial, state, lines, summary, read_taken(run)))
+        taken = read_taken(run)
+        found.append(Outcome(trial, state, lines, summary, taken, at_a_time.get(trial.name)))
     return found
 
 
@@ -115,16 +136,9 @@ def _row(name: str, settings: Sequence[str], outcome: Outcome, line: dict[str, A
     row |= {key: _cell(trial.settings.get(key)) for key in settings}
     row["step"] = line["step"]
 
-    accuracy = _accuracy(line) if line.get("accuracy") else {}
+    accuracy = outcome.accuracy_at(line) if "accuracy" in line else {}
     row |= {f"accuracy.{group}": value for group, value in accuracy.items()}
     return row | figures_of(line)
-
-
-def _accuracy(line: dict[str, Any]) -> dict[str, float]:
-    groups: dict[str, float] = line["accuracy"]
-    mean = mean_accuracy(groups)
-    assert mean is not None
-    return {"mean": mean, **groups}
 
 
 def _cell(value: Any) -> Any:

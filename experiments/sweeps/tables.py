@@ -18,6 +18,7 @@ from rich.table import Table as Shown
 from experiments.report.figures import spoken
 from experiments.report.tables import mean_interval
 from experiments.sweeps.definition import Paper, Sweep
+from experiments.sweeps.plan import unequal_answers
 from experiments.sweeps.results import Outcome
 
 NONE = "-"
@@ -59,8 +60,8 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 def of_arm(
     outcomes: Sequence[Outcome], arm: str, value: Callable[[Outcome], float | None]
 ) -> dict[int, float]:
-    """Seed -> value, of the trials of an arm that have ended and have it."""
-    found = {o.trial.seed: value(o) for o in outcomes if o.trial.arm == arm and o.ended}
+    """Seed -> value, of the trials of an arm that have it, and stand beside one another."""
+    found = {o.trial.seed: value(o) for o in outcomes if o.trial.arm == arm and o.counts}
     return {seed: known for seed, known in found.items() if known is not None}
 
 
@@ -71,13 +72,15 @@ def difference(one: dict[int, float], baseline: dict[int, float]) -> Estimate | 
 
 def make_tables(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Table]:
     """All tables of a sweep, of the trials that have ended."""
-    ended = [o for o in outcomes if o.ended and o.measured]
+    ended = [o for o in outcomes if o.ended and o.evaluated]
     if not ended:
         return []
 
     made = [_accuracy_table(sweep, outcomes, ended)]
     if len(sweep.all_arms()) > 1:
         made.append(_comparison_table(sweep, ended))
+    if early := [o for o in ended if o.state == "ended early"]:
+        made.append(_early_table(early))
     if sweep.figures:
         made.append(_figures_table(sweep, ended))
     if sweep.paper is not None:
@@ -87,7 +90,7 @@ def make_tables(sweep: Sweep, outcomes: Sequence[Outcome]) -> list[Table]:
 
 def groups_of(outcomes: Sequence[Outcome]) -> list[str]:
     """The groups of questions, and first ``mean``, that over groups."""
-    groups = {group for o in outcomes if o.measured for group in o.accuracy}
+    groups = {group for o in outcomes if o.evaluated for group in o.base}
     return ["mean", *sorted(groups - {"mean"})]
 
 
@@ -158,13 +161,27 @@ def _comparison_table(sweep: Sweep, ended: Sequence[Outcome]) -> Table:
     return Table(f"Against {baseline}, seed by seed", heads, rows)
 
 
+def _early_table(early: Sequence[Outcome]) -> Table:
+    """Trials that fell behind, each at the step at which it was evaluated last."""
+    groups, rows = groups_of(early), []
+    for outcome in early:
+        cells = (outcome.accuracy.get(group) for group in groups)
+        shown = (NONE if value is None else _short(value) for value in cells)
+        rows.append((str(outcome.trial), str(outcome.evaluated[-1]["step"]), *shown))
+    heads = ("trial", "step", "mean", *map(spoken_group, groups[1:]))
+    note = "Fell behind, and are not in the other tables."
+    return Table("Ended early, at their last evaluations", heads, rows, (note,))
+
+
 def _figures_table(sweep: Sweep, ended: Sequence[Outcome]) -> Table:
     rows = []
     for arm in sweep.all_arms():
         values = [of_arm(ended, arm, lambda o, f=figure: o.last(f)) for figure in sweep.figures]  # type: ignore[misc]
         rows.append((arm, *(_text(estimate([*found.values()])) for found in values)))
     heads = ("arm", *(spoken_figure(figure) for figure in sweep.figures))
-    return Table("Other figures, mean of the last 10 steps", heads, rows)
+    timed = any(figure.startswith("seconds.") for figure in sweep.figures)
+    notes = _timing([o for o in ended if o.counts]) if timed else ()
+    return Table("Other figures, mean of the last 10 steps", heads, rows, notes)
 
 
 def _paper_table(sweep: Sweep, paper: Paper, ended: Sequence[Outcome]) -> Table:
@@ -190,20 +207,47 @@ def _paper_table(sweep: Sweep, paper: Paper, ended: Sequence[Outcome]) -> Table:
     return Table("Beside the paper", heads, rows, (note,))
 
 
+def _timing(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """What seconds cannot be compared with, if trials did not have the machine for themselves."""
+    notes = []
+    most = max((o.at_a_time or 1 for o in outcomes), default=1)
+    if most > 1:
+        notes.append(f"up to {most} trials shared the machine")
+    if taken := sum(o.taken is not None for o in outcomes):
+        notes.append(f"{taken} were played by other sweeps")
+    if unknown := sum(o.at_a_time is None and o.taken is None for o in outcomes):
+        notes.append(f"of {unknown} it is not known what they shared the machine with")
+    if not notes:
+        return ()
+    return (
+        f"Seconds are not those of a trial that has the machine for itself: {', '.join(notes)}.",
+    )
+
+
 def _notes(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """What a reader has to know of trials that are not like the others."""
-    notes = []
-    for state, what in (
-        ("stopped", "stopped because its figures went wrong: its last evaluation counts"),
-        ("ended early", "ended early, having fallen behind: its last evaluation counts"),
-        ("begun", "not finished: not in the tables"),
-        ("waiting", "not begun: not in the tables"),
-    ):
-        found = [str(o.trial) for o in outcomes if o.state == state]
-        if found:
-            more = f" and {len(found) - 4} more" if len(found) > 4 else ""
-            notes.append(f"{'; '.join(found[:4])}{more}: {what}.")
-    return (*notes, *_taken(outcomes))
+    counting = [o for o in outcomes if o.counts]
+    voids = [o for o in outcomes if o.state in ("done", "stopped") and not o.counts]
+    stopped = [o for o in counting if o.state == "stopped"]
+    groups = (
+        (stopped, "stopped because its figures went wrong: its last evaluation counts"),
+        (voids, "an outage hit whole groups at its last evaluation: not in the tables"),
+        (_in_state(outcomes, "begun"), "not finished: not in the tables"),
+        (_in_state(outcomes, "waiting"), "not begun: not in the tables"),
+    )
+    notes = [_note(found, what) for found, what in groups if found]
+    unequal = unequal_answers([o.trial for o in outcomes])
+    return (*notes, *([unequal] if unequal else ()), *_taken(outcomes))
+
+
+def _in_state(outcomes: Sequence[Outcome], state: str) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.state == state]
+
+
+def _note(found: Sequence[Outcome], what: str) -> str:
+    names = "; ".join(str(outcome.trial) for outcome in found[:4])
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return f"{names}{more}: {what}."
 
 
 def _taken(outcomes: Sequence[Outcome]) -> list[str]:
@@ -292,7 +336,7 @@ def _bars_of(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def as_data(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """By arm and group: mean, interval, seeds, and the difference from the baseline."""
-    ended = [o for o in outcomes if o.ended and o.measured]
+    ended = [o for o in outcomes if o.ended and o.evaluated]
     data: dict[str, Any] = {}
     for arm in sweep.all_arms():
         data[arm] = {}
@@ -307,6 +351,19 @@ def as_data(sweep: Sweep, outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "difference": _data(difference(one, other)),
             }
     return data
+
+
+def left_out(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """By name, the trials of which the tables have no accuracy, and what is known of them."""
+    return {
+        o.trial.name: {
+            "state": o.state,
+            "step": o.evaluated[-1]["step"] if o.evaluated else None,
+            "accuracy": o.accuracy if o.evaluated else {},
+        }
+        for o in outcomes
+        if not o.counts
+    }
 
 
 def _data(found: Estimate | None) -> dict[str, float | None] | None:

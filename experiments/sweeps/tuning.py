@@ -160,6 +160,7 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
     from ray import tune
 
     by_name = {trial.name: trial for trial in trials}
+    playing: set[str] = set()
 
     class Watcher(tune.Callback):  # type: ignore[misc]
         """Tells the board."""
@@ -170,6 +171,8 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
 
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             directory.failure(_ours(trial)).unlink(missing_ok=True)
+            playing.add(_ours(trial).name)
+            directory.note_playing(playing)
             board.begin(_ours(trial))
 
         def on_trial_result(
@@ -179,12 +182,14 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
 
         def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             ours = _ours(trial)
+            playing.discard(ours.name)
             if directory.state(ours) == "begun":
                 directory.end_early(ours)
             board.end(read_outcomes(directory, [ours])[0])
 
         def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             ours, error = _ours(trial), _error(trial)
+            playing.discard(ours.name)
             directory.fail(ours, error)
             board.fail(ours, error.strip().splitlines()[-1])
 

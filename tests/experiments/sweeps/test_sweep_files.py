@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments.sweeps.definition import find, read_sweep, shipped
-from experiments.sweeps.plan import Trial, check_trials, choose, trials
+from experiments.sweeps.plan import Trial, check_trials, choose, trials, unequal_answers
 from experiments.sweeps.source import Source
 from ssp_env.commands.cli import main
 from ssp_env.errors import ConfigError, DataError
@@ -32,6 +33,29 @@ def test_shipped_sweeps_can_be_planned(name: str) -> None:
     assert len(planned) == len(sweep.all_arms()) * len(sweep.seeds)
     assert len({trial.name for trial in planned}) == len(planned)
     assert all(trial.config.seed == trial.seed for trial in planned)
+
+
+@pytest.mark.parametrize("preset", ["h200", "paper-7b"])
+def test_shipped_sweeps_can_be_planned_with_another_preset(preset: str) -> None:
+    for name in shipped():
+        source = Source(find(name))
+        planned = trials(replace(read_sweep(source), preset=preset), source)
+        said = unequal_answers(planned)
+        assert (said is not None) == (name == "algorithms"), said
+
+
+def test_arms_with_unequal_numbers_of_answers_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["sweep", "algorithms", "--dry-run", "--preset", "paper-7b"]
+    assert main(command) == 0
+    assert "RF-GRPO 256, RF-RF 256, GRPO-RF 32, GRPO-GRPO 32" in capsys.readouterr().err
+    assert main([*command, "--set", "learning.batch_size=32"]) == 0
+    assert capsys.readouterr().err == ""
+
+    batches = "arms: {a: {}}\ngrid: {learning.batch_size: [16, 32]}\n"
+    assert unequal_answers(plan(tmp_path, batches)) is None, "it is what is compared"
 
 
 def test_arms_and_grid_are_combined(tmp_path: Path) -> None:

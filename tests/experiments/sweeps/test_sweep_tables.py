@@ -12,13 +12,23 @@ from pyarrow import parquet
 from sweep_runs import make_sweep, play
 
 from experiments.sweeps.definition import Sweep
-from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.directory import TAKEN, SweepDirectory
 from experiments.sweeps.figure import draw
-from experiments.sweeps.plan import Trial, trials
+from experiments.sweeps.plan import Trial, extend, trials
 from experiments.sweeps.results import read_outcomes, rows, write_rows
-from experiments.sweeps.tables import Estimate, difference, estimate, make_tables, markdown
+from experiments.sweeps.tables import (
+    Estimate,
+    as_data,
+    difference,
+    estimate,
+    left_out,
+    make_tables,
+    markdown,
+)
 from ssp_env.commands.cli import main
-from ssp_env.errors import RunError
+from ssp_env.errors import ConfigError, RunError
+
+PLAIN = {"paper": None, "figures": []}
 
 
 @pytest.fixture
@@ -123,16 +133,72 @@ def test_a_trial_that_was_stopped_counts_and_is_named(
     accuracy = make_tables(made, outcomes)[0]
     assert accuracy.rows[2][1] == "3"
     assert "two, seed 2: stopped because its figures went wrong" in accuracy.notes[0]
+    assert left_out(outcomes) == {}
 
     cut_off.stopped.write_text(json.dumps({"sign": "outage"}))
     assert directory.state(planned[-1]) == "begun", "an outage is no result"
 
-    cut_off.stopped.unlink()
+
+def test_a_trial_that_fell_behind_is_not_averaged_with_those_of_the_last_step(
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    made, planned, directory = played
     directory.end_early(planned[-1])
-    assert directory.state(planned[-1]) == "ended early"
-    assert (
-        "having fallen behind" in make_tables(made, read_outcomes(directory, planned))[0].notes[0]
+    outcomes = read_outcomes(directory, planned)
+    assert outcomes[-1].state == "ended early"
+
+    accuracy, against, early, figures, _ = make_tables(made, outcomes)
+    assert accuracy.rows[2][:3] == ("two", "2", ".875 ±.95")
+    assert accuracy.notes == ()
+    assert against.rows[0][1] == "2 of 2"
+    assert early.rows == [("two, seed 2", "0", ".625", "1.00", ".250")]
+    assert figures.rows[1] == ("two", ".150 ±.00"), "its first step is no last step"
+    assert as_data(made, outcomes)["two"]["mean"]["by_seed"].keys() == {0, 1}
+    assert left_out(outcomes)["two-seed2"]["step"] == 0
+
+
+@pytest.mark.parametrize("known", [{"1": 1.0}, {}], ids=["one group", "all groups"])
+def test_an_evaluation_that_an_outage_hit_is_named_and_not_averaged(
+    known: dict[str, float], played: tuple[Sweep, list[Trial], SweepDirectory]
+) -> None:
+    made, planned, directory = played
+    run = directory.run(planned[1])
+    lines = run.read_metrics()
+    run.metrics.unlink()
+    for line in [*lines[:-1], {**lines[-1], "accuracy": known}]:
+        run.append_metrics(line)
+
+    outcomes = read_outcomes(directory, planned)
+    assert outcomes[1].accuracy == known, "not that of an earlier evaluation"
+    accuracy, against, *_ = make_tables(made, outcomes)
+    assert accuracy.rows[2] == ("two", "1", ".950", "1.00", ".900"), "seed 1 alone"
+    assert against.rows[0][:3] == ("two", "1 of 1", "+.100")
+    assert accuracy.notes[0].startswith("two, seed 0: an outage hit whole groups")
+    assert left_out(outcomes)["two-seed0"] == {"state": "done", "step": 2, "accuracy": known}
+    last = [row for row in rows("mine", outcomes) if (row["arm"], row["seed"]) == ("two", 0)][-1]
+    assert last["accuracy.mean"] is None
+
+
+def test_seconds_of_trials_that_shared_the_machine_are_marked(tmp_path: Path) -> None:
+    made, directory = make_sweep(figures=["seconds.step"], paper=None), SweepDirectory(tmp_path)
+    planned = trials(made)
+    for trial in planned:
+        play(directory, trial, 0.5)
+
+    def notes() -> tuple[str, ...]:
+        return make_tables(made, read_outcomes(directory, planned))[-1].notes
+
+    assert "of 6 it is not known" in notes()[0]
+    for trial in planned:
+        directory.note_playing([trial.name])
+    assert notes() == ()
+    directory.note_playing([trial.name for trial in planned[:2]])
+    directory.note_playing([planned[0].name])
+    assert "up to 2 trials shared the machine." in notes()[0]
+    (directory.run(planned[0]).path / TAKEN).write_text(
+        json.dumps({"sweep": "s", "trial": "t", "directory": "d", "git_commit": "c"})
     )
+    assert "1 were played by other sweeps" in notes()[0]
 
 
 def test_arms_of_several_models_have_their_own_beginnings(tmp_path: Path) -> None:
@@ -170,9 +236,20 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     assert data["command"] == "ssp sweep mine.yaml", "the one that began it"
     assert data["arms"]["two"]["2"]["accuracy"] == {"mean": 0.75, "half": 0.0}
 
+    assert data["resumed"] == [], "nothing was played"
+    assert "hours, added up over trials" in out.tables.read_text(), "nobody noted how"
+
     before = out.csv.read_text()
     assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
     assert out.csv.read_text() == before
+    for trial in trials(made):
+        out.note_playing([trial.name])
+    assert main(["sweep", str(file), "--out", str(out.path), "--tables"]) == 0
+    assert "hours, one after the other" in out.tables.read_text()
+    out.note_playing([trial.name for trial in trials(made)])
+    assert main(["sweep", str(file), "--out", str(out.path), "--tables", "--seeds", "1", "0"]) == 0
+    assert "hours, up to 4 at a time" in out.tables.read_text()
+    capsys.readouterr()
 
     # In the middle of a sweep, the tables are of what has ended.
     out.run(trials(made)[-1]).summary.unlink()
@@ -184,10 +261,78 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     for words, says in (
         ([], "holds a sweep; go on with it by --resume"),
         (["--resume", "--set", "learning.kl_coeff=1"], "other settings (learning.kl_coeff)"),
+        (["--resume", "--steps", "9"], "other settings (steps)"),
         (["--resume", "--arms", "three"], "known: one, two"),
+        (["--tables", "--seeds", "0"], "--seeds = [0]: tables are of all arms and seeds"),
+        (["--tables", "--arms", "one"], "--arms = ['one']: tables are of all arms and seeds"),
+        (["--tables", "--steps", "9"], "other settings (steps)"),
     ):
         assert main(["sweep", str(file), "--out", str(out.path), *words]) == 2
         assert says in capsys.readouterr().err
+
+
+def test_a_sweep_that_is_gone_on_with_is_extended_and_never_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, file = SweepDirectory(tmp_path / "sweep"), tmp_path / "mine.yaml"
+    file.write_text(
+        "seeds: [0, 1, 2]\nset: {steps: 2}\n"
+        "arms: {zero: {learning.lr: 0.1}, one: {}, two: {learning.lr: 0.5}}\nbaseline: one\n"
+    )
+    begun = make_sweep(
+        seeds=[0, 2], arms={"one": {}, "two": {"learning.lr": 0.5}}, baseline="one", **PLAIN
+    )
+    with out.claimed("mine", begun, "ssp sweep mine.yaml --arms one two --seeds 0 2"):
+        for trial in trials(begun):
+            if trial.seed == 0:
+                play(out, trial, 0.5)
+
+    # What Ray would play; a run of its own takes too long here.
+    def playing(left: list[Trial], directory: SweepDirectory, *_: object, **__: object) -> int:
+        for trial in left:
+            play(directory, trial, 0.75)
+        return 0
+
+    monkeypatch.setattr("experiments.sweeps.tuning.tune_trials", playing)
+
+    def resume(*words: str) -> None:
+        monkeypatch.setattr("sys.argv", ["ssp", "sweep", "mine.yaml", "--resume", *words])
+        assert main(["sweep", str(file), "--out", str(out.path), "--resume", *words]) == 0
+
+    resume("--arms", "zero", "--seeds", "1")
+    held = out.read("mine")
+    assert (held.seeds, list(held.all_arms())) == ((0, 1, 2), ["zero", "one", "two"])
+    states = {trial.name: out.state(trial) for trial in trials(held)}
+    assert [name for name, state in states.items() if state == "done"] == [
+        *("one-seed0", "two-seed0", "zero-seed1"),
+    ]
+    said = capsys.readouterr()
+    assert "(1 trials to play, 0 done)" in said.err
+    assert "not begun: not in the tables" in out.tables.read_text()
+
+    resume("--seeds", "0")
+    resume("--seeds", "0")
+    assert out.read("mine") == held
+    commands = json.loads(out.summary.read_text())["resumed"]
+    assert commands == [
+        "ssp sweep mine.yaml --resume --arms zero --seeds 1",
+        "ssp sweep mine.yaml --resume --seeds 0",
+    ]
+    assert all(f"`{command}`" in out.tables.read_text() for command in commands)
+    assert out.state(trials(held)[0]) == "done"
+    assert out.state(trials(held)[-1]) == "waiting"
+
+
+def test_arms_of_another_sweep_are_not_added() -> None:
+    held, other = make_sweep(arms={"one": {}}, **PLAIN), {"two": {"learning.lr": 0.5}}
+    changed = make_sweep(arms={"one": {"learning.lr": 0.1}, **other}, **PLAIN)
+    with pytest.raises(ConfigError, match="another arm 'one' than its file"):
+        extend(held, changed, ["two"], None)
+    # Both would be called `a-b`, which is the name of what is there.
+    held = make_sweep(arms={"a-b": {}}, baseline="a-b", **PLAIN)
+    named = make_sweep(arms={"a b": other["two"], "a-b": {}}, baseline="a-b", **PLAIN)
+    with pytest.raises(ConfigError, match="directories would change"):
+        extend(held, named, ["a b"], None)
 
 
 @pytest.mark.parametrize(

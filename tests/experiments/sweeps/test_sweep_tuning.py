@@ -84,8 +84,14 @@ def test_a_stopped_sweep_says_how_to_go_on_as_it_was_played(
 
     monkeypatch.setattr("experiments.sweeps.tuning.tune_trials", interrupted)
     sweep, directory = make_sweep(), SweepDirectory(tmp_path / "a sweep")
-    for parallel, more in ((None, []), (2, ["--parallel", "2"])):
-        given = Namespace(name="mine.yaml", quiet=True, parallel=parallel)
+    chosen = ["--parallel", "2", "--arms", "one", "two", "--seeds", "0"]
+    for parallel, resume, more in (
+        (None, False, []),
+        (2, False, ["--parallel", "2"]),
+        (2, True, chosen),
+    ):
+        given = Namespace(name="mine.yaml", quiet=True, parallel=parallel, resume=resume)
+        given.arms, given.seeds = ["one", "two"], [0]
         with pytest.raises(KeyboardInterrupt):
             _play(sweep, trials(sweep), directory, given)
         words = ["ssp", "sweep", "mine.yaml", "--out", str(directory.path), *more, "--resume"]
