@@ -65,6 +65,9 @@ class LearningConfig:
     """Learning rate of Adam."""
     warmup_steps: int = 5
     """Steps over which the learning rate rises linearly from 0."""
+    decay_steps: int | None = None
+    """Steps, from the first of a run, over which the learning rate falls linearly to 0; those that
+    follow change nothing. ``None``: it stays as it is (the paper's)."""
     beta2: float = 0.999
     """Decay of Adam's second moment; the first moment's is 0.9."""
     max_grad_norm: float = 1.0
@@ -91,8 +94,13 @@ class LearningConfig:
     strategy: str = "periodic_reset"
     """What fills the slots of proposals that failed: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``, and ``periodic_reset``, which forgets them now and
-    then; all four are the paper's), earlier questions of the lengths that the step lacks
-    (``balanced``), or half of these and half questions put together from several (``compose``)."""
+    then; all four are the paper's), earlier questions of the lengths that the step lacks, rare
+    words first (``balanced``), or half of these and half questions put together from several
+    (``compose``), where a right answer counts only after as many searches as the parts took."""
+    examples: bool = False
+    """Whether an earlier question that is played again brings a right attempt of then along, which
+    joins the group of those that are sampled now; a question that is put together, those at its
+    parts, joined. A solver can so learn what it hardly ever does."""
     reset_every: int = 10
     """Steps after which ``periodic_reset`` forgets its questions."""
     lora_rank: int = 0
@@ -124,6 +132,8 @@ class LearningConfig:
         "epsilon": "clip_high",
         "grad_clip": "max_grad_norm",
         "warmup": "warmup_steps",
+        "lr_decay_steps": "decay_steps",
+        "lr_decay_iters": "decay_steps",
         "aggregation": "solver_aggregation",
         "loss_agg_mode": "solver_aggregation",
         "tis_imp_ratio_cap": "importance_cap",
@@ -144,6 +154,9 @@ class LearningConfig:
         at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight")
         at_least(self, "learning", 0, "lora_rank", "clip_low", "clip_high", "repetition_penalty")
 
+        if self.decay_steps is not None and self.decay_steps < 1:
+            fix = "give a number of steps, such as the run's, or null for a constant rate"
+            raise ConfigError("learning.decay_steps", self.decay_steps, fix)
         if self.minibatches > self.batch_size:
             fix = "must not exceed batch_size"
             raise ConfigError("learning.minibatches", self.minibatches, fix)

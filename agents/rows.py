@@ -24,7 +24,7 @@ class Row:
     mask: np.ndarray
     """uint8 (length,): 1 on the policy's own tokens."""
     logprobs: np.ndarray
-    """float32 (length,): behaviour log-probabilities."""
+    """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
     """Which game of the step it belongs to: an index into the step's games, over all runners."""
@@ -55,6 +55,7 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
         rows.extend(_proposer_rows(games, config))
     if "solver" in config.learning_roles:
         rows.extend(_solver_rows(games))
+        rows.extend(_example_rows(games))
         rows.extend(_closed_book_rows(games))
 
     return rows
@@ -136,6 +137,16 @@ def _solver_rows(games: Sequence[Game]) -> list[Row]:
         if game.outcome is Outcome.VALID
         for attempt in game.counted
     ]
+
+
+def _example_rows(games: Sequence[Game]) -> list[Row]:
+    """Right attempts that nobody sampled, in the group of those at the same question."""
+    rows = [
+        _row(game.example, "solver", game, 1.0, f"question {game.seed} {game.slot}")
+        for game in games
+        if game.outcome is Outcome.VALID and game.example is not None
+    ]
+    return [replace(row, logprobs=np.full_like(row.logprobs, np.nan)) for row in rows]
 
 
 def _closed_book_rows(games: Sequence[Game]) -> list[Row]:

@@ -98,14 +98,14 @@ class Update:
 
         Args:
             columns: tensors on the policy's device, named as by :func:`agents.columns.columns_of`.
-            step: number of the training step, for the warm-up.
+            step: number of the training step, from 0, for the learning rate.
 
         Returns:
             The sums named in ``SUMMED``, ``grad_norm`` before clipping, and ``skipped_updates``: 1
             if the gradient was not finite, so that weights and moments were left alone; and those
             named in ``ROLE_NORMS``, which are NaN but every ``role_norms_every`` steps.
         """
-        self._warm_up(step)
+        self._set_learning_rate(step)
         aside = self._proposers_gradient(columns) if self._measures_roles(step) else None
         sums = self._accumulate(columns)
         norms = (math.nan, math.nan) if aside is None else self._role_norms(aside)
@@ -151,6 +151,8 @@ class Update:
             part[name].repeat_interleave(counts) for name in ("role", "advantages", "weights")
         )
         behaviour = part["behaviour_logprobs"][:, 1:][own]
+        # What nobody sampled is learnt from as if the policy had, with a ratio of 1.
+        behaviour = torch.where(behaviour.isnan(), logprobs.detach(), behaviour)
         by_grpo = self._uses_grpo(role)
         clips = self.learning.clip_low, self.learning.clip_high
         cap = self.learning.importance_cap
@@ -227,9 +229,12 @@ class Update:
         table = [self.learning.algorithm(name) == "grpo" for name in names]
         return torch.tensor(table, device=role.device)[role]
 
-    def _warm_up(self, step: int) -> None:
-        """Linear, then constant."""
-        share = min(1.0, (step + 1) / max(1, self.learning.warmup_steps))
+    def _set_learning_rate(self, step: int) -> None:
+        """It rises linearly, then stays, or falls linearly all the way."""
+        learning = self.learning
+        share = min(1.0, (step + 1) / max(1, learning.warmup_steps))
+        if learning.decay_steps is not None:
+            share *= max(0.0, 1.0 - step / learning.decay_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning.lr * share
 

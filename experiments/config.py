@@ -244,6 +244,11 @@ class RunConfig:
         if self.game.verifier == "openai" or self.openai.judge:
             self.openai.chat()
 
+        decay = self.learning.decay_steps
+        if decay is not None and self.steps > decay:
+            fix = f"give at least {self.steps}: the steps after it would change nothing"
+            raise ConfigError("learning.decay_steps", decay, fix)
+
         hottest = max(self.learning.temperature, self.evaluation.temperature)
         if self.compute.engine == "vllm" and hottest > 2:
             fix = f"vLLM samples at temperatures of up to 2, and {hottest:g} is asked for"

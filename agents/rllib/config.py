@@ -144,7 +144,9 @@ class SelfPlayConfig(AlgorithmConfig):
     def batch_strategy(self) -> BatchStrategy:
         """A new batch strategy, as set."""
         learning = self.learning()
-        return make_strategy(learning.strategy, learning.reset_every, self.game().max_searches)
+        longest = self.game().max_searches
+        name, every = learning.strategy, learning.reset_every
+        return make_strategy(name, every, longest, learning.examples)
 
     def engine_config(self) -> EngineConfig:
         """The engine's settings, validated."""

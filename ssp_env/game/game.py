@@ -64,13 +64,25 @@ class Start:
     """Number of searches that the proposer's prompt names; 0 where nothing is proposed."""
     question: str | None = None
     """The question, where nothing is proposed."""
+    least_searches: int = 0
+    """How many different searches an attempt needs to be right."""
+    solution: tuple[str, ...] = ()
+    """The turns of its example, if it was to have one."""
 
     @classmethod
     def of(cls, game: Game) -> Start:
         """How a game began."""
         question = None if game.origin is Origin.PROPOSED else game.question
         return cls(
-            game.seed, game.slot, game.group, game.truth, game.origin, game.asked_searches, question
+            seed=game.seed,
+            slot=game.slot,
+            group=game.group,
+            truth=game.truth,
+            origin=game.origin,
+            asked_searches=game.asked_searches,
+            question=question,
+            least_searches=game.least_searches,
+            solution=game.solution,
         )
 
 
@@ -107,6 +119,13 @@ class Game:
     proposer_reward: float | None = None
     asked_searches: int = 0
     """The number of searches that the proposer's prompt names."""
+    least_searches: int = 0
+    """How many different searches an attempt needs to be right, whatever it answers: with fewer it
+    has taken a short cut. For a composed question as many as the proposers of its parts made."""
+    solution: tuple[str, ...] = ()
+    """The turns of its example, if it was to have one."""
+    example: Trajectory | None = None
+    """A right attempt that nobody sampled, to learn from; it counts in nothing else."""
 
     @cached_property
     def rng(self) -> np.random.Generator:
@@ -152,6 +171,13 @@ class Game:
         if self.outcome is not Outcome.VALID:
             return None
         return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
+
+    def ruled(self, attempt: Attempt, verdict: Verdict) -> Verdict:
+        """What the judge's word on an attempt comes to: a short cut is wrong, even a right one."""
+        searches = len({search.query for search in attempt.trajectory.searches})
+        if not verdict.correct or searches >= self.least_searches:
+            return verdict
+        return Verdict(False, f"a short cut: fewer than {self.least_searches} different searches")
 
     def trajectories(self) -> list[Trajectory]:
         """All of them, in the order of play."""

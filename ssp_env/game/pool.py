@@ -30,6 +30,9 @@ class PooledQuestion:
     """How often its proposer searched, at least 1: how long a question it is, in any language."""
     parts: int = 1
     """How many proposals it is made of."""
+    solution: tuple[str, ...] = ()
+    """The turns of a right attempt, as :func:`ssp_env.game.examples.solution_of` gives them; empty
+    if none is known."""
 
     def __post_init__(self) -> None:
         # Questions are put together until they are long enough.
@@ -47,6 +50,9 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
     The answer is the outer one's. Where both are right and have one answer each, so is the whole,
     and has; nobody has verified it as a whole.
 
+    Its solution looks up the inner answer, thinks what that attempt thought last, and goes on as
+    the outer one began.
+
     Returns:
         ``None`` where the outer question does not name the inner one's answer, or the whole would
         give away either answer.
@@ -62,7 +68,17 @@ def compose(outer: PooledQuestion, inner: PooledQuestion) -> PooledQuestion | No
         return None
 
     searches, parts = outer.searches + inner.searches, outer.parts + inner.parts
-    return PooledQuestion(text, outer.truth, searches, parts)
+    solution = _joined(inner.solution, outer.solution)
+    return PooledQuestion(text, outer.truth, searches, parts, solution)
+
+
+def _joined(inner: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
+    """Two solutions as one; none if one of them is not known."""
+    if not inner or not outer:
+        return ()
+    *first, thought, _ = inner
+    begins, *rest = outer
+    return (*first, f"{thought} {begins}".strip(), *rest)
 
 
 def _described(question: str) -> str:
@@ -79,6 +95,7 @@ def as_data(pool: Iterable[PooledQuestion]) -> list[dict[str, Any]]:
             "question": item.question,
             "searches": item.searches,
             "parts": item.parts,
+            "solution": list(item.solution),
             "truth": {
                 "id": item.truth.id,
                 "answer": item.truth.answer,
@@ -92,7 +109,13 @@ def as_data(pool: Iterable[PooledQuestion]) -> list[dict[str, Any]]:
 def from_data(pool: Iterable[Mapping[str, Any]]) -> list[PooledQuestion]:
     """Questions from what :func:`as_data` returned."""
     return [
-        PooledQuestion(item["question"], _truth(item["truth"]), item["searches"], item["parts"])
+        PooledQuestion(
+            item["question"],
+            _truth(item["truth"]),
+            item["searches"],
+            item["parts"],
+            tuple(item["solution"]),
+        )
         for item in pool
     ]
 

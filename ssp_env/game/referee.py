@@ -224,7 +224,7 @@ class Referee:
             if isinstance(verdict, ServiceError):
                 game.hit(attempt.trajectory, verdict, fewest)
             elif game.outcome is not Outcome.VOID:  # another attempt may have voided it
-                attempt.verdict = verdict
+                attempt.verdict = game.ruled(attempt, verdict)
 
     def finish(self, game: Game) -> None:
         """Pays both roles of a game whose attempts are judged, and makes it valid.

@@ -9,6 +9,7 @@ off at the end. What has to be decided on the way, it asks the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
+from ssp_env.game.examples import play_examples, solution_of
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion
@@ -77,7 +79,8 @@ class Round:
         self.games: list[Game] = []
         self.waves = 0
         self.verified: list[PooledQuestion] = []
-        """This round's verified questions, as the strategy was told of them."""
+        """This round's verified questions, as the strategy was told of them; at the end, also how
+        they were solved."""
         self._answers, self._seed = answers, tuple(seed)
         self._referee = Referee(rules)
         self._strategy = CheckedStrategy(strategy if strategy is not None else DummyPadding())
@@ -111,7 +114,8 @@ class Round:
             round_.phase, round_.slots = Phase.PROPOSE, 1
             round_._ask(game, start.asked_searches)
         else:
-            game.question = start.question
+            game.question, game.solution = start.question, start.solution
+            game.least_searches = start.least_searches
             round_._start_solving()
 
         round_.advance()
@@ -161,6 +165,7 @@ class Round:
                     self._after_gates()
                 case Phase.SOLVE:
                     self._referee.judge_attempts(self.games)
+                    self._keep_solutions()
                     self.phase = Phase.DONE
 
     # -- propose -------------------------------------------------------------------------------
@@ -252,9 +257,14 @@ class Round:
             if game.question is not None and game.proposer is not None
         ]
         for item in self._strategy.fill(self._rng, self.verified, empty):
-            origin = Origin.REUSED if item.parts == 1 else Origin.COMPOSED
-            self._add(len(self.games), item.truth, origin).question = item.question
+            composed = item.parts > 1
+            origin = Origin.COMPOSED if composed else Origin.REUSED
+            game = self._add(len(self.games), item.truth, origin)
+            game.question = item.question
+            game.least_searches = item.searches if composed else 0
+            game.solution = item.solution
 
+        play_examples(self.rules, [game for game in self.games if game.accepted])
         self._start_solving()
 
     # -- solve ---------------------------------------------------------------------------------
@@ -273,6 +283,15 @@ class Round:
                 if trajectory is None:
                     break
                 game.attempts.append(Attempt(trajectory))
+
+    def _keep_solutions(self) -> None:
+        """Says of the round's verified questions how they were solved, now that it is known."""
+        tags = self.rules.config.tags
+        played = {(game.question, game.truth.id): game for game in self.games if game.proposer}
+        self.verified = [
+            replace(item, solution=solution_of(played[item.question, item.truth.id], tags))
+            for item in self.verified
+        ]
 
     # -- shared --------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ can hold it."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -103,17 +105,18 @@ class ReplayBuffer(DummyPadding):
     A question played again does not enter the pool again, so that reuse cannot breed reuse, and
     earns its proposer nothing."""
 
-    def __init__(self, reset_every: int | None = None) -> None:
+    def __init__(self, reset_every: int | None = None, examples: bool = False) -> None:
         """
         Args:
             reset_every: steps between two resets; ``None`` never resets (the paper's Full Reuse).
+            examples: whether a question comes with the solution that is known of it.
         """
         if reset_every is not None and reset_every < 1:
             raise ConfigError(
                 "strategy.reset_every", reset_every, "give a number of steps, at least 1"
             )
 
-        self.reset_every = reset_every
+        self.reset_every, self.examples = reset_every, examples
         self.pool: list[PooledQuestion] = []
         self._steps = 0
 
@@ -129,7 +132,7 @@ class ReplayBuffer(DummyPadding):
         # Only questions of earlier steps are played again; this step's join the pool for the next
         # ones.
         earlier = list(self.pool)
-        self.pool.extend(fresh)
+        self._add(fresh)
 
         # After a reset there are none, and the step's own have to do.
         if self.reset_every is not None:
@@ -145,6 +148,9 @@ class ReplayBuffer(DummyPadding):
 
         return [earlier[i] for i in order[:empty]]
 
+    def _add(self, fresh: Sequence[PooledQuestion]) -> None:
+        self.pool.extend(fresh if self.examples else [replace(item, solution=()) for item in fresh])
+
     def get_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "pool": as_data(self.pool)}
 
@@ -159,16 +165,22 @@ class BalancedReuse(ReplayBuffer):
     A question's length is the number of searches that its proposer made. Slots are filled so that,
     with the step's own questions, there are as many of each length as it is long: of three searches
     three times as many as of one. So what the proposer has left behind stays in the batch, and what
-    it has just begun to ask is met more often. The pool is never emptied."""
+    it has just begun to ask is met more often. Of each length, questions of rare words come first:
+    a proposer comes to ask for few things, and the solver forgets the rest. The pool is never
+    emptied."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, examples: bool = False) -> None:
+        """
+        Args:
+            examples: whether a question comes with the solution that is known of it.
+        """
+        super().__init__(examples=examples)
 
     def fill(
         self, rng: np.random.Generator, fresh: Sequence[PooledQuestion], empty: int
     ) -> list[PooledQuestion]:
         earlier = _Shelves(self.pool)
-        self.pool.extend(fresh)
+        self._add(fresh)
         if not earlier.by_length or not empty:
             return []
 
@@ -194,16 +206,22 @@ class Composition(BalancedReuse):
 
     They are up to one search longer than the longest that the proposer has asked itself, which is
     how the game gets beyond what the proposer can write; see :func:`~ssp_env.game.pool.compose`.
-    They are new almost every time."""
+    They are new almost every time.
 
-    def __init__(self, max_searches: int) -> None:
+    A solver that leaves out a hop of a long question may be right by luck, and often enough to
+    learn nothing else. So an attempt at a question that was put together is right only with as many
+    different searches as the proposers of its parts made."""
+
+    def __init__(self, max_searches: int, examples: bool = False) -> None:
         """
         Args:
             max_searches: how long a question may become at most: the solver's searches.
+            examples: whether a question comes with the solution that is known of it, or of all its
+                parts.
         """
         if max_searches < 1:
             raise ConfigError("strategy.max_searches", max_searches, "give at least 1")
-        super().__init__()
+        super().__init__(examples)
         self.max_searches = max_searches
 
     def _lengths(self, earlier: _Shelves) -> list[int]:
@@ -235,10 +253,12 @@ class Composition(BalancedReuse):
         made: PooledQuestion | None = earlier.any_of(rng, int(rng.choice(shorter)))
         while made is not None and made.searches < length:
             fitting = earlier.named_in(made.question, length - made.searches)
-            made = compose(made, fitting[rng.integers(len(fitting))]) if fitting else None
+            made = compose(made, earlier.rarest_of(rng, fitting)) if fitting else None
         return made
 
 
+_DRAWN = 4
+"""Of how many questions the least common one is played."""
 _TRIES = 20
 """How often a strategy tries to put a question together before it takes one that is there."""
 
@@ -249,15 +269,27 @@ class _Shelves:
     def __init__(self, questions: Iterable[PooledQuestion]) -> None:
         self.by_length: dict[int, list[PooledQuestion]] = defaultdict(list)
         self._by_word: dict[str, list[PooledQuestion]] = defaultdict(list)
+        self._asked: Counter[str] = Counter()
         for item in questions:
+            self._asked.update(_WORD.findall(item.question))
             self.by_length[item.searches].append(item)
             for word in item.truth.answer.split()[:1]:
                 self._by_word[word].append(item)
 
     def any_of(self, rng: np.random.Generator, length: int) -> PooledQuestion:
         """A question of this length, which has to be there."""
-        questions = self.by_length[length]
-        return questions[rng.integers(len(questions))]
+        return self.rarest_of(rng, self.by_length[length])
+
+    def rarest_of(
+        self, rng: np.random.Generator, questions: Sequence[PooledQuestion]
+    ) -> PooledQuestion:
+        """Of a few that are drawn, the one whose words have been asked least."""
+        places: list[int] = rng.integers(len(questions), size=_DRAWN).tolist()
+        return min((questions[place] for place in places), key=self._how_common)
+
+    def _how_common(self, item: PooledQuestion) -> float:
+        words = _WORD.findall(item.question)
+        return float(np.mean([math.log(1 + self._asked[word]) for word in words]))
 
     def named_in(self, text: str, most: int) -> list[PooledQuestion]:
         """Questions of up to ``most`` searches whose answers a text names, or may name."""
@@ -317,13 +349,16 @@ STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset", "balanced", "compo
 """Names that :func:`make_strategy` knows."""
 
 
-def make_strategy(name: str, reset_every: int = 10, max_searches: int = 10) -> BatchStrategy:
+def make_strategy(
+    name: str, reset_every: int = 10, max_searches: int = 10, examples: bool = False
+) -> BatchStrategy:
     """A new strategy by name.
 
     Args:
         name: one of :data:`STRATEGIES`.
         reset_every: steps between two resets; matters to ``periodic_reset`` alone.
         max_searches: how long ``compose`` may make a question; matters to it alone.
+        examples: whether earlier questions come with a known solution, where there are any.
 
     Raises:
         ConfigError: an unknown name (offers the nearest), or a number that cannot be.
@@ -334,11 +369,11 @@ def make_strategy(name: str, reset_every: int = 10, max_searches: int = 10) -> B
         case "resample":
             return DynamicResampling()
         case "reuse":
-            return ReplayBuffer()
+            return ReplayBuffer(examples=examples)
         case "periodic_reset":
-            return ReplayBuffer(reset_every)
+            return ReplayBuffer(reset_every, examples)
         case "balanced":
-            return BalancedReuse()
+            return BalancedReuse(examples)
         case "compose":
-            return Composition(max_searches)
+            return Composition(max_searches, examples)
     raise ConfigError("strategy", name, nearest(name, STRATEGIES))

@@ -152,6 +152,8 @@ def _restored(
         attempts=[Attempt(restore(a), a.verdict, a.reward, a.outage) for a in record.attempts],
         proposer_reward=record.proposer_reward,
         asked_searches=start.asked_searches,
+        least_searches=start.least_searches,
+        solution=start.solution,
     )
     for role in (Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK):
         played = record.play_of(role)
@@ -209,7 +211,7 @@ def _judge(tables: Sequence[tuple[Game, Rules]], judge: Judge) -> None:
             game.hit(attempt.trajectory, result, fewest)
             attempt.verdict = attempt.reward = None
         elif game.outcome is Outcome.VALID:
-            attempt.verdict = result
+            attempt.verdict = game.ruled(attempt, result)
 
 
 def _after(saved: SavedGame, game: Game, judge: Judge | None, own: OwnCode) -> SavedGame:

@@ -20,8 +20,10 @@ from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.rounds import deal, rounds_of
 from agents.rows import Row, rows_of, with_loss_weights
 from ssp_env.errors import ConfigError
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import make_strategy, tell
+from ssp_env.types import GroundTruth
 
 # -- what a setting changes --------------------------------------------------------------------
 
@@ -94,6 +96,14 @@ def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
     return games
 
 
+def remembered(setup: Setup, changes: dict[str, Any]) -> Any:
+    """What a batch strategy keeps of a question that was solved."""
+    strategy = setup.config.training(**changes).batch_strategy()
+    solution = ("<search> it </search>", "", "<answer> it </answer>")
+    tell(strategy, [[PooledQuestion("what is it ?", GroundTruth("t", "it"), solution=solution)]])
+    return strategy.get_state()
+
+
 def dealt(setup: Setup, changes: dict[str, Any]) -> Any:
     """Sizes of the updates of a step."""
     rows = [Row(np.zeros(3), np.ones(3), np.zeros(3), "solver", game, 1.0) for game in range(8)]
@@ -113,6 +123,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "proposer_weight": (0.5, credited),
     "lr": (2e-3, learnt),
     "warmup_steps": (5, learnt),
+    "decay_steps": (4, learnt),
     "beta2": (0.5, learnt),
     "max_grad_norm": (1e-9, learnt),
     "kl_coeff": (1.0, learnt),
@@ -131,6 +142,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "temperature": (0.8, played_on),
     "strategy": ("dummy", played_on),
     "reset_every": (1, played_on),
+    "examples": (True, remembered, {"strategy": "reuse"}),
     "lora_rank": (2, learnt),
     "microbatch_tokens": (40, passes),
     "gradient_checkpointing": (True, passes),
@@ -193,6 +205,7 @@ def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
         ({"proposer_weight": -0.1}, "proposer_weight"),
         ({"lr": -1e-6}, "lr"),
         ({"warmup_steps": -1}, "warmup_steps"),
+        ({"decay_steps": 0}, "decay_steps"),
         ({"beta2": 1.0}, "beta2"),
         ({"beta2": -0.1}, "beta2"),
         ({"max_grad_norm": 0.0}, "max_grad_norm"),

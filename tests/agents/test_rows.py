@@ -68,6 +68,23 @@ def game(
     return made
 
 
+def test_an_example_joins_the_attempts_at_its_question() -> None:
+    played = game(0, Outcome.VALID, rewards=[0.0, 0.0], paid=1.0, origin=Origin.REUSED)
+    played.example = trajectory(Role.SOLVER, 4)
+    config = LearningConfig()
+    *sampled, example = rows_of([played], config)
+    assert [row.group for row in sampled] == [example.group] * 2
+    assert np.isnan(example.logprobs).all()
+    assert not any(np.isnan(row.logprobs).any() for row in sampled)
+    advantages = [row.advantage for row in credited([*sampled, example], config, {})]
+    assert advantages == pytest.approx([-1 / 3, -1 / 3, 2 / 3])
+
+    only_proposer = LearningConfig(learning_roles=("proposer",))
+    assert rows_of([played], only_proposer) == []
+    played.outcome = Outcome.VOID
+    assert rows_of([played], config) == []
+
+
 def step() -> list[Game]:
     """Eight slots: one stays empty, two fail, one is void, one is filled up again."""
     return [

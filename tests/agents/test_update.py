@@ -139,6 +139,23 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
     assert any(bool((hidden.grad != 0).any()) for hidden in bench.hidden)
 
 
+def test_an_example_counts_as_if_the_policy_had_sampled_it(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    def taught(logprobs: np.ndarray) -> tuple[dict[str, float], Any]:
+        bench = Bench(model_dir, PLAIN)
+        figures = bench([*rows, replace(sampled, logprobs=logprobs)])
+        return figures, bench.model.state_dict()
+
+    (sampled,) = some_rows(model_dir, 2, seed=5)[1:]
+    unknown, known = taught(np.full_like(sampled.logprobs, np.nan)), taught(sampled.logprobs)
+    assert unknown[0] == pytest.approx(known[0], rel=1e-4)
+    for name, weight in unknown[1].items():
+        torch.testing.assert_close(weight, known[1][name], rtol=0, atol=2e-5)
+    without = Bench(model_dir, PLAIN)
+    assert without(rows)["trained_tokens"] < unknown[0]["trained_tokens"]
+
+
 def with_an_impossible_token(model_dir: Path, row: Row) -> Row:
     """The same row, but for a token that the engine was sure of and the learner rules out."""
     model, t = load_model(model_dir), int(np.flatnonzero(row.mask)[-1])

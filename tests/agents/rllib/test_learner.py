@@ -144,6 +144,17 @@ def test_the_learning_rate_warms_up_linearly_and_stays(model_dir: Path, rows: li
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rel=0.02)
 
 
+def test_the_learning_rate_falls_linearly_from_the_first_step_on(
+    model_dir: Path, rows: list[Row]
+) -> None:
+    learner = learner_for(model_dir, warmup_steps=2, decay_steps=8)
+    rates = []
+    for step in (0, 1, 4, 7, 8, 50):
+        update(learner, rows, step)
+        rates += [group["lr"] for group in learner.update_step.optimizer.param_groups]
+    assert rates == pytest.approx([0.5e-3, 7 / 8e3, 0.5e-3, 1 / 8e3, 0.0, 0.0])
+
+
 # -- KL ----------------------------------------------------------------------------------------
 
 

@@ -333,6 +333,29 @@ def test_reuse(mini: MiniWorld, words: WordTokenizer) -> None:
     assert {record.origin for record in records(second)} == {"proposed", "reused"}
 
 
+def test_a_short_cut_through_a_composed_question_is_wrong(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    """Also with the right answer, and with the same search once more."""
+    question = next(q for q in mini.questions(seed=0, per_group=1) if q.group == "2")
+    start, truth = question.text.split()[-2], question.truth
+    search, answer = f"<search> {start} </search>", f"<answer> {truth.answer} </answer>"
+    scripts = [solve, say(search, answer), say(search, search, answer)]
+
+    composed = PooledQuestion(question.text, truth, searches=2, parts=2)
+    reused = PooledQuestion(question.text, truth, searches=2)
+    strategy = Endless(fills=[composed, reused])
+    played = begin(rules_of(mini, words, attempts=3), slots=2, strategy=strategy)
+
+    def solver(trajectory: Any) -> Any:
+        plays = [[a.trajectory is trajectory for a in game.attempts] for game in played.games]
+        return scripts[next(row.index(True) for row in plays if any(row))](trajectory)
+
+    play(played, by_role(say([1]), solver))
+    rewards = {g.origin: [a.reward for a in g.attempts] for g in played.games if g.attempts}
+    assert rewards == {Origin.COMPOSED: [1.0, 0.0, 0.0], Origin.REUSED: [1.0, 1.0, 1.0]}
+
+
 def test_a_question_that_was_not_verified_is_not_reused(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:

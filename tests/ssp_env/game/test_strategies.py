@@ -255,6 +255,16 @@ def test_a_step_is_filled_up_with_the_lengths_that_it_lacks() -> None:
     assert lengths == {1: 4, 3: 12}, "with eight of two searches, 4 : 8 : 12"
 
 
+@pytest.mark.parametrize("name", ["balanced", "compose"])
+def test_what_has_been_asked_little_is_filled_in_more(name: str) -> None:
+    strategy = make_strategy(name)
+    often = [asked(f"what is the rival of N{i} ?", f"A{i}") for i in range(90)]
+    seldom = [asked(f"what is the owner of N{90 + i} ?", f"B{i}") for i in range(10)]
+    step(strategy, [*often, *seldom], 0)
+    owners = sum("owner" in item.question for item in step(strategy, [], 400))
+    assert 400 * 0.25 < owners < 400 * 0.45, "one of ten was one of four that were drawn"
+
+
 def chain(start: int) -> PooledQuestion:
     """The question of one hop whose answer the next one asks about."""
     return asked(f"what is the heir of N{start} ?", f"N{start + 1}")

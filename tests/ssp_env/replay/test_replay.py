@@ -13,7 +13,7 @@ import pytest
 from scripted import begin, by_role, play, propose, read, rules_of, say, solve, spell
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.game import Attempt, Game, Origin
+from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
@@ -24,7 +24,15 @@ from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import NoVerifier
-from ssp_env.replay import OwnCode, SavedGame, read_games, replay, save_game, save_games
+from ssp_env.replay import (
+    OwnCode,
+    SavedGame,
+    read_games,
+    replay,
+    rescore,
+    save_game,
+    save_games,
+)
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document
@@ -124,6 +132,18 @@ def test_reused_and_given_questions(mini: MiniWorld, words: WordTokenizer) -> No
     assert given
     for game in (*reused, *given):
         assert again(game, rules).record.start.question == game.question
+
+
+def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
+    """Whoever judges it."""
+    question, rules = mini.questions(seed=0, per_group=1)[0], rules_of(mini, words, attempts=2)
+    given = (question.truth, Origin.COMPOSED)
+    start = Start((7,), 0, 0, *given, question=question.text, least_searches=2)
+    (game,) = play(Round.of_start(rules, start), solve).games
+    assert game.solve_rate == 0.0, "the answer is right, but took one search"
+    saved = again(game, rules)
+    assert saved.record.start == start
+    assert not rescore([saved], ExactMatchJudge())[0].changed
 
 
 def test_a_turn_that_ends_without_a_token_that_says_so(
