@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from experiments.run.checks import check
 from experiments.run.provenance import git_commit, machine
 from experiments.run.quiet import quiet_libraries
 from experiments.sweeps.tables import Table, markdown, show
-from ssp_env.disk import make_directories, write_atomically
+from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError
 
 
@@ -32,27 +35,61 @@ def run(arguments: Namespace) -> int:
     players = find_players(arguments.players)
     held = None if arguments.preset else settings_of(arguments.players)
     config = settings(arguments, held or load_preset(arguments.preset or DEFAULT_PRESET))
-    attempts = arguments.attempts or config.game.attempts
-    for name, value in (("--answers", arguments.answers), ("--attempts", attempts)):
-        if value < 1:
-            raise ConfigError(name, value, "must be at least 1")
+    attempts = config.game.attempts if arguments.attempts is None else arguments.attempts
+    if attempts < 1:
+        raise ConfigError("--attempts", attempts, "must be at least 1")
+    if arguments.answers < 2:
+        fix = "must be at least 2: one half chooses who exploits whom, the other measures it"
+        raise ConfigError("--answers", arguments.answers, fix)
 
     rules, _ = check(config)
     torch.set_num_threads(config.compute.threads)
-    games = play_league(
-        players, config, rules, answers=arguments.answers, attempts=attempts, tell=_tell
-    )
-    league = League.of(players, games, attempts, config.seed)
-
-    made = make_tables(league)
-    known = _provenance(players, config.seed)
-    make_directories(out)
-    write_atomically(out / "league.json", json.dumps({**known, **as_data(league)}) + "\n")
-    draw(league, out / "figure.png")
-    write_atomically(out / "league.md", _page(known, league, made))
+    with _whole(out) as unfinished:
+        games = play_league(
+            players, config, rules, answers=arguments.answers, attempts=attempts, tell=_tell
+        )
+        league = League.of(players, games, attempts, config.seed)
+        made = make_tables(league)
+        _write(league, made, _provenance(players, config.seed), unfinished)
     show(made)
     print(f"everything is in {out}/ (league.md, league.json, figure.png)")
     return 0
+
+
+def _write(league: League, made: list[Table], known: dict[str, Any], out: Path) -> None:
+    write_atomically(out / "league.json", json.dumps({**known, **as_data(league)}) + "\n")
+    draw(league, out / "figure.png")
+    write_atomically(out / "league.md", _page(known, league, made))
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[Path]:
+    """A directory to write to, which becomes ``out`` once all of it is there, and else goes.
+
+    It is made before anything is played, so that a place that cannot be written is told then.
+
+    Raises:
+        RunError: it cannot be made, or ``out`` cannot be written.
+    """
+    final = out.resolve()
+    unfinished = final.with_name(f".{final.name}.unfinished")
+    made = make_directories(final.parent)
+    try:
+        # What a process that was killed has left.
+        shutil.rmtree(unfinished, ignore_errors=True)
+        make_directories(unfinished)
+        yield unfinished
+        _rename(unfinished, final)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        remove_empty(made)
+
+
+def _rename(unfinished: Path, final: Path) -> None:
+    try:
+        unfinished.rename(final)
+    except OSError as error:
+        raise RunError(f"{final} cannot be written: {error}") from error
 
 
 def _free(out: Path) -> Path:

@@ -1,4 +1,6 @@
-"""Elo by role, and how much each player loses to the best of the others, with intervals.
+"""Elo by role, and how much each player loses to the best of the others.
+
+All intervals are of 95%, by bootstrap over answers.
 
 The proposer wins an attempt if its question is valid and the attempt is wrong, which is what 1-p
 pays. Proposers and solvers are rated on one scale (Bradley and Terry 1952, "Rank Analysis of
@@ -104,33 +106,59 @@ def ratings(solved: Floats, attempts: int, seed: int) -> tuple[list[Interval], l
 
 @dataclass(frozen=True)
 class Exploited:
-    """What the best opponent of the league takes from a player, against what its own step takes."""
+    """What the best opponent of the league takes from a player, against what its own step takes.
+
+    Gains are differences in the proposer's mean reward, with intervals by bootstrap over answers.
+    Where nobody does better than the player's own step, that step is named, and gains nothing.
+    """
 
     by_proposer: int
     """Who pays itself most against this solver."""
-    proposer_gains: float
-    """How much more than the proposer of the solver's own step, in reward."""
+    proposer_gains: Interval
+    """How much more than the proposer of the solver's own step."""
     by_solver: int
     """Who leaves this proposer least."""
-    solver_gains: float
-    """How much less than the solver of the proposer's own step leaves it, in reward."""
+    solver_gains: Interval
+    """How much less than the solver of the proposer's own step leaves it."""
 
 
-def exploited(paid: Floats) -> list[Exploited]:
+def exploited(paid: Floats, seed: int) -> list[Exploited]:
     """For each player, its worst opponent in the league.
 
+    It is chosen on every other answer, and what it gains is measured on the rest: the best of
+    several on the very games that are measured would seem to gain where all are equal.
+
     Args:
-        paid: the proposer's mean reward, of shape (proposers, solvers), one row and one column per
-            player.
+        paid: the proposer's reward, of shape (proposers, solvers, answers), one row and one column
+            per player, and two answers or more.
+        seed: of the bootstrap.
     """
+    chosen_on, measured = paid[..., ::2].mean(axis=2), paid[..., 1::2]
     found = []
     for player in range(len(paid)):
-        own = paid[player, player]
-        worst = int(paid[:, player].argmax())
-        best = int(paid[player].argmin())
+        worst = _best(chosen_on[:, player], player)
+        best = _best(-chosen_on[player], player)
+        own = measured[player, player]
         found.append(
             Exploited(
-                worst, float(paid[worst, player] - own), best, float(own - paid[player, best])
+                worst,
+                _mean(measured[worst, player] - own, seed),
+                best,
+                _mean(own - measured[player, best], seed),
             )
         )
     return found
+
+
+def _best(values: Floats, own: int) -> int:
+    """The place of the largest value; one's own, unless another is larger."""
+    best = int(values.argmax())
+    return best if values[best] > values[own] else own
+
+
+def _mean(values: Floats, seed: int) -> Interval:
+    """A mean over answers, with its interval by bootstrap."""
+    count = len(values)
+    draws = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
+    low, high = np.percentile(values[draws].mean(axis=1), [2.5, 97.5])
+    return Interval(float(values.mean()), float(low), float(high))

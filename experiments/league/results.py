@@ -42,7 +42,7 @@ class League:
             seed: of the bootstrap.
         """
         proposers, solvers = ratings(games.solved, attempts, seed)
-        worst = exploited(games.paid.mean(axis=2))
+        worst = exploited(games.paid, seed)
         return cls(players, games, attempts, proposers, solvers, worst)
 
     @property
@@ -174,21 +174,22 @@ def _matrix(title: str, values: Floats, names: Sequence[str]) -> Table:
 
 
 def _exploited_table(league: League, names: Sequence[str]) -> Table:
-    rows: list[tuple[str, ...]] = [
-        (
-            name,
-            names[one.by_proposer],
-            f"+{one.proposer_gains:.3f}",
-            names[one.by_solver],
-            f"+{one.solver_gains:.3f}",
-        )
-        for name, one in zip(names, league.exploited, strict=True)
-    ]
+    rows: list[tuple[str, ...]] = []
+    for place, (name, one) in enumerate(zip(names, league.exploited, strict=True)):
+        cells = [name]
+        for best, gains in (
+            (one.by_proposer, one.proposer_gains),
+            (one.by_solver, one.solver_gains),
+        ):
+            cells += [NONE, NONE] if best == place else [names[best], _gain(gains)]
+        rows.append(tuple(cells))
+
     heads = ("player", "worst proposer for it", "which gains", "worst solver for it", "which gains")
     note = (
         "Reward that the best opponent in the league gains, against the opponent of the player's "
-        "own step. It is a lower bound of how exploitable a player is: the best response may be "
-        "none of these."
+        "own step. The opponent is chosen on every other answer, and its gain is measured on the "
+        f"rest, with a 95% interval by bootstrap over these answers; {NONE}: none was better than "
+        "the player's own step. A best response that is none of these may gain more."
     )
     return Table("Who exploits whom", heads, rows, (note,))
 
@@ -204,6 +205,10 @@ def _named(league: League, place: int) -> dict[str, Any]:
 
 def _rating(found: Interval) -> str:
     return f"{found.value:.0f} [{found.low:.0f}, {found.high:.0f}]"
+
+
+def _gain(found: Interval) -> str:
+    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 def _rounded(values: Floats) -> Any:

@@ -12,10 +12,11 @@ import pytest
 from runs import SETTINGS
 
 from experiments.commands import LEAGUE
+from experiments.commands.league import _whole
 from experiments.config import load_preset, make_config
 from experiments.league.games import Games, Proposals
 from experiments.league.players import Player, find_players
-from experiments.league.ratings import exploited, rate, ratings, wins
+from experiments.league.ratings import Interval, exploited, rate, ratings, wins
 from experiments.league.results import League, as_data, make_tables
 from experiments.run.directory import RunDirectory
 from ssp_env.errors import ConfigError, RunError
@@ -108,10 +109,44 @@ def test_intervals_narrow_with_answers() -> None:
 
 
 def test_the_worst_opponent_of_each_is_found() -> None:
-    first, second = exploited(np.array([[0.3, 0.1], [0.6, 0.2]]))
-    assert (first.by_proposer, first.proposer_gains) == (1, pytest.approx(0.3))
-    assert (first.by_solver, first.solver_gains) == (1, pytest.approx(0.2))
-    assert (second.by_proposer, second.proposer_gains) == (1, 0.0)
+    chance = np.array([[0.3, 0.1], [0.6, 0.2]])[:, :, None]
+    paid = (np.random.default_rng(0).random((2, 2, 4000)) < chance).astype(float)
+    first, second = exploited(paid, seed=0)
+    assert (first.by_proposer, first.by_solver) == (1, 1)
+    assert first.proposer_gains.value == pytest.approx(0.3, abs=0.05)
+    assert first.solver_gains.value == pytest.approx(0.2, abs=0.05)
+    assert 0 < first.solver_gains.low < 0.2 < first.solver_gains.high < 0.3
+    assert (second.by_proposer, second.proposer_gains) == (1, Interval(0.0, 0.0, 0.0))
+    assert exploited(paid, seed=0) == [first, second]
+
+
+def test_nobody_seems_to_exploit_where_all_are_equal() -> None:
+    """Chosen and measured on the same games, the best of eight would gain .2 by chance."""
+    rng = np.random.default_rng(0)
+    found = [one for _ in range(8) for one in exploited(rng.random((8, 8, 8)), seed=0)]
+    gains = [gain.value for one in found for gain in (one.proposer_gains, one.solver_gains)]
+    assert np.mean(gains) == pytest.approx(0.0, abs=0.03)
+    covered = [gain.low <= 0 <= gain.high for one in found for gain in (one.solver_gains,)]
+    assert np.mean(covered) > 0.7
+
+
+def test_a_league_is_written_in_full_or_not_at_all(tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "league"
+
+    def cut_off() -> None:
+        with _whole(out) as unfinished:
+            (unfinished / "league.json").write_text("{}")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cut_off()
+    assert [*tmp_path.iterdir()] == []
+    with _whole(out) as unfinished:
+        (unfinished / "league.json").write_text("{}")
+        assert not out.exists()
+    assert [path.name for path in out.parent.rglob("*")] == ["league", "league.json"]
+    with pytest.raises(RunError, match="cannot be written"), _whole(out):
+        pass
 
 
 def test_figures_of_a_league() -> None:
@@ -127,6 +162,11 @@ def test_figures_of_a_league() -> None:
     data = as_data(league)
     assert data["solve_rate"] == [[0.5, 1.0], [None, None]]
     assert data["players"][1]["invalid"] == {"format": 2}
+    # On the first answer, where opponents are chosen, nobody is paid anything.
+    assert data["players"][1]["exploited"]["by_proposer"] == "b"
+    gains = data["players"][0]["exploited"]["solver_gains"]
+    assert gains == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert make_tables(league)[3].rows[0] == ("a", "-", "-", "-", "-")
 
 
 # -- the command -------------------------------------------------------------------------------
@@ -166,8 +206,10 @@ def test_a_league_of_two_policies(
     players[1] = ("other", _with_another_word(policy, tmp_path))
     with pytest.raises(ConfigError, match="all players need one tokenizer"):
         command("--model", str(policy), "--out", str(tmp_path / "other"))
-    with pytest.raises(ConfigError, match="--answers = 0: must be at least 1"):
-        command("--answers", "0", "--out", str(tmp_path / "other"))
+    with pytest.raises(ConfigError, match="--answers = 1: must be at least 2"):
+        command("--answers", "1", "--out", str(tmp_path / "other"))
+    with pytest.raises(ConfigError, match="--attempts = 0: must be at least 1"):
+        command("--attempts", "0", "--out", str(tmp_path / "other"))
     assert not (tmp_path / "other").exists()
 
 
