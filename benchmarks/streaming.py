@@ -3,7 +3,11 @@
 Turns are as unequal as those of a policy that reasons (log-normal lengths), and every search takes
 its time on another machine (log-normal, here a pause). In lock-step, all trajectories write a turn,
 then all searches are made at once, and the slowest decides; else each goes on by itself, as in
-``agents/rollout.py``. Both sample the same tokens.
+``agents/rollout.py``.
+
+Both sample the same tokens, up to the arithmetic of batches: other rows beside it change the last
+digits of a row's logits. Where a trajectory differs, the result says how near its random number was
+to the border between both tokens, in a distribution that is computed for this trajectory alone.
 """
 
 from __future__ import annotations
@@ -15,16 +19,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 
 from agents.engines.base import Generation, Request, StopRule, generate
 from agents.engines.transformers_engine import TransformersEngine
+from agents.engines.turn import Turn
 from agents.errands import Errands
 from agents.models import load_model, tiny_directory
 from benchmarks.origin import origin
 from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.tokenizers.base import Tokenizer
 
 OBSERVATION = 24
 """Tokens of what a search finds."""
@@ -45,6 +52,15 @@ class Work:
     def request(self, i: int) -> Request:
         seed = i * 1000 + self.turn[i]
         return Request(i, self.ids[i], int(self.lengths[i, self.turn[i]]), 1.0, seed)
+
+    def place(self, i: int, at: int) -> tuple[int, int]:
+        """The turn that wrote a token of a trajectory, and its place in that turn."""
+        begin = OBSERVATION
+        for turn, length in enumerate(self.lengths[i].tolist()):
+            if at < begin + length:
+                return turn, at - begin
+            begin += length + OBSERVATION
+        raise ValueError(f"trajectory {i} has no token {at}")
 
     def take(self, i: int, generation: Generation) -> float | None:
         """Notes a turn; how long its search takes, ``None`` after the last."""
@@ -83,6 +99,28 @@ def streaming(engine: TransformersEngine, work: Work) -> None:
             errands.collect(patience=not engine.running)
 
 
+@torch.inference_mode()
+def differences(one: Work, other: Work, model: Any, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Where the tokens of trajectories part, and by how much their random numbers decided it."""
+    found = []
+    for i, (left, right) in enumerate(zip(one.ids, other.ids, strict=True)):
+        pairs = enumerate(zip(left, right, strict=True))
+        at = next((at for at, (a, b) in pairs if a != b), None)
+        if at is None:
+            continue
+
+        turn, number = one.place(i, at)
+        request = Request(i, left[: at - number], number + 1, 1.0, i * 1000 + turn)
+        draws = Turn(request, StopRule(frozenset(), ()), tokenizer)
+        drawn = [draws.draw() for _ in range(number + 1)][-1]
+
+        logits = model(torch.tensor([left[:at]])).logits[0, -1, : tokenizer.vocab_size]
+        reached = torch.log_softmax(logits, dim=-1).exp().cumsum(dim=-1, dtype=torch.float64)
+        border = float(reached[min(left[at], right[at])] / reached[-1])
+        found.append({"trajectory": i, "token": at, "drawn": drawn, "from_border": drawn - border})
+    return found
+
+
 def main() -> int:
     """Plays the same work in both ways, in turn, and writes the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -104,7 +142,7 @@ def main() -> int:
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     processor: dict[str, list[float]] = {name: [] for name in ways}
-    texts = []
+    played: dict[str, list[Work]] = {name: [] for name in ways}
     for seed in range(settings.repeats):
         for name, way in ways.items():
             work = Work(settings.trajectories, settings.turns, settings, seed)
@@ -113,16 +151,21 @@ def main() -> int:
             way(engine, work)
             seconds[name].append(time.perf_counter() - began)
             processor[name].append(time.process_time() - busy)
-            texts.append((seed, work.ids))
+            played[name].append(work)
 
     ratios = [a / b for a, b in zip(seconds["lock_step"], seconds["streaming"], strict=True)]
-    same = [texts[i][1] == texts[i + 1][1] for i in range(0, len(texts), 2)]
+    parted = [
+        differences(*pair, model, tokenizer)
+        for pair in zip(played["lock_step"], played["streaming"], strict=True)
+    ]
     result = {
         **origin("streaming"),
         "seconds": seconds,
         "processor_seconds": processor,
         "speedup": {"median": median(ratios), "all": ratios},
-        "same_tokens": same,
+        "same_tokens": [not found for found in parted],
+        "trajectories": settings.trajectories,
+        "first_differences": parted,
     }
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))

@@ -62,6 +62,8 @@ def _too_many(job: Job, gpus: int) -> ConfigError:
     if gpus >= 2 and layout.env_runners and layout.learners:
         half = gpus // 2
         fix += f"set compute.env_runners={half}, compute.learners={gpus - half}"
+        if gpus - half == 1 and layout.sharding == "fsdp2":
+            fix += ", compute.sharding=ddp"  # one learner has nobody to share with
         return ConfigError("compute.env_runners", layout.env_runners, fix)
     name = "gpus_per_env_runner" if layout.gpus_per_env_runner else "gpus_per_learner"
     return ConfigError(f"compute.{name}", getattr(layout, name), fix + "ask for fewer")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agents.config import LearningConfig
+from agents.config import LearningConfig, check_sharding
 from agents.planning.count import count_passes
 from agents.planning.fit import USABLE, check_fit, gib
 from agents.planning.live import LiveBytes
@@ -200,6 +200,21 @@ def test_what_does_not_fit_is_refused_with_settings_that_do(planner: Planner) ->
     with pytest.raises(ConfigError, match="4 GPUs are asked for in all, and there are 3") as few:
         check_fit(planner, JOB, need * 2, 3)
     assert few.value.field == "compute.env_runners"
+
+
+@pytest.mark.parametrize(("gpus", "learners", "sharding"), [(2, 1, "ddp"), (3, 2, "fsdp2")])
+def test_what_is_offered_for_few_gpus_can_run(
+    planner: Planner, gpus: int, learners: int, sharding: str
+) -> None:
+    shared = layout(sharding="fsdp2")
+    with pytest.raises(ConfigError, match=f"compute.learners={learners}") as few:
+        check_fit(planner, shared, 2**40, gpus)
+
+    offered = dict(part.split("=") for part in str(few.value).split("set ")[1].split(", "))
+    assert offered.pop("compute.sharding", "fsdp2") == sharding
+    counts = {name.removeprefix("compute."): int(value) for name, value in offered.items()}
+    check_sharding(sharding, counts["learners"])
+    assert check_fit(planner, layout(sharding=sharding, **counts), 2**40, gpus)
 
 
 def test_an_engine_that_caches_too_much_gets_company(planner: Planner) -> None:
