@@ -18,14 +18,14 @@ from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import load_preset
-from experiments.play.table import Riddle, Seat, Table
+from experiments.play.table import OUTAGES, Riddle, Seat, Table
 from experiments.run.checks import check
 from experiments.run.quiet import quiet_libraries
 from ssp_env.checks import one_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.types import Action, Document, Question
+from ssp_env.types import Action, Question
 
 HINT_COST = 0.25
 """What each hint takes off the points of a question."""
@@ -51,11 +51,24 @@ class Score:
     person: float = 0.0
     policy: float = 0.0
     games: int = 0
+    voids: int = 0
+    """Games in a row that an outage has voided; they do not count."""
 
     def add(self, person: float, policy: float) -> None:
         """Counts a game."""
         self.person, self.policy = self.person + person, self.policy + policy
         self.games += 1
+        self.voids = 0
+
+    def void(self, error: ServiceError) -> None:
+        """Notes a game that does not count.
+
+        Raises:
+            ServiceError: none of the last ones did.
+        """
+        self.voids += 1
+        if self.voids == OUTAGES:
+            raise ServiceError(error.service, f"{error.what}: {OUTAGES} games in a row are void")
 
     def __str__(self) -> str:
         games = f"{self.games} game{'' if self.games == 1 else 's'}"
@@ -68,10 +81,6 @@ class Quit(Exception):
 
 class Skip(Exception):
     """The person wants another game."""
-
-
-class Void(Exception):
-    """A service is out: the game does not count."""
 
 
 def run(arguments: Namespace) -> int:
@@ -89,10 +98,11 @@ def run(arguments: Namespace) -> int:
     table, score = Table(rules, engine, config.seed), Score()
     play = _solve if arguments.role == "solver" else _propose
     terminal.rules(config.world, config.game.attempts)
-    with suppress(Quit):
-        play(terminal, table, score, questions, arguments.games)
-
-    terminal.say(f"[b]{score}[/b]")
+    try:
+        with suppress(Quit):
+            play(terminal, table, score, questions, arguments.games)
+    finally:
+        terminal.say(f"[b]{score}[/b]")
     return 0
 
 
@@ -108,13 +118,18 @@ def _solve(
             _count_solution(terminal, score, riddle, seat.finish(), used)
         except Skip:
             _count_solution(terminal, score, riddle, None, 0)
-        except Void:
-            continue
+        except ServiceError as error:
+            _void(terminal, score, error)
 
-        if games is not None and number >= games:
+        if games is not None and score.games >= games:
             return
 
     terminal.say("The policy has not written any valid question for a long while.")
+
+
+def _void(terminal: Terminal, score: Score, error: ServiceError) -> None:
+    terminal.say(f"[red]void[/red]: {escape(str(error))}; this game does not count")
+    score.void(error)
 
 
 def _count_solution(
@@ -156,28 +171,29 @@ def _propose(
         ]
         try:
             used = terminal.turns(seat, Action.QUESTION, hints)
-        except (Skip, Void):
+            game = seat.finish()
+            _count_question(terminal, score, game, table.rival(game), used)
+        except Skip:
             continue
+        except ServiceError as error:
+            _void(terminal, score, error)
 
-        _count_question(terminal, table, score, seat, used)
         if games is not None and score.games >= games:
             return
 
 
-def _count_question(terminal: Terminal, table: Table, score: Score, seat: Seat, hints: int) -> None:
-    game = seat.finish()
+def _count_question(terminal: Terminal, score: Score, game: Game, rival: Game, hints: int) -> None:
     reward = game.proposer_reward or 0.0
     points = max(0.0, reward - HINT_COST * hints) if reward > 0 else 0.0
 
     if game.outcome is Outcome.VALID:
-        tried = ", ".join(escape(a.trajectory.result or "nothing") for a in game.attempts)
+        tried = ", ".join(escape(a.trajectory.result or "nothing") for a in game.counted)
         terminal.say(f"[green]valid[/green]: the policy answered {tried}")
         terminal.say(f"{game.share_right:.0%} of that is right: {points:.2f} points for you")
     else:
         read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
         terminal.say(f"[red]{game.outcome}[/red]: {game.reason}{read}, 0 points for you")
 
-    rival = table.rival(game)
     theirs = rival.proposer_reward or 0.0
     wrote = escape(rival.question or "no question")
     why = "" if rival.reason is None else f" ({rival.reason})"
@@ -217,7 +233,7 @@ class Terminal:
         Raises:
             Quit: no more games.
             Skip: another game.
-            Void: a service is out.
+            ServiceError: an outage has voided the game.
         """
         used = 0
         while not seat.over:
@@ -233,10 +249,10 @@ class Terminal:
                 case "s" | "a" if unknown := seat.unknown_words(text):
                     self.say(f"this world has no such word: {escape(', '.join(unknown))}")
                 case "s" if text:
-                    for document in self._write(seat, Action.SEARCH, text):
+                    for document in seat.write(Action.SEARCH, text):
                         self.panel(escape(document.title), escape(document.text))
                 case "a" if text:
-                    self._write(seat, last, text)
+                    seat.write(last, text)
                 case _:
                     self.say(_KEYS[self._role])
 
@@ -259,10 +275,3 @@ class Terminal:
         if key == "n":
             raise Skip
         return key, text.strip()
-
-    def _write(self, seat: Seat, action: Action, text: str) -> tuple[Document, ...]:
-        try:
-            return seat.write(action, text)
-        except ServiceError as error:
-            self.say(f"[red]void[/red]: {escape(str(error))}")
-            raise Void from None

@@ -26,6 +26,8 @@ WAVE = 8
 """Games of self-play that are played at a time, for their questions."""
 PATIENCE = 12
 """Waves without any valid question after which there is nothing to solve."""
+OUTAGES = 3
+"""Outages in a row after which there is nothing to play: waves without a question, or games."""
 
 _QUESTIONS, _SEAT = 0x9E57, 0x5EA7
 """First numbers of the seeds of the policy's questions and of the person's games."""
@@ -89,15 +91,17 @@ class Seat:
         self.trajectory.feed_turn(limits.tokenizer.encode(turn))
         self._round.advance()
 
-        outage = self.game.outage
-        if outage is not None:
-            raise ServiceError(outage.service, outage.what)
+        _check_outage(self.game)
         searches = self.trajectory.searches
         return searches[-1].documents if len(searches) > before else ()
 
     def finish(self) -> Game:
-        """Lets the policy play what remains; returns the finished game."""
-        return play(self._round, self._table.engine, temperature=1.0).games[0]
+        """Lets the policy play what remains; returns the finished game.
+
+        Raises:
+            ServiceError: an outage has voided it.
+        """
+        return _check_outage(play(self._round, self._table.engine, temperature=1.0).games[0])
 
 
 class Table:
@@ -111,12 +115,21 @@ class Table:
         """Questions of the policy's own, easy and hard, as self-play makes them.
 
         Ends where the policy has not written any valid question for a long while.
+
+        Raises:
+            ServiceError: outages have left no question of several waves in a row.
         """
-        barren = wave = 0
+        barren = outages = wave = 0
         while barren < PATIENCE:
-            found = [_riddle(game, self.rules) for game in self._self_play(wave)]
-            barren = 0 if found else barren + 1
+            games = self._self_play(wave)
+            found = [_riddle(game, self.rules) for game in games if game.outcome is Outcome.VALID]
+            hit = [game for game in games if game.outage is not None]
             wave += 1
+
+            outages = outages + 1 if hit and not found else 0
+            barren = 0 if hit or found else barren + 1
+            if outages == OUTAGES:
+                _check_outage(hit[0])
             yield from found
 
     def solver(self, riddle: Riddle) -> Seat:
@@ -136,23 +149,37 @@ class Table:
         return self._sit(Round.of_start(self.rules, start))
 
     def rival(self, game: Game) -> Game:
-        """The policy's own game about the same answer, begun in the same way."""
+        """The policy's own game about the same answer, begun in the same way.
+
+        Raises:
+            ServiceError: an outage has voided it.
+        """
         round_ = Round.of_start(self.rules, Start.of(game))
-        return play(round_, self.engine, temperature=1.0).games[0]
+        return _check_outage(play(round_, self.engine, temperature=1.0).games[0])
 
     def _sit(self, round_: Round) -> Seat:
         self._dealt += 1
         return Seat(self, round_)
 
     def _self_play(self, wave: int) -> list[Game]:
-        """The valid games of one wave of self-play."""
+        """The games of one wave of self-play."""
         round_ = Round(self.rules, self._answers, WAVE, [_QUESTIONS, self.seed, wave])
-        played = play(round_, self.engine, temperature=1.0).games
-        return [game for game in played if game.outcome is Outcome.VALID]
+        return play(round_, self.engine, temperature=1.0).games
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.rules.world.answers
         return [answers[i] for i in rng.choice(len(answers), count, replace=count > len(answers))]
+
+
+def _check_outage(game: Game) -> Game:
+    """The same game.
+
+    Raises:
+        ServiceError: an outage has voided it.
+    """
+    if game.outage is not None:
+        raise ServiceError(game.outage.service, game.outage.what)
+    return game
 
 
 def _riddle(game: Game, rules: Rules) -> Riddle:

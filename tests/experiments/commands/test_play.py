@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,16 @@ import pytest
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
+from experiments.commands.play import Score, Terminal, _propose, _solve
 from experiments.config import load_preset, make_config
-from experiments.play.table import Riddle, Table
+from experiments.play.table import OUTAGES, Riddle, Table
 from experiments.run.checks import check
 from ssp_env.commands.cli import main
+from ssp_env.errors import ServiceError
+from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.types import Action
+from ssp_env.search.base import Retriever
+from ssp_env.types import Action, Document, Question
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +79,91 @@ def test_a_person_s_question_is_verified_and_asked(table: Table, riddle: Riddle)
     rival = table.rival(game)
     assert rival.truth == game.truth
     assert rival.outcome is not Outcome.PENDING
+
+
+class Flaky:
+    """The search of a world, with outages."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever, self.down = retriever, False
+
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Sequence[Document]]:
+        if self.down:
+            raise ServiceError("search", "nobody is there")
+        return self._retriever.search(queries, k)
+
+
+@pytest.fixture
+def flaky(table: Table) -> tuple[Table, Flaky]:
+    search = Flaky(table.rules.retriever)
+    return Table(replace(table.rules, retriever=search), table.engine, 0), search
+
+
+def test_an_outage_in_the_policy_s_part_voids_the_game(
+    flaky: tuple[Table, Flaky], riddle: Riddle
+) -> None:
+    table, search = flaky
+    seat = table.proposer(riddle.truth)
+    for document in riddle.read:
+        seat.write(Action.SEARCH, document.title)
+    seat.write(Action.QUESTION, riddle.question)
+    search.down = True
+    with pytest.raises(ServiceError, match="nobody is there"):
+        seat.finish()
+    with pytest.raises(ServiceError, match="nobody is there"):
+        table.rival(seat.game)
+    with pytest.raises(ServiceError, match="nobody is there"):
+        table.solver(riddle).write(Action.SEARCH, riddle.read[-1].title)
+
+
+def test_a_short_outage_ends_no_riddles(
+    flaky: tuple[Table, Flaky], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, search = flaky
+    waves: list[int] = []
+
+    def self_play(self: Table, wave: int) -> list[Game]:
+        waves.append(wave)
+        search.down = len(waves) < OUTAGES
+        return whole_wave(self, wave)
+
+    whole_wave = Table._self_play
+    monkeypatch.setattr(Table, "_self_play", self_play)
+    assert next(table.riddles()).question
+    assert len(waves) >= OUTAGES
+
+
+@pytest.mark.parametrize("role", ["solver", "proposer"])
+def test_games_that_an_outage_voids_do_not_count(
+    role: str,
+    flaky: tuple[Table, Flaky],
+    riddle: Riddle,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table, search = flaky
+    search.down = True
+    monkeypatch.setattr(Table, "riddles", lambda self: repeat(riddle))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"s {riddle.read[-1].title}\n" * 9))
+    play, score = _solve if role == "solver" else _propose, Score()
+    questions = [Question("1", riddle.question, ("x",), "1")]
+    with pytest.raises(ServiceError, match=f"{OUTAGES} games in a row are void"):
+        play(Terminal(role), table, score, questions, 1)
+    assert capsys.readouterr().out.count("this game does not count") == OUTAGES
+    assert (score.games, score.person, score.policy) == (0, 0.0, 0.0)
+
+
+def test_without_search_the_command_ends_and_says_why(
+    flaky: tuple[Table, Flaky], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, search = flaky
+    search.down = True
+    monkeypatch.setattr("experiments.commands.play.check", lambda config: (table.rules, []))
+    assert main(["play"]) == 2
+    said = capsys.readouterr()
+    assert "search: nobody is there" in said.err
+    assert "has not written any valid question" not in said.out
+    assert "after 0 games" in said.out
 
 
 def test_answers_are_dealt_by_the_seed(table: Table) -> None:
