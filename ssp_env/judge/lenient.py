@@ -48,7 +48,12 @@ class LenientJudge:
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, in order, with the alias that matched; never a ``ServiceError``."""
-        return [_verdict(task) for task in tasks]
+        # Attempts at one question often say the same.
+        said = [(task.question, task.prediction, task.truth.wordings) for task in tasks]
+        verdicts = {
+            key: _verdict(task) for key, task in dict(zip(said, tasks, strict=True)).items()
+        }
+        return [verdicts[key] for key in said]
 
 
 def _verdict(task: JudgeTask) -> Verdict:

@@ -192,10 +192,11 @@ class Prompts:
         self._numbered = "number" in self._templates["document"].fields
         self._passages: dict[tuple[str, str, int, int], list[int]] = {}
         self._parts: dict[tuple[str, str, int], tuple[str, str]] = {}
+        self._asked: dict[str, list[int]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Remembered passages are found again where they are needed.
-        return self.__dict__ | {"_passages": {}, "_parts": {}}
+        return self.__dict__ | {"_passages": {}, "_parts": {}, "_asked": {}}
 
     def prompt_containing(self, token: int) -> str | None:
         """The first prompt whose own text contains this token, such as the unknown one."""
@@ -220,14 +221,14 @@ class Prompts:
     def search(self, query: str, max_query_tokens: int) -> list[int]:
         """A turn that searches for a text, as a policy could have written it."""
         opening, closing = self._search
-        return [*opening, *self._data(query)[:max_query_tokens], *closing]
+        return [*opening, *self._asked_ids(query)[:max_query_tokens], *closing]
 
     def verifier(
         self, question: str, documents: Sequence[Document], max_document_tokens: int
     ) -> list[int]:
         """Prompt of RAG verification in a form of its own: the question and the documents."""
         listing = self._documents(documents, max_document_tokens)
-        question_ids = self._data(question)
+        question_ids = self._asked_ids(question)
         return self._templates["verifier"].encode(
             self._tokenizer, {"question": question_ids, "documents": listing}
         )
@@ -296,8 +297,17 @@ class Prompts:
 
     def _fill(self, name: str, **values: str) -> list[int]:
         return self._templates[name].encode(
-            self._tokenizer, {key: self._data(text) for key, text in values.items()}
+            self._tokenizer, {key: self._asked_ids(text) for key, text in values.items()}
         )
+
+    def _asked_ids(self, text: str) -> list[int]:
+        """Ids of a question, remembered: its verification reads it, and each attempt at it."""
+        ids = self._asked.get(text)
+        if ids is None:
+            if len(self._asked) >= _REMEMBERED_PASSAGES:
+                self._asked.clear()
+            ids = self._asked[text] = self._data(text)
+        return ids
 
     def _data(self, text: str) -> list[int]:
         return self._tokenizer.encode_data(self._tags.defuse(text))
