@@ -252,6 +252,11 @@ def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -
         raise ConfigError("round_size", size, f"{what}; {fix}")
 
 
+def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
+    """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
+    return min(learning.batch_size, learning.round_size) * game.attempts
+
+
 def check_sharding(sharding: str, learners: int) -> None:
     """Makes sure that a policy that is to be shared has somebody to be shared among.
 

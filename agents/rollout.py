@@ -72,7 +72,13 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
 
 
 def answer(
-    rules: Rules, questions: Sequence[Question], engine: Engine, *, temperature: float, seed: int
+    rules: Rules,
+    questions: Sequence[Question],
+    engine: Engine,
+    *,
+    temperature: float,
+    seed: int,
+    at_once: int | None = None,
 ) -> list[GameRecord]:
     """Lets the solver answer fixed questions, once each; nothing is learnt from it.
 
@@ -82,18 +88,27 @@ def answer(
         engine: plays the solver.
         temperature: of sampling; 0 is greedy.
         seed: decides all randomness.
+        at_once: how many are answered side by side, for an engine without memory for more; all of
+            them when not given.
 
     Returns:
         One record per question, in order.
     """
     once = replace(rules, config=replace(rules.config, attempts=1))
-    round_ = Round.of_questions(once, questions, [_EVALUATION, seed])
+    records: list[GameRecord] = []
 
-    play(round_, engine, temperature=temperature)
-    return [
-        record_game(game, rules, engine.weights_version, question.group)
-        for game, question in zip(round_.games, questions, strict=True)
-    ]
+    for first in range(0, len(questions), at_once or len(questions) or 1):
+        asked = questions[first : first + at_once] if at_once else questions
+        part = [first] if first else []
+        round_ = play(
+            Round.of_questions(once, asked, [_EVALUATION, seed, *part]),
+            engine,
+            temperature=temperature,
+        )
+        for game, question in zip(round_.games, asked, strict=True):
+            record = record_game(game, rules, engine.weights_version, question.group)
+            records.append(replace(record, first_slot=first))
+    return records
 
 
 def waits_for_others(rules: Rules) -> bool:

@@ -1,4 +1,4 @@
-"""The table of docs/training.md: what policies of Qwen2.5's shapes need, as ``ssp plan`` counts."""
+"""Tables of docs/training.md: what policies of Qwen2.5's shapes need, as ``ssp plan`` counts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from transformers import Qwen2Config
 
 from agents.planning.plan import Job, Plan, Planner
+from benchmarks.origin import origin
 from experiments.config import load_preset, make_config
 from experiments.run.planned import job_of
-from experiments.run.provenance import git_commit
 
 SHAPES = {
     "1.5B": (1536, 8960, 28, 12, 2, 151_936, True),
@@ -27,6 +26,7 @@ SHAPES = {
 embedding."""
 
 RANK = 16
+ROUND = 4
 
 
 def config_of(name: str) -> Qwen2Config:
@@ -45,7 +45,8 @@ def config_of(name: str) -> Qwen2Config:
 
 
 def plans(planner: Planner, job: Job) -> dict[str, dict[str, Any]]:
-    """One learner, eight with DDP, eight with FSDP2, with a GPU per process; and with adapters."""
+    """One learner, eight with DDP, eight with FSDP2, with a GPU per process; with adapters; and
+    engines with smaller rounds or, as little as it can do with, vLLM."""
     one = replace(job, layout=replace(job.layout, learners=1, env_runners=1))
     eight = replace(job, layout=replace(job.layout, learners=8, sharding="ddp"))
     shared = replace(job, layout=replace(job.layout, learners=8, sharding="fsdp2"))
@@ -55,7 +56,12 @@ def plans(planner: Planner, job: Job) -> dict[str, dict[str, Any]]:
         )
         for name, each in (("1", one), ("8 fsdp2", shared))
     }
-    jobs = {"1": one, "8 ddp": eight, "8 fsdp2": shared, **adapted}
+    small = replace(shared, learning=replace(job.learning, round_size=ROUND))
+    engines = {
+        f"8 fsdp2, rounds of {ROUND}": small,
+        "8 fsdp2, vllm": replace(shared, vllm=True),
+    }
+    jobs = {"1": one, "8 ddp": eight, "8 fsdp2": shared, **adapted, **engines}
     return {name: plain(planner.plan(each)) for name, each in jobs.items()}
 
 
@@ -76,9 +82,7 @@ def main() -> int:
     job = job_of(make_config(load_preset(settings.preset)))
 
     result: dict[str, Any] = {
-        "command": " ".join(["python -m benchmarks.plans", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
+        **origin("plans"),
         "preset": settings.preset,
         "longest_row": job.longest,
         "models": {},
@@ -87,7 +91,9 @@ def main() -> int:
         planner = Planner(config_of(name))
         found = plans(planner, job)
         result["models"][name] = {"parameters": planner.size.parameters, **found}
-        print(name, {k: v["learner"]["all"] / 2**30 for k, v in found.items()}, flush=True)
+        for how, each in found.items():
+            shown = {kind: round(each[kind]["all"] / 2**30, 1) for kind in ("learner", "engine")}
+            print(name, how, shown, flush=True)
 
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     return 0

@@ -53,7 +53,12 @@ class RaggedCache:
         self.lengths = self.lengths + self._new
 
     @classmethod
-    def gathered(cls, parts: Sequence[tuple[RaggedCache, Tensor]], room: int = 1) -> RaggedCache:
+    def gathered(
+        cls,
+        parts: Sequence[tuple[RaggedCache, Tensor]],
+        room: int = 1,
+        spent: Sequence[RaggedCache] = (),
+    ) -> RaggedCache:
         """A copy of some rows of some caches, one after another.
 
         Args:
@@ -61,6 +66,8 @@ class RaggedCache:
                 to yet gives empty rows.
             room: how many tokens are about to be written behind the longest row. Their place comes
                 with the copy; making it later would be a second one.
+            spent: caches that nobody reads again. Each of their layers is let go once it is copied,
+                so that they and the copy are never whole at the same time.
         """
         lengths = [cache.lengths[rows] for cache, rows in parts]
         whole = cls(sum(map(len, lengths)), parts[0][0].lengths.device)
@@ -76,6 +83,10 @@ class RaggedCache:
                 ]
                 getattr(whole, name)[layer] = _rows(pieces, capacity)
 
+                del pieces
+                for cache in spent:
+                    getattr(cache, name).pop(layer, None)
+
         states = [cache._conv for cache, _ in parts]
         for layer in dict.fromkeys(layer for store in states for layer in store):
             pieces = [
@@ -85,9 +96,10 @@ class RaggedCache:
 
         return whole
 
-    def select(self, rows: Tensor) -> RaggedCache:
-        """A copy of some rows, int64 (rows,), in the given order, with room for one more token."""
-        return self.gathered([(self, rows)])
+    def select(self, rows: Tensor, *, spent: bool = False) -> RaggedCache:
+        """A copy of some rows, int64 (rows,), in the given order, with room for one more token; see
+        :meth:`gathered`."""
+        return self.gathered([(self, rows)], spent=[self] if spent else [])
 
     # -- what models call ----------------------------------------------------------------------
 

@@ -179,9 +179,11 @@ class TransformersEngine:
             self._kept.pop(turn.key, None)
 
         first = len(live)
+        self._set_apart()
         if live:
             here, all_new = self._tensor(live), torch.arange(len(joined), device=self._device)
-            cache = RaggedCache.gathered([(self._cache, here), (cache, all_new)])
+            parts = [(self._cache, here), (cache, all_new)]
+            cache = RaggedCache.gathered(parts, spent=[self._cache, cache])
         self._run([self._rows[row] for row in live] + joined, cache)
 
         return self._take(first, *_sample(logits, joined))
@@ -192,7 +194,9 @@ class TransformersEngine:
         if not live:
             return []
         if len(live) < _COMPACT_BELOW * len(self._rows):
-            self._run([self._rows[i] for i in live], self._cache.select(self._tensor(live)))
+            self._set_apart()
+            going_on = self._cache.select(self._tensor(live), spent=True)
+            self._run([self._rows[i] for i in live], going_on)
 
         self._tried = len(self._rows)
         last = self._tensor([turn.ids[-1] for turn in self._rows])
@@ -200,6 +204,23 @@ class TransformersEngine:
         logits = self._forward(self._cache, last[:, None], going)
 
         return self._take(0, *_sample(logits, self._rows))
+
+    def _set_apart(self) -> None:
+        """Gives what is kept a cache of its own, so that it holds no batch in memory.
+
+        All caches together then have a row per trajectory, and twice as many while rows join."""
+        shared: dict[int, list[tuple[int, _Kept]]] = {}
+        for key, kept in self._kept.items():
+            shared.setdefault(id(kept.cache), []).append((key, kept))
+
+        for part in shared.values():
+            cache = part[0][1].cache
+            if len(part) == len(cache.lengths) and cache is not self._cache:
+                continue
+            own = cache.select(self._tensor([kept.row for _, kept in part]))
+            self._kept.update(
+                {key: _Kept(own, row, kept.seen) for row, (key, kept) in enumerate(part)}
+            )
 
     def _take(self, first: int, tokens: Tensor, logprobs: Tensor) -> list[Turn]:
         """Hands the rows from ``first`` on their tokens; returns the turns that these finish."""
@@ -276,7 +297,7 @@ class TransformersEngine:
 
         if len(rows) < len(joining):
             copies = self._tensor([row for row, (_, ids) in enumerate(rows) for _ in equal[ids]])
-            cache, logits = cache.select(copies), logits[copies]
+            cache, logits = cache.select(copies, spent=True), logits[copies]
         return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
 
     def _goes_on(self, key: int, ids: tuple[int, ...]) -> bool:

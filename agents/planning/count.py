@@ -32,6 +32,11 @@ class Size:
     """Those that are in no layer: embedding, output layer, last norm."""
     cached: int
     """Numbers that the KV cache keeps of one token."""
+    spread: int
+    """Keys and values of one token in one layer, copied for each of its query heads: what a pass
+    over several tokens of a row makes of the cache, layer by layer."""
+    vocabulary: int
+    """Logits of a token."""
     adapted: int
     """Rows and columns of all linear maps in the layers, added up: a low-rank adapter has this many
     parameters per rank."""
@@ -64,6 +69,8 @@ def size_of(config: Any) -> Size:
         layer=max(per_layer),
         outside=sum(p.numel() for p in lm.parameters() if id(p) not in inside),
         cached=_cached(config),
+        spread=2 * config.num_attention_heads * _head_size(config),
+        vocabulary=int(config.vocab_size),
         adapted=sum(m.in_features + m.out_features for m in maps),
     )
 
@@ -111,6 +118,22 @@ def count_passes(
             logprobs.sum().backward()  # type: ignore[no-untyped-call]
 
     return Passes(live.peak, live.copies)
+
+
+def count_reading(config: Any, tokens: int, dtype: torch.dtype) -> int:
+    """Bytes that an engine's pass over so many tokens holds at its peak, beside weights and cache.
+
+    Args:
+        config: the policy's `transformers` config.
+        tokens: how many.
+        dtype: what the engine computes in.
+    """
+    with FakeTensorMode(), torch.no_grad():
+        lm = _skeleton(config, "sdpa", dtype)
+        ids = torch.zeros(1, tokens, dtype=torch.long)
+        with LiveBytes(lm.parameters()) as live:
+            lm.base_model(input_ids=ids, use_cache=False)
+    return int(live.peak)
 
 
 def _score(
@@ -168,6 +191,10 @@ class _Fused(torch.autograd.Function):
 def _cached(config: Any) -> int:
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     attending = sum(kind != "conv" for kind in kinds)
-    return int(2 * attending * heads * size)
+    return int(2 * attending * heads * _head_size(config))
+
+
+def _head_size(config: Any) -> int:
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(size)

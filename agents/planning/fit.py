@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agents.planning.plan import Device, Job, Plan, Planner
+from agents.config import check_overlap, check_rounds, check_sharding
+from agents.planning.plan import Device, Job, Layout, Plan, Planner
 from ssp_env.errors import ConfigError
+from ssp_env.settings import named
 
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
-_MANY = 1024
 
 
-def check_fit(planner: Planner, job: Job, memory: int, gpus: int) -> Plan:
+def check_fit(planner: Planner, job: Job, memory: float, gpus: int) -> Plan:
     """The plan of a job that fits.
 
     Args:
@@ -23,29 +24,64 @@ def check_fit(planner: Planner, job: Job, memory: int, gpus: int) -> Plan:
         gpus: how many there are.
 
     Raises:
-        ConfigError: it does not fit; names the settings with which it would, if there are any.
+        ConfigError: it does not fit, or a run would refuse it; names the settings with which it
+            would fit, if there are any. A run takes these as they are.
     """
+    check_allowed(job)
     if job.layout.gpus > gpus:
-        raise _too_many(job, gpus)
+        raise _too_many(planner, job, memory, gpus)
 
-    plan = planner.plan(job)
-    full = _fullest(plan)
-    if full.total <= USABLE * memory:
+    plan = planner.plan(job, memory)
+    full = _over(planner, job, memory)
+    if full is None:
         return plan
 
-    needs = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
-    changes: dict[str, object] = {}
-    before: object = None
-    for name, old, value, changed in _remedies(planner, job):
-        before = old if not changes else before
-        changes[name] = value
-        if _fits(planner, changed, memory) and changed.layout.gpus <= gpus:
-            fix = ", ".join(f"{name}={_plain(value)}" for name, value in changes.items())
-            raise ConfigError(next(iter(changes)), before, f"{needs}; set {fix}")
+    if job.vllm and _starves(planner, job, memory):
+        least = planner.least_share(job, memory)
+        what = f"of {gib(memory)} does not hold the policy and its longest row; "
+        fix = f"set compute.engine_memory={least}" if least <= USABLE else "take larger GPUs"
+        raise ConfigError("compute.engine_memory", job.engine_memory, what + fix)
 
-    largest = max(full.parts, key=lambda name: full.parts[name])
-    fix = f"{needs}, {gib(full.parts[largest])} of it {largest}; take more or larger GPUs"
+    needs = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
+    found = [*_ways(planner, job, memory, gpus)]
+    if found:
+        before, after = settings(job), settings(found[0])
+        name = next(name for name, value in after.items() if value != before[name])
+        advice = "; or ".join(_changes(job, way) for way in found)
+        raise ConfigError(name, before[name], f"{needs}; set {advice}")
+
+    fix = f"{needs}, {_largest(full)}; take more or larger GPUs"
     raise ConfigError("compute.learners", job.layout.learners, fix)
+
+
+def check_allowed(job: Job) -> None:
+    """What a run checks of its sizes and processes.
+
+    Raises:
+        ConfigError: a run would refuse them.
+    """
+    with named("learning"):
+        check_rounds(job.game, job.learning, job.layout.env_runners)
+    with named("compute"):
+        check_overlap(job.learning, job.overlap)
+        check_sharding(job.layout.sharding, job.layout.learners)
+
+
+def settings(job: Job) -> dict[str, object]:
+    """What a plan may propose to change, by the names of the settings."""
+    layout, learning = job.layout, job.learning
+    return {
+        "compute.env_runners": layout.env_runners,
+        "compute.learners": layout.learners,
+        "compute.gpus_per_env_runner": layout.gpus_per_env_runner,
+        "compute.gpus_per_learner": layout.gpus_per_learner,
+        "learning.gradient_checkpointing": learning.gradient_checkpointing,
+        "learning.microbatch_tokens": learning.microbatch_tokens,
+        "compute.sharding": layout.sharding,
+        "learning.round_size": learning.round_size,
+        "compute.engine": "vllm" if job.vllm else "transformers",
+        "compute.engine_memory": job.engine_memory,
+    }
 
 
 def gib(size: float) -> str:
@@ -56,61 +92,118 @@ def gib(size: float) -> str:
     return f"{size / 2**10:,.1f} KiB"
 
 
-def _too_many(job: Job, gpus: int) -> ConfigError:
+def _too_many(planner: Planner, job: Job, memory: float, gpus: int) -> ConfigError:
+    """Refuses more GPUs than there are; names processes that go on those, and what makes them
+    fit."""
     layout = job.layout
-    fix = f"{layout.gpus:g} GPUs are asked for in all, and there are {gpus}; "
-    if gpus >= 2 and layout.env_runners and layout.learners:
-        half = gpus // 2
-        fix += f"set compute.env_runners={half}, compute.learners={gpus - half}"
-        if gpus - half == 1 and layout.sharding == "fsdp2":
-            fix += ", compute.sharding=ddp"  # one learner has nobody to share with
-        return ConfigError("compute.env_runners", layout.env_runners, fix)
+    what = f"{layout.gpus:g} GPUs are asked for in all, and there are {gpus}; "
+    for fewer in _layouts(job, gpus):
+        ways = [*_ways(planner, fewer, memory, gpus)]
+        if ways:
+            advice = "; or ".join(_changes(job, way) for way in ways)
+            return ConfigError("compute.env_runners", layout.env_runners, f"{what}set {advice}")
+
     name = "gpus_per_env_runner" if layout.gpus_per_env_runner else "gpus_per_learner"
-    return ConfigError(f"compute.{name}", getattr(layout, name), fix + "ask for fewer")
+    fix = "with as many, nothing that this plan knows makes it fit: take more or larger GPUs"
+    return ConfigError(f"compute.{name}", getattr(layout, name), what + fix)
 
 
-def _fullest(plan: Plan) -> Device:
-    """The GPU that holds the most."""
-    return max((d for d in plan.devices if d.gpu), key=lambda device: device.total)
+def _layouts(job: Job, gpus: int) -> Iterator[Job]:
+    """The same processes on fewer GPUs: half of them learn, or more, or one does both."""
+    rounds = -(-job.learning.batch_size // job.learning.round_size)
+    alone = job.layout
+    for runners in range(min(gpus // 2, rounds), 0, -1):
+        learners = gpus - runners
+        sharding = alone.sharding if learners > 1 else "ddp"
+        yield replace(job, layout=Layout(runners, learners, 1, 1, sharding))
+
+    if not job.overlap:
+        yield replace(job, layout=Layout(0, 0, 0.5, 0.5, "ddp"))
 
 
-def _fits(planner: Planner, job: Job, memory: int) -> bool:
-    return _fullest(planner.plan(job)).total <= USABLE * memory
+def _ways(planner: Planner, job: Job, memory: float, gpus: int) -> Iterator[Job]:
+    """Jobs that fit and that a run accepts: this one with cheaper settings, and with vLLM where
+    that spares a change of the rounds."""
+    own = _fitting(planner, job, memory, gpus)
+    if own is not None:
+        yield own
+
+    same_games = own is not None and own.learning.round_size == job.learning.round_size
+    if not (job.vllm or same_games) and job.layout.gpus_per_env_runner:
+        share = max(job.engine_memory, planner.least_share(job, memory))
+        other = replace(job, vllm=True, engine_memory=share)
+        way = _fitting(planner, other, memory, gpus)
+        if way is not None:
+            yield way
 
 
-def _remedies(planner: Planner, job: Job) -> Iterator[tuple[str, object, object, Job]]:
-    """Changes one after the other, each on top of those before it: from the cheapest on.
+def _fitting(planner: Planner, job: Job, memory: float, gpus: int) -> Job | None:
+    """The job with as few changes as make it fit; ``None`` if these do not."""
+    while (full := _over(planner, job, memory)) is not None:
+        changed = _remedy(planner, job, full, memory)
+        if changed is None or changed.layout.gpus > gpus:
+            return None
+        job = changed
 
-    Yields:
-        the setting, its value before and after, and the job with it.
-    """
-    if not job.learning.gradient_checkpointing:
-        job = replace(job, learning=replace(job.learning, gradient_checkpointing=True))
-        yield "learning.gradient_checkpointing", False, True, job
+    try:
+        check_allowed(job)
+    except ConfigError:
+        return None
+    return job
 
-    if job.rows > 1:
-        old = job.learning.microbatch_tokens
-        job = replace(job, learning=replace(job.learning, microbatch_tokens=job.longest))
-        yield "learning.microbatch_tokens", old, job.longest, job
 
-    fullest = _fullest(planner.plan(job)).name
-    if fullest != "engine" and job.layout.learners > 1 and not job.sharded:
-        job = replace(job, layout=replace(job.layout, sharding="fsdp2"))
-        yield "compute.sharding", "ddp", "fsdp2", job
+def _remedy(planner: Planner, job: Job, full: Device, memory: float) -> Job | None:
+    """One change for what is full, from the cheapest on; ``None`` if there is none left."""
+    learning, layout = job.learning, job.layout
+    if "activations" in full.parts:
+        if not learning.gradient_checkpointing:
+            return replace(job, learning=replace(learning, gradient_checkpointing=True))
+        if job.rows > 1:
+            return replace(job, learning=replace(learning, microbatch_tokens=job.longest))
+        if layout.learners > 1 and not job.sharded:
+            return replace(job, layout=replace(layout, sharding="fsdp2"))
+        if full.name == "learner" and job.sharded:
+            return replace(job, layout=replace(layout, learners=2 * layout.learners))
 
-    while True:
-        full = _fullest(planner.plan(job)).name
-        if full == "engine" and job.layout.env_runners < _MANY:
-            # An engine that plays half as many games caches half as much.
-            old = max(1, job.layout.env_runners)
-            job = replace(job, layout=replace(job.layout, env_runners=2 * old))
-            yield "compute.env_runners", old, 2 * old, job
-        elif full == "learner" and job.sharded and job.layout.learners < _MANY:
-            old = job.layout.learners
-            job = replace(job, layout=replace(job.layout, learners=2 * old))
-            yield "compute.learners", old, 2 * old, job
-        else:
-            return
+    if "KV cache" in full.parts:
+        if job.vllm:
+            least = planner.least_share(job, memory)
+            return replace(job, engine_memory=least) if job.engine_memory != least else None
+        # An engine holds one round at a time.
+        group = job.game.proposals
+        smaller = min(learning.round_size, learning.batch_size) // 2 // group * group
+        if smaller:
+            return replace(job, learning=replace(learning, round_size=smaller))
+    return None
+
+
+def _over(planner: Planner, job: Job, memory: float) -> Device | None:
+    """The GPU that holds the most, if that is more than it can."""
+    plan = planner.plan(job, memory)
+    full = max((d for d in plan.devices if d.gpu), key=lambda device: device.total)
+    if full.total > USABLE * memory:
+        return full
+    if job.vllm and job.layout.gpus_per_env_runner and _starves(planner, job, memory):
+        return next(device for device in plan.devices if "engine" in device.name)
+    return None
+
+
+def _starves(planner: Planner, job: Job, memory: float) -> bool:
+    """Whether vLLM's share is too small for the policy and its longest row."""
+    return job.engine_memory * memory < planner.least_bytes(job)
+
+
+def _largest(full: Device) -> str:
+    largest = max(full.parts, key=lambda name: full.parts[name])
+    return f"{gib(full.parts[largest])} of it {largest}"
+
+
+def _changes(before: Job, after: Job) -> str:
+    """The settings in which two jobs differ, as they are set."""
+    old = settings(before)
+    return ", ".join(
+        f"{name}={_plain(value)}" for name, value in settings(after).items() if value != old[name]
+    )
 
 
 def _plain(value: object) -> str:

@@ -18,6 +18,7 @@ from ray.rllib.utils import force_list
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
+from agents.config import played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import open_engine
 from agents.rllib.batch import LM, MODULE_ID
@@ -137,7 +138,17 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
     ) -> list[GameRecord]:
         """Lets the solver answer fixed questions, once each; nothing is learnt from it."""
         self.engine.wake()
-        return answer(self.rules, questions, self.engine, temperature=temperature, seed=seed)
+        # A GPU's memory is planned for a round, and there may be many more questions.
+        on_gpu = self.config.num_gpus_per_env_runner > 0
+        most = played_at_once(self.game, self.learning) if on_gpu else None
+        return answer(
+            self.rules,
+            questions,
+            self.engine,
+            temperature=temperature,
+            seed=seed,
+            at_once=most,
+        )
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers

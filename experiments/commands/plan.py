@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from agents.planning.fit import USABLE, check_fit, gib
+from agents.planning.fit import USABLE, check_allowed, check_fit, gib
 from agents.planning.plan import Job, Plan
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import load_preset
@@ -38,6 +38,7 @@ def run(arguments: Namespace) -> int:
         gpus = arguments.gpus or math.ceil(job.layout.gpus)
         plan = check_fit(planner, job, memory, gpus)
     else:
+        check_allowed(job)
         plan = planner.plan(job)
 
     if arguments.json:

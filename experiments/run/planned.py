@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ from agents.models import autocast_dtype
 from agents.planning.fit import check_fit
 from agents.planning.plan import FLOAT, HALF, Job, Layout, Plan, Planner
 from experiments.config import RunConfig
+from experiments.run.gpus import gpu_memories
 from ssp_env.errors import ModelError
+
+UNCHECKED = (
+    "no GPU could be asked how much memory it has, so nobody knows whether this run fits: "
+    "`ssp plan --preset %s --memory GIB`, with the other settings of this run, says so"
+)
+
+_log = logging.getLogger(__name__)
 
 
 def job_of(config: RunConfig) -> Job:
@@ -39,7 +48,9 @@ def job_of(config: RunConfig) -> Job:
         layout=layout,
         autocast=autocast_dtype(precision, torch.device("cpu")),
         engine_bytes=HALF if compute.gpus_per_env_runner > 0 else FLOAT,
-        waits=compute.engine == "vllm",
+        vllm=compute.engine == "vllm",
+        engine_memory=compute.engine_memory,
+        overlap=compute.overlap,
         attention="sdpa" if on_gpu else "eager",
     )
 
@@ -66,17 +77,24 @@ def planner_of(directory: Path) -> Planner:
 
 
 def check_memory(config: RunConfig) -> Plan | None:
-    """Makes sure that a run on this machine's GPUs fits there; ``None`` if it uses none of them.
+    """Makes sure that a run fits on its GPUs, of this machine or of its Ray cluster.
+
+    Returns:
+        Its plan; ``None`` if it uses no GPU, or if none could be asked, which is then logged.
 
     Raises:
         ConfigError: it does not fit; names the setting to change.
+        ServiceError: the cluster cannot be reached.
     """
     job = job_of(config)
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not job.layout.gpus or not there:
+    if not job.layout.gpus:
         return None
 
-    memory = min(torch.cuda.get_device_properties(i).total_memory for i in range(there))
-    # A cluster has more GPUs than this machine.
-    gpus = max(there, math.ceil(job.layout.gpus))
-    return check_fit(planner_of(config.model_dir), job, memory, gpus)
+    memories = gpu_memories()
+    if not memories:
+        _log.warning(UNCHECKED, config.preset)
+        return None
+
+    # A cluster may get more GPUs than it has now.
+    gpus = max(len(memories), math.ceil(job.layout.gpus))
+    return check_fit(planner_of(config.model_dir), job, min(memories), gpus)

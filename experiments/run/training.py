@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from agents.config import check_adapters, check_groups, check_overlap, check_rounds
+from agents.config import (
+    check_adapters,
+    check_groups,
+    check_overlap,
+    check_rounds,
+    played_at_once,
+)
 from agents.engines.base import StopRule
 from agents.engines.opening import open_engine
 from agents.health import Monitor
@@ -190,15 +196,23 @@ class _BasePolicy:
     ) -> list[GameRecord]:
         """One record per question. The model is forgotten afterwards."""
         config, tokenizer = self._config, self._rules.tokenizer
+        on_gpu = config.compute.gpus_per_env_runner > 0
         engine = open_engine(
             config.compute.engine_config(),
             config.model_dir,
             tokenizer,
             StopRule.of(config.game, tokenizer),
-            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            device="cuda" if on_gpu else "cpu",
             longest=self._rules.longest_trajectory,
         )
-        return answer(self._rules, questions, engine, temperature=temperature, seed=seed)
+        return answer(
+            self._rules,
+            questions,
+            engine,
+            temperature=temperature,
+            seed=seed,
+            at_once=played_at_once(config.game, config.learning) if on_gpu else None,
+        )
 
 
 class _Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -34,7 +35,9 @@ from transformers import (
 from transformers.models.auto import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from agents.engines.base import Engine, Request, StopRule, generate
+from agents.engines.ragged_cache import RaggedCache
 from agents.engines.transformers_engine import TransformersEngine, check_architecture
+from agents.planning.live import LiveBytes
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
@@ -131,6 +134,47 @@ def test_released_keys_leave_nothing_behind() -> None:
     assert len(engine._kept) == 6
     engine.release(request.key for request in asked)
     assert not engine._kept
+
+
+def test_rows_that_wait_hold_no_batch_in_memory() -> None:
+    engine = engine_for(model("qwen2"))
+    asked = {request.key: request for request in requests(12, room=30)}
+    engine.submit([*asked.values()])
+    most, joins = 0, 0
+
+    # Every third one waits for long; the others go on at once.
+    for _ in range(400):
+        for key, generation in engine.step():
+            request = asked[key]
+            ids = [*request.ids, *generation.ids, 7, 8]
+            asked[key] = replace(request, ids=ids, seed=request.seed + 1)
+            if key % 3 and len(ids) < 120:
+                engine.submit([asked[key]])
+                joins += 1
+        held = {id(kept.cache): kept.cache for kept in engine._kept.values()}
+        held[id(engine._cache)] = engine._cache
+        most = max(most, sum(len(cache.lengths) for cache in held.values()))
+        if not engine.running:
+            break
+
+    assert not engine.running
+    assert joins > 20
+    assert most == 12
+
+
+def test_a_spent_cache_is_let_go_layer_by_layer() -> None:
+    rows, layers, tokens = 4, 5, 63
+    one = 4 * rows * 64 * 2 * 8
+    for spent, most in ((False, 2 * layers * 2), (True, layers * 2 + 2)):
+        with LiveBytes([]) as live:
+            cache = RaggedCache(rows, torch.device("cpu"))
+            cache.expect(torch.full((rows,), tokens), tokens)
+            for layer in range(layers):
+                cache.update(torch.ones(rows, 2, tokens, 8), torch.ones(rows, 2, tokens, 8), layer)
+            cache.commit()
+            whole = cache.select(torch.arange(rows), spent=spent)
+        assert whole.lengths.tolist() == [tokens] * rows
+        assert most * one <= live.peak + one < (most + 2) * one
 
 
 def no_room_on_a_gpu() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
-from agents.config import LearningConfig, check_sharding
+from agents.config import LearningConfig
 from agents.planning.count import count_passes
 from agents.planning.fit import USABLE, check_fit, gib
 from agents.planning.live import LiveBytes
@@ -33,7 +33,7 @@ SMALL = Qwen2Config(
 )
 JOB = Job(
     game=GameConfig(attempts=2, max_prompt_tokens=64, max_response_tokens=64),
-    learning=LearningConfig(batch_size=4, microbatch_tokens=512),
+    learning=LearningConfig(batch_size=4, round_size=2, microbatch_tokens=512),
     layout=Layout(env_runners=2, learners=2, gpus_per_env_runner=1, gpus_per_learner=1),
 )
 
@@ -152,22 +152,56 @@ def test_activations_follow_the_settings(planner: Planner) -> None:
     assert single < 0.5 * activations
 
 
-def test_an_engine_holds_the_caches_of_all_that_it_plays(planner: Planner) -> None:
+def test_an_engine_holds_the_caches_of_a_round(planner: Planner) -> None:
     engine = planner.plan(JOB).devices[1].parts
     # Two questions, two attempts each, 128 tokens; keys and values of 2 heads of 16 in 3 layers.
     assert engine["KV cache"] == 4 * 4 * 128 * (2 * 3 * 2 * 16)
-    more = planner.plan(layout(env_runners=4)).devices[1].parts
-    assert more["KV cache"] == engine["KV cache"] / 2
-    patient = planner.plan(replace(JOB, waits=True)).devices[1].parts
-    assert patient["KV cache"] == engine["KV cache"] / 4
+    assert engine["KV cache, while rows join"] == engine["KV cache"]
+    assert planner.plan(layout(env_runners=1)).devices[1].parts == engine, "rounds stay as they are"
+    smaller = planner.plan(learning(round_size=1)).devices[1].parts
+    assert smaller["KV cache"] == engine["KV cache"] / 2
+    assert smaller["the engine's passes"] == pytest.approx(engine["the engine's passes"] / 2, abs=1)
+
+    # 64 + 64 + 300 tokens for both verifications are more than 128 for each of four attempts.
+    reading = replace(JOB.game, max_verification_tokens=300)
+    verified = planner.plan(replace(JOB, game=reading)).devices[1].parts
+    assert verified["KV cache"] == 2 * 4 * 428 * (2 * 3 * 2 * 16)
+    nobody = replace(reading, verifier="none")
+    assert planner.plan(replace(JOB, game=nobody)).devices[1].parts == engine
 
 
-def test_one_device_for_both_holds_both(planner: Planner) -> None:
+def test_vllm_fills_its_share_and_no_less_than_it_must(planner: Planner) -> None:
+    job = replace(JOB, vllm=True, engine_memory=0.5)
+    row = 4 * (64 + 64 + 128) * (2 * 3 * 2 * 16)
+    weights = 4 * planner.size.parameters
+    memory = 8 * weights
+    assert planner.plan(job).devices[1].total == weights + row
+    assert planner.plan(job, memory).devices[1].total == memory // 2
+    assert check_fit(planner, job, 100 * weights, 4)
+
+    memory *= 5
+    starved = replace(job, engine_memory=0.01)
+    with pytest.raises(ConfigError, match=r"set compute\.engine_memory=0\.\d+$") as refused:
+        check_fit(planner, starved, memory, 4)
+    assert refused.value.field == "compute.engine_memory"
+    share = float(refused.value.fix.rpartition("=")[2])
+    assert weights + row <= share * memory
+    assert check_fit(planner, replace(job, engine_memory=share), memory, 4)
+
+
+def test_one_device_for_both_holds_what_each_needs_in_its_turn(planner: Planner) -> None:
     shared = layout(env_runners=0, learners=0, gpus_per_env_runner=0.5, gpus_per_learner=0.5)
     (device,) = planner.plan(shared).devices
-    apart = layout(env_runners=0, learners=0)
-    assert device.total == sum(each.total for each in planner.plan(apart).devices)
+    learner, engine = (each.parts for each in planner.plan(layout(learners=1)).devices)
     assert device.gpu
+    assert device.parts.items() <= {**learner, **engine}.items()
+    assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
+    assert ("activations" in device.parts) != ("KV cache" in device.parts)
+
+    # Processes of their own keep what they have.
+    both = layout(env_runners=1, learners=1, gpus_per_env_runner=0.5, gpus_per_learner=0.5)
+    (device,) = planner.plan(both).devices
+    assert device.parts == {**learner, **engine}
     assert not planner.plan(layout(gpus_per_env_runner=0)).devices[1].gpu
 
 
@@ -193,7 +227,7 @@ def test_what_does_not_fit_is_refused_with_settings_that_do(planner: Planner) ->
     assert check_fit(planner, better, enough, 4)
 
     weights = 4 * planner.size.parameters
-    with pytest.raises(ConfigError, match=r"compute\.sharding=fsdp2, compute\.learners=8$"):
+    with pytest.raises(ConfigError, match=r"set compute\.learners=8, .*\.sharding=fsdp2, .*; or "):
         check_fit(planner, JOB, int(3.3 * weights / USABLE), 1000)
     with pytest.raises(ConfigError, match="take more or larger GPUs"):
         check_fit(planner, JOB, planner.size.parameters, 4)
@@ -202,27 +236,63 @@ def test_what_does_not_fit_is_refused_with_settings_that_do(planner: Planner) ->
     assert few.value.field == "compute.env_runners"
 
 
-@pytest.mark.parametrize(("gpus", "learners", "sharding"), [(2, 1, "ddp"), (3, 2, "fsdp2")])
-def test_what_is_offered_for_few_gpus_can_run(
-    planner: Planner, gpus: int, learners: int, sharding: str
-) -> None:
-    shared = layout(sharding="fsdp2")
-    with pytest.raises(ConfigError, match=f"compute.learners={learners}") as few:
-        check_fit(planner, shared, 2**40, gpus)
-
-    offered = dict(part.split("=") for part in str(few.value).split("set ")[1].split(", "))
-    assert offered.pop("compute.sharding", "fsdp2") == sharding
-    counts = {name.removeprefix("compute."): int(value) for name, value in offered.items()}
-    check_sharding(sharding, counts["learners"])
-    assert check_fit(planner, layout(sharding=sharding, **counts), 2**40, gpus)
-
-
-def test_an_engine_that_caches_too_much_gets_company(planner: Planner) -> None:
-    wide = learning(batch_size=512, gradient_checkpointing=True, microbatch_tokens=128)
+def test_an_engine_that_caches_too_much_gets_smaller_rounds_or_vllm(planner: Planner) -> None:
+    wide = learning(
+        batch_size=512, round_size=32, gradient_checkpointing=True, microbatch_tokens=128
+    )
     full = planner.plan(wide).devices[1].total
-    with pytest.raises(ConfigError, match=r"set compute.env_runners=4$") as refused:
-        check_fit(planner, wide, int(0.7 * full / USABLE), 1000)
-    assert refused.value.field == "compute.env_runners"
+    memory = int(0.7 * full / USABLE)
+    told = r"set learning\.round_size=16; or compute\.engine=vllm$"
+    with pytest.raises(ConfigError, match=told) as refused:
+        check_fit(planner, wide, memory, 1000)
+    assert refused.value.field == "learning.round_size"
+    assert check_fit(planner, replace(wide, vllm=True), memory, 1000)
+    smaller = replace(wide, learning=replace(wide.learning, round_size=16))
+    assert check_fit(planner, smaller, memory, 1000)
+
+
+def test_a_plan_refuses_what_a_run_refuses(planner: Planner) -> None:
+    plenty = 10**15
+    with pytest.raises(ConfigError, match="2 env runners play") as refused:
+        check_fit(planner, learning(round_size=4), plenty, 4)
+    assert refused.value.field == "learning.round_size"
+    with pytest.raises(ConfigError, match="give two learners or more"):
+        check_fit(planner, layout(learners=1, sharding="fsdp2"), plenty, 4)
+    stale = replace(learning(importance_cap=None), overlap=True)
+    with pytest.raises(ConfigError, match="give importance_cap"):
+        check_fit(planner, stale, plenty, 4)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "advice"),
+    [
+        (2, "compute.env_runners=1, compute.learners=1, compute.sharding=ddp"),
+        (3, "compute.env_runners=1, compute.learners=2"),
+        (12, "compute.env_runners=4, compute.learners=8"),
+        (9, "compute.env_runners=4, compute.learners=5"),
+    ],
+)
+def test_fewer_gpus_are_shared_as_a_run_takes_them(
+    planner: Planner, gpus: int, advice: str
+) -> None:
+    # Four rounds: more than four env runners would be refused, and fsdp2 with a single learner.
+    job = replace(
+        learning(batch_size=4, round_size=1), layout=replace(JOB.layout, sharding="fsdp2")
+    )
+    job = replace(job, layout=replace(job.layout, env_runners=3, learners=100))
+    with pytest.raises(ConfigError) as refused:
+        check_fit(planner, job, 10**12, gpus)
+    assert refused.value.fix.endswith(f"; set {advice}")
+    changed = dict(part.split("=") for part in advice.split(", "))
+    fewer = Layout(
+        int(changed["compute.env_runners"]),
+        int(changed["compute.learners"]),
+        1,
+        1,
+        changed.get("compute.sharding", "fsdp2"),
+    )
+    assert fewer.gpus <= gpus
+    assert check_fit(planner, replace(job, layout=fewer), 10**12, gpus)
 
 
 def test_sizes_are_readable() -> None:

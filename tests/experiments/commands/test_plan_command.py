@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,14 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
-from experiments.commands import PLAN
+from agents.planning.count import Passes
+from benchmarks.plans import config_of
+from experiments.commands import PLAN, plan
+from experiments.config import load_preset, make_config
+from experiments.run import planned
+from experiments.run.planned import check_memory, planner_of
 from ssp_env.commands import cli
+from ssp_env.errors import ConfigError
 
 
 class Point:
@@ -45,14 +52,56 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     assert "KV cache" in shown
 
     assert cli.main([*given, "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
-    learner, engine = plan["devices"]
+    shown_plan = json.loads(capsys.readouterr().out)
+    learner, engine = shown_plan["devices"]
     assert learner["all"] == sum(learner["holds"].values())
     assert learner["holds"]["reference"] == learner["holds"]["weights"]
     assert (engine["name"], engine["count"]) == ("engine", 8)
-    assert plan["longest_row"] == 4096 + 8192
+    assert shown_plan["longest_row"] == 4096 + 8192
 
-    assert cli.main([*given, "--gpus", "8"]) == 2
-    assert "set compute.env_runners=4, compute.learners=4" in capsys.readouterr().err
     assert cli.main([*given, "--memory", "0.1"]) == 2
     assert "of the 102.4 MiB of its GPU" in capsys.readouterr().err
+    refused = [*given, "--set", "compute.env_runners=9"]
+    assert cli.main(refused) == 2
+    assert "8 rounds, and 9 env runners play; give at most 28" in capsys.readouterr().err
+
+
+def test_what_a_plan_advises_for_seven_billion_parameters_fits(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_of("7B").save_pretrained(directory)
+    # The learner's passes as benchmarks/results/plans.json has them: counting takes ten seconds.
+    monkeypatch.setattr("agents.planning.plan.count_passes", lambda *_, **__: Passes(6 << 30, 0))
+    monkeypatch.setattr(plan, "planner_of", functools.cache(planner_of))
+
+    def told(gpus: int, *changes: str) -> int:
+        given = ["plan", "--preset", "paper-7b", "--model", str(directory), "--memory", "80"]
+        sets = [word for change in changes for word in ("--set", change)]
+        return cli.main([*given, "--gpus", str(gpus), *sets])
+
+    for gpus, processes in (
+        (8, "compute.env_runners=4, compute.learners=4, "),
+        (16, ""),
+        (24, ""),
+    ):
+        assert told(gpus) == 2
+        ways = capsys.readouterr().err.strip().rpartition("; set ")[2].split("; or ")
+        assert ways == [processes + "learning.round_size=4", processes + "compute.engine=vllm"]
+        for way in ways:
+            assert told(gpus, *way.split(", ")) == 0
+            assert "KV cache" in capsys.readouterr().out
+
+
+def test_a_run_is_planned_for_the_gpus_that_it_will_have(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config({**load_preset("tiny"), "compute": {"gpus_per_learner": 1}})
+    asked: list[list[int]] = [[80 << 30] * 2, [80 << 30, 1 << 20], []]
+    monkeypatch.setattr(planned, "gpu_memories", lambda: asked.pop(0))
+    assert check_memory(config) is not None
+    with pytest.raises(ConfigError, match=r"of the 1\.0 MiB of its GPU"):
+        check_memory(config)  # the smallest one decides
+
+    assert check_memory(config) is None
+    assert "ssp plan --preset tiny --memory GIB" in caplog.text
+    assert check_memory(make_config(load_preset("tiny"))) is None, "no GPU, nobody is asked"
