@@ -134,7 +134,9 @@ def _prepare(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     for _, parameter in _trained(module):
         held = optimizer.state[parameter]
         if not held:
-            held["step"] = torch.tensor(0.0)
+            # A fused Adam counts where it computes.
+            fused = optimizer.defaults.get("fused")
+            held["step"] = torch.tensor(0.0, device=parameter.device if fused else "cpu")
             held.update({name: torch.zeros_like(parameter) for name in MOMENTS})
 
 

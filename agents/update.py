@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +49,13 @@ FIGURES = (
 
 ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
 """Norms of the gradient of each role alone."""
+
+
+def adam(parameters: Iterable[torch.nn.Parameter], learning: LearningConfig) -> torch.optim.Adam:
+    """The optimizer of a policy; :class:`Update` sets its learning rate at each step."""
+    # Fused: one pass over each weight, a third of the time of the loop over operations.
+    betas = 0.9, learning.beta2
+    return torch.optim.Adam(parameters, lr=learning.lr, betas=betas, fused=True)
 
 
 class Update:

@@ -55,7 +55,7 @@ from agents.models import autocast_dtype  # noqa: E402
 from agents.planning.plan import Job, Layout, Planner  # noqa: E402
 from agents.rows import Row  # noqa: E402
 from agents.scoring import TokenScorer, checkpoint_layers  # noqa: E402
-from agents.update import Update  # noqa: E402
+from agents.update import Update, adam  # noqa: E402
 from ssp_env.game.config import GameConfig  # noqa: E402
 from ssp_env.tokenizers.bytes import ByteTokenizer  # noqa: E402
 
@@ -177,7 +177,7 @@ def measure_update(
     checkpoint_layers(policy)
 
     autocast = autocast_dtype("auto", device)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-6, fused=device.type == "cuda")
+    optimizer = adam(policy.parameters(), learning)  # the one of learners
     update = Update(policy, optimizer, learning, reference=reference, autocast=autocast)
     columns = {name: column.to(device) for name, column in random_columns(shape).items()}
 

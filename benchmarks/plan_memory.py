@@ -29,7 +29,7 @@ from agents.config import LearningConfig
 from agents.planning.plan import Job, Layout, Planner
 from agents.rows import Row
 from agents.scoring import TokenScorer, checkpoint_layers
-from agents.update import Update
+from agents.update import Update, adam
 from benchmarks.origin import origin
 from ssp_env.game.config import GameConfig
 
@@ -171,7 +171,7 @@ def learn(case: Case) -> tuple[Any, ...]:
     reference.requires_grad_(False)
     if case.checkpointing:
         checkpoint_layers(policy)
-    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-6)
+    optimizer = adam(policy.parameters(), case.learning)
     update = Update(policy, optimizer, case.learning, reference=reference)
     columns = {name: torch.as_tensor(column) for name, column in random_columns(case).items()}
     for step in STEPS:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class VLLMEngine:
     A process should hold one: the first that goes takes down what the others need. A prompt that
     begins like an earlier one is not computed again, whatever its key, so there is nothing to
     release but what runs.
+
+    Whatever vLLM fails in, the next :meth:`step` tells it as an outage. Where it failed to take
+    weights, so do all steps until it has new ones: nothing is sampled from others.
     """
 
     def __init__(
@@ -79,6 +83,10 @@ class VLLMEngine:
         self._turns: dict[str, Turn] = {}
         self._names: dict[int, str] = {}
         self._asked = 0
+        self._failure: str | None = None
+        """What vLLM failed with, where no step has told it yet."""
+        self._lacks_weights: str | None = None
+        """Why it does not have the weights of this version."""
 
         self._llm = _started(arguments(model_dir, self._on_gpu, memory, longest, self._sleeps))
         config = self._llm.model_config.hf_text_config
@@ -107,16 +115,19 @@ class VLLMEngine:
             name = f"{request.key}-{self._asked}"
             turn = Turn(request, self._stop, self._tokenizer)
             prompt = {"prompt_token_ids": turn.prompt}
-            self._llm.add_request(name, prompt, self._parameters(request))
+            parameters = self._parameters(request)
+            with self._calling():
+                self._llm.add_request(name, prompt, parameters)
             self._turns[name], self._names[request.key] = turn, name
 
     def step(self) -> list[tuple[int, Generation]]:
         """See :class:`~agents.engines.base.Engine`."""
-        try:
-            outputs = self._llm.step()
-        except RuntimeError as error:  # out of memory, and whatever a kernel complains of
-            self.release([*self._names])
-            raise ServiceError("engine", f"vLLM failed: {error}") from error
+        outputs = []
+        if not (self._failure or self._lacks_weights):
+            with self._calling():
+                outputs = self._llm.step()
+        if failure := self._failure or self._lacks_weights:
+            raise self._outage(failure)
 
         finished, beyond = [], []
         for output in outputs:
@@ -132,8 +143,7 @@ class VLLMEngine:
                 del self._turns[output.request_id], self._names[turn.key]
                 finished.append((turn.key, turn.generation))
 
-        if beyond:
-            self._llm.abort_request(beyond)
+        self._abort(beyond)
         return finished
 
     def release(self, keys: Iterable[int]) -> None:
@@ -141,37 +151,30 @@ class VLLMEngine:
         names = [name for key in keys if (name := self._names.pop(key, None)) is not None]
         for name in names:
             del self._turns[name]
-        if names:
-            self._llm.abort_request(names)
+        self._abort(names)
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
         """See :class:`~agents.engines.base.Engine`.
 
         Adapters are merged into the weights of the model directory, so vLLM samples at the speed of
         a plain model.
-
-        Raises:
-            ServiceError: vLLM keeps what it computed with the old weights.
         """
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
-        self._wake("weights")
 
         # The output layer of a tied model is its embedding.
         weights = [
-            (
-                name,
-                value
-                if isinstance(value, Tensor)
-                else torch.from_numpy(np.require(value, requirements="W")),
-            )
+            (name, value if isinstance(value, Tensor) else _writable(value))
             for name, value in self._plain(state).items()
             if not (self._tied and name == "lm_head.weight")
         ]
-        self._llm.collective_rpc(_reload, args=(weights,))
-        if not self._llm.reset_prefix_cache():
-            raise ServiceError("engine", "vLLM keeps what it computed with the old weights")
+        with self._calling():
+            self._wake("weights")
+            self._llm.collective_rpc(_reload, args=(weights,))
+            if not self._llm.reset_prefix_cache():
+                raise ServiceError("engine", "it keeps what it computed with the old weights")
 
+        self._lacks_weights, self._failure = self._failure, None
         self.weights_version = version
 
     def _plain(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -197,8 +200,9 @@ class VLLMEngine:
     def sleep(self) -> None:
         """Gives the GPU's memory back, weights included: new ones are to follow."""
         if self._sleeps and not self._asleep:
-            self._llm.sleep(level=2)
-            self._asleep = {"weights", "kv_cache"}
+            with self._calling():
+                self._llm.sleep(level=2)
+                self._asleep = {"weights", "kv_cache"}
 
     def wake(self) -> None:
         """Takes back the memory for what is computed.
@@ -206,14 +210,41 @@ class VLLMEngine:
         Raises:
             UsageError: :meth:`update_weights` has not brought weights since it fell asleep.
         """
+        if self._lacks_weights:
+            return  # the next step says why
         if "weights" in self._asleep:
             raise UsageError("an engine that sleeps gets new weights before it wakes")
-        self._wake("kv_cache")
+        with self._calling():
+            self._wake("kv_cache")
 
     def _wake(self, part: str) -> None:
         if part in self._asleep:
             self._llm.wake_up(tags=[part])
             self._asleep.remove(part)
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Keeps what vLLM fails with for the next step to tell.
+
+        That may be anything: an error of CUDA's, one of memory, a failed assertion, ``ValueError``,
+        vLLM's own ``EngineDeadError``.
+        """
+        try:
+            yield
+        except Exception as error:
+            said = error.what if isinstance(error, ServiceError) else repr(error)
+            self._failure = self._failure or f"vLLM failed: {said}"
+
+    def _outage(self, what: str) -> ServiceError:
+        """Ends all that runs, and what was kept of this failure."""
+        self.release([*self._names])
+        self._failure = None
+        return ServiceError("engine", what)
+
+    def _abort(self, names: Sequence[str]) -> None:
+        if names:
+            with self._calling():
+                self._llm.abort_request([*names])
 
     def _parameters(self, request: Request) -> Any:
         from vllm import SamplingParams
@@ -237,11 +268,8 @@ class VLLMEngine:
                 return  # vLLM was a token ahead
             value = entry[token].logprob
             if math.isnan(value):
-                what = (
-                    f"the weights (version {self.weights_version}) give logits that are no numbers"
-                )
-                self.release([*self._names])
-                raise ServiceError("engine", what)
+                version = f"version {self.weights_version}"
+                raise self._outage(f"the weights ({version}) give logits that are no numbers")
             turn.take(token, value)
 
 

@@ -35,7 +35,7 @@ from agents.rllib.results import complete, evaluation_figures, log_learnt, log_p
 from agents.rllib.rounds import RoundTask, Sample, busiest, deal, renumber, rounds_of
 from agents.rllib.weights import as_arrays, load, published, save
 from agents.rows import Row, with_loss_weights
-from agents.state import as_tensor, plain_weights
+from agents.state import as_tensor, load_state, plain_weights
 from ssp_env.errors import RunError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, tell
@@ -96,29 +96,30 @@ class SSP(Algorithm):
 
         Raises:
             ServiceError: all env runners are gone, or a learner is. The state is that of the step's
-                beginning but for the learners, so a checkpoint of before can be gone on from.
+                beginning but for the learners, which may have learnt: go on from a checkpoint.
         """
         learning, game = self.config.learning(), self.config.game()
         began = time.perf_counter()
         samples = self._ahead or self._play(self._steps, self._strategy.get_state())
         sampled = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
-        strategy = self._strategy_after(samples)
+        strategy, credit = self._strategy_after(samples), Credit(learning)
+        credit.set_state(self.credit.get_state())
 
         with self._playing_ahead(strategy) as following:
-            rows = self.credit([row for sample in samples for row in sample.rows])
+            rows = credit([row for sample in samples for row in sample.rows])
             with self._learners():
                 self._check_engine(following)
                 dealt = deal(rows, learning)
                 updates = [self._learn(part, size, game.attempts) for part, size in dealt]
 
             learnt = time.perf_counter()
-            self._steps += 1
-            self._strategy, self._ahead = strategy, []
-            self._ahead = following()
+            ahead = following()
 
-        seconds = {"sample": sampled - began + time.perf_counter() - learnt}
+        self._steps += 1
+        self._strategy, self.credit, self._ahead = strategy, credit, ahead
         handing_over = time.perf_counter()
+        seconds = {"sample": sampled - began + handing_over - learnt}
         self._hand_over_weights(self.env_runner_group)
         seconds["learn"] = learnt - sampled + time.perf_counter() - handing_over
         updates = [update for update in updates if update]
@@ -303,9 +304,17 @@ class SSP(Algorithm):
         return {name: tensor.numpy() for name, tensor in plain.items()}
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
-        """The RLModule that plays, with the present weights; there is only one."""
+        """The RLModule that plays, with the present weights; there is only one.
+
+        Of vLLM, which has the policy in a form of its own, a copy with the learner's weights.
+        """
         if module_id != MODULE_ID:
             return None
+        if self.config.engine_config().kind == "vllm":
+            copy: RLModule = self.config.rl_module_spec.build().eval()
+            with self._learners():
+                load_state(copy, as_arrays(published(self.learner_group, half=False)))
+            return copy
         if self.env_runner is not None:
             local: RLModule = self.env_runner.module
             return local

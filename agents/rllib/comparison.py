@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agents.engines.gap import Gap, compared_rows, measure
+from agents.rllib.weights import of_all
 from agents.rows import Row
 from ssp_env.game.record import GameRecord
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -24,16 +25,18 @@ def compare(algorithm: Any, games: Sequence[GameRecord]) -> Gap | None:
         ``None`` where nothing was written.
 
     Raises:
-        ServiceError: engine and learner are too far apart.
+        ServiceError: engine and learner are too far apart, or a learner is dead.
     """
     rows = compared_rows(games)
     if not rows:
         return None
 
     def score(rows: Sequence[Row]) -> np.ndarray:
-        results = algorithm.learner_group.foreach_learner(lambda learner: learner.score(rows))
-        found: np.ndarray = next(iter(results)).get()
-        return found
+        # All of them are asked, since they may share the policy; each says the same.
+        found: list[np.ndarray] = of_all(
+            algorithm.learner_group, lambda learner: [learner.score(rows)]
+        )
+        return found[0]
 
     config = algorithm.config
     gap = measure(rows, score, HuggingFaceTokenizer.load(config.model_dir))

@@ -270,6 +270,11 @@ class SelfPlayConfig(AlgorithmConfig):
             fix = "one policy plays both roles: give an RLModuleSpec"
             raise ConfigError("rl_module_spec", spec, fix)
 
+        own = getattr(spec, "module_class", None) not in (None, LLMModule)
+        if own and self.engine_config().kind == "vllm":
+            fix = "vLLM plays the model of model_dir, no module of your own: engine='transformers'"
+            raise ConfigError("rl_module_spec", spec, fix)
+
     @property
     def rl_module_spec(self) -> RLModuleSpec:
         """The module's class and settings; the user's own ones go before the default's."""

@@ -27,6 +27,7 @@ from agents.rllib.rounds import RoundTask, Sample
 from agents.rllib.weights import unpack
 from agents.rollout import answer, play
 from agents.rows import rows_of
+from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
@@ -54,7 +55,10 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         self.make_module()
 
     def make_module(self) -> None:
-        """Builds the RLModule, which may be the user's own, and an inference engine for its LM."""
+        """Builds the RLModule, which may be the user's own, and an inference engine for its LM.
+
+        vLLM has no module: it loads the model directory.
+        """
         config = self.config
         device = "cuda" if config.num_gpus_per_env_runner else "cpu"
         self._module: LLMModule | None = None
@@ -74,14 +78,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     @property
     def module(self) -> LLMModule:
-        """What plays; where the engine has a model of its own, a copy with its weights."""
-        if self._module is not None:
-            return self._module
+        """What plays.
 
-        copy = self._new_module("cpu")
-        weights = {name: torch.as_tensor(value) for name, value in self.engine.weights().items()}
-        copy.lm.load_state_dict(weights)
-        return copy
+        Raises:
+            UsageError: vLLM does, whose model is no module.
+        """
+        if self._module is None:
+            raise UsageError("vLLM's model is no RLModule; SSP.get_module() makes one")
+        return self._module
 
     def _new_module(self, device: str) -> LLMModule:
         spec = self.config.rl_module_spec

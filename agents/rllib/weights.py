@@ -35,7 +35,7 @@ def published(learner_group: Any, *, half: bool) -> Named | ray.ObjectRef:
         reference to arrays that the first one put into Ray's object store: whoever gets it reads
         them from that node, or where they lie, if it is on the same.
     """
-    (weights,) = _of_all(learner_group, lambda learner: learner.publish(half))
+    (weights,) = of_all(learner_group, lambda learner: learner.publish(half))
     found: Named | ray.ObjectRef = weights
     return found
 
@@ -84,7 +84,7 @@ def save(learner_group: Any, path: str | Path) -> None:
     folder = (Path(path) / LEARNER).absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    _of_all(learner_group, lambda learner: learner.save(str(folder)))
+    of_all(learner_group, lambda learner: learner.save(str(folder)))
 
 
 def load(learner_group: Any, path: str | Path) -> None:
@@ -94,10 +94,10 @@ def load(learner_group: Any, path: str | Path) -> None:
         RunError: a learner does not see them, or they are another policy's.
     """
     folder = str((Path(path) / LEARNER).absolute())
-    _of_all(learner_group, lambda learner: learner.load(folder))
+    of_all(learner_group, lambda learner: learner.load(folder))
 
 
-def _of_all(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[Any]:
+def of_all(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[Any]:
     """What all learners gave, in one list; an error of one of them is raised.
 
     Raises:

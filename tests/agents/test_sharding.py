@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 from learning import distance
-from two_ranks import LEARNING, batches, columns, optimizer_of, scorer
+from two_ranks import LEARNING, batches, columns, moments_of, scorer
 
 from agents.checkpoints import load_shares
-from agents.update import Update
+from agents.update import Update, adam
 from ssp_env.errors import RunError
 
 Run = dict[str, Any]
@@ -23,7 +23,7 @@ Run = dict[str, Any]
 def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:
     """Both updates over all rows, or the second one from a checkpoint on."""
     policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
-    optimizer = optimizer_of(policy)
+    optimizer = adam(policy.parameters(), LEARNING)
     update = Update(policy, optimizer, LEARNING, reference=reference)
     parts = list(enumerate(batches(model_dir)))
     if checkpoint:
@@ -32,7 +32,14 @@ def one_process(model_dir: Path, checkpoint: Path | None = None) -> Run:
         parts = parts[1:]
 
     norms = [update(columns(rows), step)["grad_norm"] for step, rows in parts]
-    return {"weights": policy.state_dict(), "norms": norms}
+    moments = moments_of(policy, optimizer)
+    return {"weights": policy.state_dict(), "norms": norms, "moments": moments}
+
+
+def share_apart(one: Run, other: Run) -> float:
+    """The share of weights that differ by more than rounding."""
+    apart = [(one["weights"][key] - weight).abs() for key, weight in other["weights"].items()]
+    return float((torch.cat([x.flatten() for x in apart]) > 1e-5).float().mean())
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +66,7 @@ def test_two_processes_make_the_updates_of_one(name: str, folder: Path, alone: R
     both = torch.load(folder / f"{name}.pt")
     assert both["norms"] == pytest.approx(alone["norms"], rel=1e-5)
     # Adam's steps are as large for tiny gradients as for others, so rounding moves some weights.
-    apart = [(both["weights"][key] - weight).abs() for key, weight in alone["weights"].items()]
-    assert float((torch.cat([x.flatten() for x in apart]) > 1e-5).float().mean()) < 1e-3
+    assert share_apart(both, alone) < 1e-3
     assert distance(both["weights"], alone["weights"]) <= 2 * 2 * LEARNING.lr
 
 
@@ -72,18 +78,20 @@ def test_one_process_goes_on_from_what_two_have_saved(
     resumed = one_process(model_dir, checkpoint)
     both = torch.load(folder / "fsdp2.pt")
     assert resumed["norms"] == pytest.approx(both["norms"][1:], rel=1e-5)
-    assert distance(resumed["weights"], both["weights"]) < 2 * LEARNING.lr
+    assert share_apart(resumed, both) < 1e-3
+    for name, moment in both["moments"].items():
+        assert float((resumed["moments"][name] - moment).norm() / moment.norm()) < 1e-4
 
     policy = scorer(model_dir)
     with pytest.raises(RunError, match="no shares"):
-        load_shares(policy, optimizer_of(policy), tmp_path)
+        load_shares(policy, adam(policy.parameters(), LEARNING), tmp_path)
 
 
 def test_passes_that_wait_for_others_change_nothing(model_dir: Path, alone: Run) -> None:
     policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
     update = Update(
         policy,
-        optimizer_of(policy),
+        adam(policy.parameters(), LEARNING),
         LEARNING,
         reference=reference,
         agree=lambda passes: passes + 2,

@@ -16,14 +16,14 @@ import torch.multiprocessing as mp
 from learning import some_rows
 from torch.nn.parallel import DistributedDataParallel
 
-from agents.checkpoints import save_shares
+from agents.checkpoints import MOMENTS, save_shares
 from agents.columns import columns_of
 from agents.config import LearningConfig
 from agents.models import load_model
 from agents.rows import Row
 from agents.scoring import TokenScorer, checkpoint_layers
-from agents.sharding import agreed_maximum, shard, whole_state
-from agents.update import Update
+from agents.sharding import agreed_maximum, shard, whole, whole_state
+from agents.update import Update, adam
 
 LEARNING = LearningConfig(
     lr=1e-3, warmup_steps=0, kl_coeff=0.1, precision="float32", microbatch_tokens=64
@@ -37,9 +37,12 @@ def scorer(model_dir: Path) -> TokenScorer:
     return TokenScorer(lm, 1.0, lm.config.vocab_size)
 
 
-def optimizer_of(module: torch.nn.Module) -> torch.optim.Adam:
-    """As RLlib's learner has it."""
-    return torch.optim.Adam(module.parameters(), lr=LEARNING.lr, betas=(0.9, LEARNING.beta2))
+def moments_of(
+    policy: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, torch.Tensor]:
+    """Each of Adam's moments, of all weights in one vector; every process has to ask."""
+    held = [optimizer.state[parameter] for parameter in policy.parameters()]
+    return {name: torch.cat([whole(state[name]).flatten() for state in held]) for name in MOMENTS}
 
 
 def columns(rows: list[Row]) -> dict[str, torch.Tensor]:
@@ -72,7 +75,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             trained = DistributedDataParallel(policy)
             shared["no_sync"] = trained.no_sync
 
-        optimizer = optimizer_of(policy)
+        optimizer = adam(policy.parameters(), LEARNING)
         update = Update(trained, optimizer, LEARNING, reference=reference, learners=2, **shared)
         norms = []
         for step, rows in enumerate(updates):
@@ -84,8 +87,9 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
                 save_shares(policy, optimizer, folder / "checkpoint")
 
         held = {key: tensor.clone() for key, tensor in whole_state(policy)}
+        moments = moments_of(policy, optimizer)
         if rank == 0:
-            torch.save({"weights": held, "norms": norms}, folder / f"{name}.pt")
+            torch.save({"weights": held, "norms": norms, "moments": moments}, folder / f"{name}.pt")
         dist.barrier()
     dist.destroy_process_group()
 

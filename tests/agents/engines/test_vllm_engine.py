@@ -8,6 +8,7 @@ from __future__ import annotations
 from copy import copy
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
 from agents.adapters import adapt, is_adapter
+from agents.engines import vllm_engine as vllm_engine_module
 from agents.engines.base import Engine, StopRule
 from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
-from agents.engines.vllm_engine import arguments
+from agents.engines.vllm_engine import VLLMEngine, arguments
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
 from agents.state import state_of
@@ -50,6 +52,57 @@ def test_what_vllm_is_started_with(changes: dict[str, Any], name: str, model_dir
     assert before[name] != after.get(name)
 
 
+class Broken:
+    """vLLM's engine, of which some calls fail."""
+
+    model_config = SimpleNamespace(hf_text_config=SimpleNamespace(vocab_size=10**6))
+
+    def __init__(self, *failing: str, error: Exception) -> None:
+        self.failing, self.error = set(failing), error
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_: Any, **__: Any) -> Any:
+            if name in self.failing:
+                raise self.error
+            return [] if name == "step" else True
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("failing", "error"),
+    [
+        (("step",), torch.OutOfMemoryError("CUDA out of memory")),
+        (("step", "abort_request"), ValueError("no such request")),
+        (("add_request",), AssertionError("dead")),
+        (("collective_rpc",), KeyError("lm_head")),
+        (("wake_up", "step"), Exception("EngineCore encountered an issue")),
+    ],
+)
+def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
+    failing: tuple[str, ...],
+    error: Exception,
+    tokenizer: HuggingFaceTokenizer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    broken = Broken(*failing, error=error)
+    monkeypatch.setattr(vllm_engine_module, "_started", lambda given: broken)
+    monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
+    monkeypatch.setattr(vllm_engine_module, "arguments", lambda *given: {})
+    engine = VLLMEngine("model", tokenizer, StopRule.of(rules.config, tokenizer))
+    engine._asleep = {"weights", "kv_cache"}
+
+    for version in (1, 2):
+        engine.update_weights({}, version)
+        engine.wake()
+        games = play(new_round(rules), engine, temperature=1.0).games
+        outages = [game.outage for game in games]
+        assert all(outage and outage.service == "engine" for outage in outages)
+        assert {outage.what for outage in outages if outage} == {f"vLLM failed: {error!r}"}
+        assert engine.running == 0
+
+
 # -- with vLLM itself --------------------------------------------------------------------------
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
@@ -60,8 +113,6 @@ HELD: dict[tuple[str, int], Any] = {}
 
 def vllm_engine(lm: Any, tokenizer: Tokenizer, stop: StopRule, folder: Path) -> Any:
     """An engine with these weights, and nothing in it."""
-    from agents.engines.vllm_engine import VLLMEngine
-
     kind = (type(lm).__name__, tokenizer.vocab_size)
     if kind not in HELD:
         lm.save_pretrained(folder)
@@ -128,6 +179,37 @@ def test_whole_games_and_updates_of_weights(
         gap = measure(rows, scored_by(lm), tokenizer)
         print(f"{name}, weights {version}: {gap.tokens} tokens, largest gap {gap.largest:.1e} nats")
         assert gap.largest < 1e-4
+
+
+@needs_vllm
+def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
+    tokenizer: HuggingFaceTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    engine = vllm_engine(
+        playful("qwen2", 0), tokenizer, StopRule.of(rules.config, tokenizer), tmp_path
+    )
+    expected = play(new_round(rules), engine, temperature=0.0).games
+    steps = iter(range(100))
+    core, step = engine._llm.engine_core, engine._llm.engine_core.get_output
+
+    def dying() -> Any:
+        if next(steps) == 20:
+            raise EngineDeadError
+        return step()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core, "get_output", dying)
+        games = play(new_round(rules), engine, temperature=0.0).games
+    voided = [game.outage for game in games if game.outage]
+    assert voided
+    assert "EngineCore encountered an issue" in voided[0].what
+
+    again = play(new_round(rules), engine, temperature=0.0).games
+    tokens = [[[t.ids for t in game.trajectories()] for game in some] for some in (expected, again)]
+    assert tokens[0] == tokens[1]
 
 
 @needs_vllm

@@ -18,7 +18,9 @@ from playful import GAME, LEARNING, WORLD, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from agents.engines.config import EngineConfig
 from agents.rllib import SSP, SSPConfig
+from agents.rllib import algorithm as algorithm_module
 from agents.rllib.module import LLMModule
 from agents.rllib.results import episode_figures
 from ssp_env.errors import ServiceError
@@ -325,10 +327,20 @@ def test_state_can_be_handed_over_directly(uninterrupted: dict[str, Any]) -> Non
         assert distance(weights_of(other), uninterrupted["weights"][1]) == 0.0
 
 
+@contextmanager
+def gone(play: Any, *, elsewhere: bool) -> Iterator[Any]:
+    """As if the env runners went away while they play ahead."""
+
+    def following() -> None:
+        raise ServiceError("env runners", "all env runners are gone")
+
+    yield following
+
+
 def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the_same(
-    uninterrupted: dict[str, Any], tmp_path: Path
+    uninterrupted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = changed(uninterrupted["config"], overlap=True)
+    config = changed(uninterrupted["config"], overlap=True, baseline_decay=0.9)
     with running(config) as algorithm:
         first = algorithm.train()
         assert algorithm.last_games == uninterrupted["games"][0], "the first step cannot overlap"
@@ -340,6 +352,19 @@ def test_with_overlap_games_are_one_update_old_and_a_resumed_run_learns_from_the
         assert {game.weights_version for game in games} == {0}
         assert distance(weights, uninterrupted["weights"][1]) > 0.0
         assert [r["ssp"]["figures"]["staleness"] for r in (first, second)] == [0.0, 1.0]
+
+        # Env runners that are gone before they have played ahead leave the step undone.
+        before = algorithm._steps, algorithm._strategy, algorithm._ahead, algorithm.credit
+        baselines = algorithm.credit.get_state()
+        assert baselines["proposer"] != (0.0, 0.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(algorithm_module, "meanwhile", gone)
+            with pytest.raises(ServiceError, match="all env runners are gone"):
+                algorithm.train()
+        assert algorithm._steps == 2
+        after = algorithm._steps, algorithm._strategy, algorithm._ahead, algorithm.credit
+        assert all(one is other for one, other in zip(before, after, strict=True))
+        assert algorithm.credit.get_state() == baselines
 
     with running(config.copy(copy_frozen=False)) as algorithm:
         algorithm.restore_from_path(tmp_path)
@@ -362,7 +387,9 @@ def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> N
 # -- several learners and runners --------------------------------------------------------------
 
 
-def test_a_remote_learner_gives_the_weights_of_none(uninterrupted: dict[str, Any]) -> None:
+def test_a_remote_learner_gives_the_weights_of_none(
+    uninterrupted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`benchmarks/several_learners.py` does the same with two, DDP and FSDP2; their updates are
     compared without Ray in `tests/agents/test_sharding.py`."""
     config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=1)
@@ -376,6 +403,13 @@ def test_a_remote_learner_gives_the_weights_of_none(uninterrupted: dict[str, Any
         # Adam and clipping would hide a gradient of the wrong size.
         for name in ("learner_grad_norm", "learner_loss"):
             assert figures[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-6)
+
+        # An engine with a model of its own has no module, but the learner has what it plays.
+        monkeypatch.setattr(SSPConfig, "engine_config", lambda config: EngineConfig("vllm"))
+        copy, present = algorithm.get_module(), weights_of(algorithm)
+        assert isinstance(copy, LLMModule)
+        assert distance({n: w.numpy() for n, w in copy.lm.state_dict().items()}, present) == 0.0
+        monkeypatch.undo()
 
         # It dies: no tracebacks of Ray's.
         ray.kill(algorithm.learner_group._worker_manager.actors()[0])

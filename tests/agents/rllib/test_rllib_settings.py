@@ -174,6 +174,13 @@ class Episodic(RLlibCallback):
             lambda c: c.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={})),
             "one policy",
         ),
+        (
+            "rl_module_spec",
+            lambda c: c.training(engine="vllm").rl_module(
+                rl_module_spec=RLModuleSpec(module_class=Own)
+            ),
+            "engine='transformers'",
+        ),
     ],
 )
 def test_what_could_not_work_is_refused(field: str, change: Any, says: str) -> None:
