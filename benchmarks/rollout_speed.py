@@ -162,7 +162,8 @@ def measured(table: Table, seed: int) -> dict[str, Any]:
         "engine_same_steps": bare,
         "engine_lock_step": waiting,
     }
-    return {"tokens": tokens, "requests": len(turns), "cpu_seconds": seconds}
+    passes = sum(name == "step" for name, _ in noted.calls)
+    return {"tokens": tokens, "requests": len(turns), "passes": passes, "cpu_seconds": seconds}
 
 
 def main() -> int:
