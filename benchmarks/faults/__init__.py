@@ -21,6 +21,10 @@
 ``memory``  an engine whose process has memory for some of its rows (a limit on its address space)
             samples the same tokens, fewer rows at a time; where not one fits, it says what to set.
 ``nan``     a policy whose weights are not numbers is refused before anything is played.
+``broken``  the weights in a checkpoint are made no numbers, and the run goes on from it: its engine
+            samples nothing, so it is stopped, and names the weights.
+``diverged`` ``ssp train --set learning.lr=10`` is stopped within ten steps, with a checkpoint, its
+            cause and what usually helps.
 =========== ======================================================================================
 
 Run it by ``python -m benchmarks.faults --out FILE``, which exits with 1 if anything differs.

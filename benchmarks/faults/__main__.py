@@ -15,8 +15,9 @@ from typing import Any
 
 import benchmarks.faults
 from benchmarks.faults.memory import memory
+from benchmarks.faults.policies import broken, diverged, nan
 from benchmarks.faults.processes import GAME, LEARNING, STEPS, learner, moved, runners, tune
-from benchmarks.faults.services import disk, judge, nan, search, shared_disk
+from benchmarks.faults.services import disk, judge, search, shared_disk
 from benchmarks.runs import SMALL
 from experiments.run.provenance import git_commit, machine
 
@@ -31,6 +32,8 @@ CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
     "shared": shared_disk,
     "memory": memory,
     "nan": nan,
+    "broken": broken,
+    "diverged": diverged,
 }
 
 

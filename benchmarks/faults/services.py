@@ -1,4 +1,4 @@
-"""Services that go away or talk rubbish, a disk without room, weights that are not numbers."""
+"""Services that go away or talk rubbish, and a disk without room."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from agents.models import load_model, save_policy, tiny_directory
 from benchmarks.faults.processes import learners_of
 from benchmarks.runs import (
     PATIENCE,
@@ -149,26 +146,6 @@ def _full(
         and resumed.returncode == 0
         and figures(calm) == figures(full)
         and "Traceback" not in errors,
-    }
-
-
-def nan(place: Path, seed: int) -> dict[str, Any]:
-    """Trains a policy of broken weights; see the package's head."""
-    weights = load_model(tiny_directory()).state_dict()
-    name = next(iter(weights))
-    save_policy(
-        {**weights, name: torch.full_like(weights[name], torch.nan)},
-        tiny_directory(),
-        place / "policy",
-    )
-    done = train(place / "run", "--model", str(place / "policy"), steps=2, seed=seed)
-    said = done.stderr.strip().splitlines()[-1]
-    return {
-        "status": done.returncode,
-        "said": said,
-        "held": done.returncode == 2
-        and "logits that are no numbers" in said
-        and "Traceback" not in done.stderr,
     }
 
 
