@@ -1,10 +1,12 @@
-"""What ``ssp plan`` counts for a learner on a CPU against the memory that it really takes.
+"""What ``ssp plan`` counts for a learner or an engine on a CPU against the memory that it takes.
 
-Each case is a process of its own. It first updates a very small policy, so that libraries are
-loaded and kernels chosen, then makes a policy, its reference and its optimizer, and updates it
-twice, the second time with the optimizer's moments there and with the gradient norm of each role
-measured. What counts is by how much the process then grows, at most, with the C library's allocator
-as it is and with one setting of it that gives memory back.
+Each case is a process of its own. It first does the same with a very small policy, so that
+libraries are loaded and kernels chosen. A learner then makes a policy, its reference and its
+optimizer, and updates it twice, the second time with the optimizer's moments there and with the
+gradient norm of each role measured. An engine plays all trajectories of a round to their longest,
+in turns of unequal lengths with documents between them. What counts is by how much the process then
+grows, at most, with the C library's allocator as it is and with one setting of it that gives memory
+back.
 """
 
 from __future__ import annotations
@@ -26,13 +28,19 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 
 from agents.columns import columns_of
 from agents.config import LearningConfig
+from agents.engines.base import Request, StopRule
+from agents.engines.transformers_engine import TransformersEngine
 from agents.planning.plan import Job, Layout, Planner
 from agents.rows import Row
 from agents.scoring import TokenScorer, checkpoint_layers
 from agents.update import Update, adam
 from benchmarks.origin import origin
 from ssp_env.game.config import GameConfig
+from ssp_env.tokenizers.bytes import ByteTokenizer
 
+ATTEMPTS = 4
+TURN = 32
+"""Tokens of a turn, about, and of what is found after it."""
 STEPS = (0, 10)
 """Numbers of the updates; both measure the gradient norm of each role."""
 
@@ -50,6 +58,8 @@ class Case:
     per_pass: int
     """Rows of a micro-batch; an update has two."""
     checkpointing: bool = False
+    plays: int = 0
+    """Trajectories that an engine plays side by side; 0: a learner learns."""
 
     @property
     def config(self) -> Qwen2Config:
@@ -75,10 +85,19 @@ class Case:
 
     @property
     def job(self) -> Job:
-        """What is planned: a learner in a process of its own, on a CPU."""
-        game = GameConfig(max_prompt_tokens=self.prompt, max_response_tokens=self.response)
+        """What is planned: a learner and an engine in processes of their own, on a CPU."""
+        game = GameConfig(
+            attempts=ATTEMPTS,
+            max_prompt_tokens=self.prompt,
+            max_response_tokens=self.response,
+            top_k=1,
+            max_document_tokens=TURN,
+            verifier="none",
+        )
+        questions = max(1, self.plays // ATTEMPTS)
+        learning = replace(self.learning, batch_size=questions, minibatches=1)
         layout = Layout(learners=1, env_runners=1)
-        return Job(game, self.learning, layout, autocast=None, attention="eager")
+        return Job(game, learning, layout, autocast=None, attention="eager")
 
 
 SMALL = Case(512, 2048, 8, 32_000, 128, 128, 4)
@@ -89,6 +108,7 @@ CASES = {
         SMALL, prompt=512, response=512, per_pass=2, checkpointing=True
     ),
     "131M, 4 rows of 256": replace(SMALL, hidden=768, inner=3072, layers=12),
+    "48M, engine, 32 trajectories of 512": replace(SMALL, prompt=128, response=384, plays=32),
 }
 ALLOCATORS: dict[str, dict[str, str]] = {
     "as it is": {},
@@ -116,14 +136,14 @@ def main() -> int:
     found = {}
     for name in settings.cases:
         planner = Planner(CASES[name].config)
-        learner = planner.plan(CASES[name].job).devices[0]
+        device = planner.plan(CASES[name].job).devices[1 if CASES[name].plays else 0]
         grown = {how: in_a_process(name, change) for how, change in ALLOCATORS.items()}
         found[name] = {
             "parameters": planner.size.parameters,
-            "planned_bytes": learner.total,
-            "planned_parts": learner.parts,
+            "planned_bytes": device.total,
+            "planned_parts": device.parts,
             "resident": grown,
-            "planned_over_peak": {n: learner.total / g["peak_bytes"] for n, g in grown.items()},
+            "planned_over_peak": {n: device.total / g["peak_bytes"] for n, g in grown.items()},
         }
         print(name, json.dumps(found[name], indent=2), flush=True)
 
@@ -150,12 +170,13 @@ def in_a_process(name: str, environment: dict[str, str]) -> dict[str, int]:
 
 def measured(case: Case) -> dict[str, int]:
     """Bytes by which this process grows, in the end and at most."""
-    learn(WARM)
+    work = play if case.plays else learn
+    work(replace(WARM, plays=min(case.plays, ATTEMPTS)))
     trim()
     # The kernel forgets the peak so far.
     Path("/proc/self/clear_refs").write_text("5")
     before = resident("VmRSS")
-    kept = learn(case)
+    kept = work(case)
     peak, after = resident("VmHWM"), resident("VmRSS")
     del kept
     return {"peak_bytes": peak - before, "kept_bytes": after - before, "before_bytes": before}
@@ -179,10 +200,41 @@ def learn(case: Case) -> tuple[Any, ...]:
     return policy, reference, optimizer
 
 
-def model(case: Case) -> Any:
+def play(case: Case) -> tuple[Any, ...]:
+    """Plays all trajectories to their longest; returns the engine."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    engine = TransformersEngine(model(case, "sdpa"), ByteTokenizer(), StopRule(frozenset(), ()))
+    longest = case.prompt + case.response
+
+    def request(key: int, ids: list[int]) -> Request:
+        room = min(int(rng.integers(TURN // 2, 2 * TURN)), longest - len(ids))
+        return Request(key, ids, room, 1.0, key * longest + len(ids))
+
+    asked = {n: request(n, rng.integers(0, 256, case.prompt).tolist()) for n in range(case.plays)}
+    engine.submit([*asked.values()])
+    due: list[Request] = []
+    while engine.running or due:
+        for key, generation in engine.step():
+            ids = [*asked[key].ids, *generation.ids]
+            ids += rng.integers(0, 256, min(TURN, max(0, longest - 1 - len(ids)))).tolist()
+            if len(ids) < longest:
+                asked[key] = request(key, ids)
+                due.append(asked[key])
+            else:
+                engine.release([key])
+
+        # As a rollout does with services of its own process.
+        if len(due) >= engine.running / 2:
+            engine.submit(due)
+            due = []
+    return (engine,)
+
+
+def model(case: Case, attention: str = "eager") -> Any:
     """Random weights."""
     return AutoModelForCausalLM.from_config(
-        case.config, attn_implementation="eager", dtype=torch.float32
+        case.config, attn_implementation=attention, dtype=torch.float32
     ).eval()
 
 
