@@ -100,15 +100,13 @@ class Case:
         return Job(game, learning, layout, autocast=None, attention="eager")
 
 
-SMALL = Case(512, 2048, 8, 32_000, 128, 128, 4)
+SMALL = Case(256, 1024, 8, 32_000, 128, 384, 4)
 CASES = {
-    "48M, 4 rows of 256": SMALL,
-    "48M, 4 rows of 256, checkpointed": replace(SMALL, checkpointing=True),
-    "48M, 2 rows of 1024, checkpointed": replace(
+    "48M, 4 rows of 256": Case(512, 2048, 8, 32_000, 128, 128, 4),
+    "15M, 2 rows of 1024, checkpointed": replace(
         SMALL, prompt=512, response=512, per_pass=2, checkpointing=True
     ),
-    "131M, 4 rows of 256": replace(SMALL, hidden=768, inner=3072, layers=12),
-    "48M, engine, 32 trajectories of 512": replace(SMALL, prompt=128, response=384, plays=32),
+    "15M, engine, 16 trajectories of 512": replace(SMALL, plays=16),
 }
 ALLOCATORS: dict[str, dict[str, str]] = {
     "as it is": {},
