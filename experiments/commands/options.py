@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 
 from ssp_env.worlds import WORLDS
 
-PRESETS = "settings to start from: tiny, wiki, h200, paper-7b, paper-7b-code (default: tiny)"
+PRESETS = "settings to start from: tiny, best, wiki, h200, paper-7b, paper-7b-code (default: tiny)"
 SEARCH = "a server (`ssp serve`) or an index directory (`ssp index`), in place of the world's own"
 
 

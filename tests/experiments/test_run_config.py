@@ -41,7 +41,7 @@ def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
 
 
 def test_presets() -> None:
-    assert presets() == ["h200", "paper-7b", "paper-7b-code", "tiny", "wiki"]
+    assert presets() == ["best", "h200", "paper-7b", "paper-7b-code", "tiny", "wiki"]
 
 
 @pytest.mark.parametrize("name", presets())
