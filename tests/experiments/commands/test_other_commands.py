@@ -50,7 +50,7 @@ def test_plot_of_a_run_with_gaps(tmp_path: Path) -> None:
     lines = [
         {"step": 0},
         {"step": 1, "valid_rate": None, "seconds": {}},
-        {"step": 2, "accuracy": {"nq": 0.5}},
+        {"step": 2, "accuracy": {"nq": 0.5}, "interval": {"nq": [0.2, 0.8]}},
     ]
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["plot", str(run), "--out", str(tmp_path / "plot.png")]) == 0
