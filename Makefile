@@ -94,7 +94,7 @@ $(VLLM_VENV)/.installed: pyproject.toml
 	$(VLLM_VENV)/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec
 	@touch $@
 
-# The engine's tests with vLLM, then three steps of training with it beside the same with transformers, and adapters: ten minutes.
+# The engine's tests with vLLM, then three steps of training with it beside the same with transformers, and adapters: four minutes.
 vllm-check: $(VLLM_VENV)/.installed
 	$(VLLM_VENV)/bin/python -m pytest -s tests/agents/engines/test_vllm_engine.py
 	$(VLLM_VENV)/bin/python -m benchmarks.vllm_check --out benchmarks/results/vllm_check.json
