@@ -8,20 +8,15 @@ of the bootstrap have up to three hops.
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from agents.models import load_model, tiny_directory
-from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from benchmarks.origin import origin
-from ssp_env.game.config import MINI_GAME
+from agents.models import load_model
+from agents.tiny.traces import Trace, TraceConfig
+from benchmarks.chains import demonstrations, run
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 TEMPERATURES = (1.0, 1.5, 2.0)
@@ -29,35 +24,7 @@ TEMPERATURES = (1.0, 1.5, 2.0)
 
 def main() -> int:
     """Measures the base policy, and each checkpoint that is given."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "policies", nargs="*", help="NAME=DIRECTORY of further policies, such as step80=RUN/..."
-    )
-    parser.add_argument("--chains", type=int, default=100, help="per number of hops")
-    parser.add_argument("--seed", type=int, default=0)
-    settings = parser.parse_args()
-    torch.set_num_threads(1)
-
-    named = dict(given.split("=", 1) for given in settings.policies)
-    policies = {"base": tiny_directory(), **{name: Path(given) for name, given in named.items()}}
-    result = {
-        **origin("horizon"),
-        "chains": settings.chains,
-        "seed": settings.seed,
-        "probability_of_the_right_question": {
-            name: {
-                f"{hops} hops": _probabilities(policy, hops, settings.chains, settings.seed)
-                for hops in (1, 2, 3, 4)
-            }
-            for name, policy in policies.items()
-        },
-    }
-    settings.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
-    return 0
+    return run("horizon", __doc__, "probability_of_the_right_question", _probabilities)
 
 
 def _probabilities(policy: Path, hops: int, chains: int, seed: int) -> dict[str, float]:
@@ -89,9 +56,7 @@ def _traces(tokenizer: HuggingFaceTokenizer, hops: int, chains: int, seed: int) 
         proposer_citizens=0.0,
         broken=0.0,
     )
-    game = replace(MINI_GAME, max_response_tokens=512)
-    writer = TraceWriter(config, game, tokenizer, np.random.default_rng(seed))
-    return list(itertools.islice(writer.stream(), chains))
+    return demonstrations(tokenizer, config, chains, seed)
 
 
 if __name__ == "__main__":

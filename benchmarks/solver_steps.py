@@ -9,23 +9,18 @@ three hops.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from agents.models import load_model, tiny_directory
-from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from experiments.run.provenance import git_commit, machine
-from ssp_env.game.config import MINI_GAME
+from agents.models import load_model
+from agents.tiny.traces import Trace, TraceConfig
+from benchmarks.chains import demonstrations, run
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini.lexicon import RELATIONS
 
@@ -34,38 +29,7 @@ _NOUNS = frozenset(relation.noun for relation in RELATIONS)
 
 def main() -> int:
     """Measures the base policy, and each checkpoint that is given."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "policies", nargs="*", help="NAME=DIRECTORY of further policies, such as step80=RUN/..."
-    )
-    parser.add_argument("--chains", type=int, default=200, help="per number of hops")
-    parser.add_argument("--seed", type=int, default=0)
-    settings = parser.parse_args()
-    torch.set_num_threads(1)
-
-    named = dict(given.split("=", 1) for given in settings.policies)
-    policies = {"base": tiny_directory(), **{name: Path(given) for name, given in named.items()}}
-    result = {
-        "command": " ".join(["python -m benchmarks.solver_steps", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
-        "chains": settings.chains,
-        "seed": settings.seed,
-        "mean_probability_of_the_right_token": {
-            name: {
-                f"{hops} hops": _steps(policy, hops, settings.chains, settings.seed)
-                for hops in (1, 2, 3, 4)
-            }
-            for name, policy in policies.items()
-        },
-    }
-    settings.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
-    return 0
+    return run("solver_steps", __doc__, "mean_probability_of_the_right_token", _steps)
 
 
 def _steps(policy: Path, hops: int, chains: int, seed: int) -> dict[str, float]:
@@ -125,9 +89,7 @@ def _traces(tokenizer: HuggingFaceTokenizer, hops: int, chains: int, seed: int) 
         solver_slips=0.0,
         broken=0.0,
     )
-    game = replace(MINI_GAME, max_response_tokens=512)
-    writer = TraceWriter(config, game, tokenizer, np.random.default_rng(seed))
-    return list(itertools.islice(writer.stream(), chains))
+    return demonstrations(tokenizer, config, chains, seed)
 
 
 if __name__ == "__main__":

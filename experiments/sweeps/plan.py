@@ -209,6 +209,9 @@ def _idle_learning(learning: LearningConfig) -> Iterator[str]:
     """One line for each setting of learning that changes nothing, with the reason."""
     if learning.strategy != "periodic_reset":
         yield f"learning.reset_every has no effect: learning.strategy is {learning.strategy}"
+    if learning.strategy in ("dummy", "resample"):
+        why = f"learning.strategy is {learning.strategy}, which plays no earlier question"
+        yield f"learning.examples has no effect: {why}"
 
     for role in {"proposer", "solver"} - {*learning.learning_roles}:
         names = [f"{role}_algorithm", f"{role}_aggregation"]

@@ -127,6 +127,10 @@ def test_mistakes_are_told_with_their_line(
             "arms:\n  a: {}\n\n  b: {learning.reset_every: 3}\n",
             "learning.reset_every has no effect: learning.strategy is reuse",
         ),
+        (
+            "set: {learning.strategy: dummy}\narms:\n  a: {}\n  b: {learning.examples: true}\n",
+            "learning.examples has no effect: learning.strategy is dummy",
+        ),
     ],
 )
 def test_an_arm_without_effect_is_refused(text: str, says: str, tmp_path: Path) -> None:
