@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -44,6 +46,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ssp: interrupted", file=sys.stderr)
         return 130
+
+
+def script() -> NoReturn:
+    """The command in a shell: runs :func:`main`, then ends the process without dismantling it.
+
+    With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
+    frees at once, and libraries that Ctrl-C has stopped in the middle of their import may never get
+    to the end of it: one process in thousands hung there. What is registered for the end of the
+    process is done first.
+
+    Raises:
+        SystemExit: always, with the exit status.
+    """
+    status: str | int | None = 1
+
+    def end() -> None:
+        # Where one of these cannot be written to, the interpreter goes on and says so.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else bool(status))
+
+    # First in, last out: Ray, temporary folders and the like come later, so they are before it.
+    atexit.register(end)
+
+    try:
+        status = main()
+    except SystemExit as error:  # of argparse's --help
+        status = error.code
+
+    sys.exit(status)
 
 
 class _Parser(argparse.ArgumentParser):

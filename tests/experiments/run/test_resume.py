@@ -26,26 +26,35 @@ def interrupt(run: Path, command: list[str], after: int, again: bool = False) ->
         after: how many steps; 0 is as soon as the base policy was evaluated.
         again: whether Ctrl-C comes again and again, to the very end.
     """
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 400
+    said = run.parent / f"{run.name}.stderr"
+    with said.open("w") as errors:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            # A pipe that nobody reads would stop a process with much to say.
+            stderr=errors,
+            env={**environment(), "PYTHONFAULTHANDLER": "1"},
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 300
     sign = run / "games" / f"step_{after:06d}.jsonl" if after else run / "metrics.jsonl"
     while not sign.exists():
-        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert process.poll() is None, said.read_text()
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
     process.send_signal(signal.SIGINT)
-    while again and process.poll() is None:
+    deadline = time.monotonic() + 120
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            process.send_signal(signal.SIGABRT)
+            process.wait()
+            pytest.fail(f"it does not end; where its threads are:\n{said.read_text()}")
         time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=200)
-    return process.returncode, errors
+        if again:
+            process.send_signal(signal.SIGINT)
+
+    return process.returncode, said.read_text()
 
 
 @pytest.fixture(scope="module")
