@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -26,6 +27,7 @@ from agents.engines.gap import Gap
 from agents.metrics import step_figures
 from agents.rllib.ahead import meanwhile
 from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
+from agents.rllib.collector import spare_libraries
 from agents.rllib.comparison import compare
 from agents.rllib.config import SelfPlayConfig
 from agents.rllib.deaths import learners_alive
@@ -84,6 +86,12 @@ class SSP(Algorithm):
             # module of the user's may draw its own at random.
             self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._ask(self.env_runner_group, [lambda runner: runner.reasons()])
+        spare_libraries()
+
+    def cleanup(self) -> None:
+        """Ends runners and learners; RLlib calls it."""
+        gc.unfreeze()
+        super().cleanup()
 
     # -- a step --------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from agents.config import played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import open_engine
 from agents.rllib.batch import LM, MODULE_ID
+from agents.rllib.collector import spare_libraries
 from agents.rllib.module import LLMModule, module_spaces
 from agents.rllib.rounds import RoundTask, Sample
 from agents.rllib.weights import unpack
@@ -53,6 +54,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         self.rules: Rules = self.config.make_rules(self.world, self.tokenizer)
         self._callbacks = [cls() for cls in force_list(self.config.callbacks_class)]
         self.make_module()
+        if self.worker_index:  # this process is its own
+            spare_libraries()
 
     def make_module(self) -> None:
         """Builds the RLModule, which may be the user's own, and an inference engine for its LM.

@@ -3,6 +3,7 @@ trouble."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -308,12 +309,15 @@ def test_a_resumed_run_continues_as_if_it_had_not_stopped(uninterrupted: dict[st
 
 
 def test_from_checkpoint_needs_no_config(uninterrupted: dict[str, Any]) -> None:
+    gc.unfreeze()
     algorithm = SSP.from_checkpoint(str(uninterrupted["checkpoint"]))
+    assert gc.get_freeze_count() > 100_000
     try:
         algorithm.train()
         assert distance(weights_of(algorithm), uninterrupted["weights"][2]) == 0.0
     finally:
         algorithm.stop()
+    assert gc.get_freeze_count() == 0, "what was kept from the collector is its own again"
 
 
 def test_state_can_be_handed_over_directly(uninterrupted: dict[str, Any]) -> None:

@@ -1,0 +1,15 @@
+"""Python's garbage collector, beside large libraries."""
+
+from __future__ import annotations
+
+import gc
+
+
+def spare_libraries() -> None:
+    """Keeps the collector from what is there by now, which stays as long as the process plays.
+
+    PyTorch, transformers and RLlib leave half a million objects behind. The collector would go
+    through all of them every few steps, which takes a third of a second: a fifth of a tiny step.
+    """
+    gc.collect()
+    gc.freeze()
