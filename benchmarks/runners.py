@@ -1,7 +1,7 @@
-"""Steps of ``tiny`` with 0, 1 and 2 remote env runners: the same games, and how long they take.
+"""Steps of ``tiny`` with several numbers of env runners: the same games, and how long they take.
 
-One Ray, one main process, three algorithms that train in turn, step by step, from one seed. Steps
-are dealt as rounds of a quarter of the questions. Beside the clock, which tells of everything that
+One Ray, one main process, an algorithm per number, which train in turn, step by step, from one
+seed. Steps are dealt as rounds. Beside the clock, which tells of everything that
 the machine does, the CPU-seconds of the main process and of each runner are read: the main
 process's and the busiest runner's, added up, are what a step would take on idle cores.
 """
@@ -27,8 +27,6 @@ from benchmarks.origin import origin
 from experiments.config import load_preset, make_config
 from experiments.run.cluster import build, started_ray
 
-ROUNDS = 4
-"""Of a step."""
 CALLS = 40
 """Empty calls, and handings-over, that are timed."""
 
@@ -36,9 +34,9 @@ CALLS = 40
 class Watched:
     """An algorithm and the processes that it keeps busy."""
 
-    def __init__(self, runners: int, stack: ExitStack) -> None:
+    def __init__(self, runners: int, rounds: int, stack: ExitStack) -> None:
         values = load_preset("tiny")
-        values["learning"]["round_size"] = values["learning"]["batch_size"] // ROUNDS
+        values["learning"]["round_size"] = values["learning"]["batch_size"] // rounds
         values["compute"] = {"env_runners": runners}
         self.algorithm: SSP = build(make_config(values))
         stack.callback(self.algorithm.stop)
@@ -97,11 +95,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=12, help="after one to warm up")
     parser.add_argument("--runners", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rounds", type=int, default=4, help="that a step is dealt as")
     settings = parser.parse_args()
     torch.set_num_threads(1)
 
     with started_ray(num_cpus=1 + sum(settings.runners)), ExitStack() as stack:
-        watched = {number: Watched(number, stack) for number in settings.runners}
+        watched = {n: Watched(n, settings.rounds, stack) for n in settings.runners}
         steps: dict[int, list[dict[str, Any]]] = {number: [] for number in watched}
         same = True
         for step in range(1 + settings.steps):
@@ -119,6 +118,7 @@ def main() -> int:
         **origin("runners"),
         "load_average": os.getloadavg(),
         "seed": 0,
+        "rounds": settings.rounds,
         "same_games": same,
         "runners": {str(number): medians(found) for number, found in steps.items()},
         "speedup_over_first": speedups(steps),
