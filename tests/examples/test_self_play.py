@@ -1,19 +1,24 @@
-"""The algorithm on one page, and that RLlib's learner makes the same update of the same games."""
+"""The algorithm on one page: its update is that of the paper's equations, spelled out here, and
+that of RLlib's learner."""
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+from torch import Tensor
 
 from agents.credit import credited
 from agents.engines.base import StopRule
@@ -26,6 +31,7 @@ from agents.rows import rows_of, with_loss_weights
 from ssp_env import MINI_GAME, Rules, open_world
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
+from ssp_env.game.trajectory import Trajectory
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 PAGE = Path(__file__).parents[2] / "examples" / "self_play.py"
@@ -55,27 +61,68 @@ def games(page: ModuleType) -> list[Game]:
     def draw(rng: np.random.Generator, count: int) -> list[object]:
         return [answers[i] for i in rng.choice(len(answers), count, replace=False)]
 
-    return page.play(Round(rules, draw, page.B, [3]), engine, page.TEMPERATURE, 3)
+    return page.play(Round(rules, draw, page.LEARNING.batch_size, [3]), engine, 1.0, 3)
+
+
+def token_logprobs(model: Any, trajectory: Trajectory) -> Tensor:
+    """Log-probabilities (tokens,) of what the policy wrote; other tokens are only read."""
+    ids = torch.tensor(trajectory.ids)
+    own = torch.tensor(list(trajectory.mask[1:]), dtype=torch.bool)
+
+    # The logits at position t belong to the token at t + 1.
+    logits = model(input_ids=ids[None, :-1], use_cache=False).logits[0, own]
+    return torch.log_softmax(logits, dim=-1).gather(1, ids[1:][own][:, None]).squeeze(1)
+
+
+def equation_4(
+    page: ModuleType, model: Any, reference: Any, trajectory: Trajectory, advantage: float
+) -> Tensor:
+    """One attempt's part: the mean over its tokens of clipped policy loss and KL (k3)."""
+    settings = page.LEARNING
+    logprobs = token_logprobs(model, trajectory)
+    with torch.no_grad():
+        reference_logprobs = token_logprobs(reference, trajectory)
+    difference = reference_logprobs - logprobs
+
+    behaviour = torch.tensor(trajectory.logprobs)[torch.tensor(list(trajectory.mask)) > 0]
+    ratio = torch.exp(logprobs - behaviour)
+    clipped = ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
+    policy_loss = -torch.minimum(ratio * advantage, clipped * advantage)
+    return (policy_loss + settings.kl_coeff * (torch.exp(difference) - difference - 1)).mean()
+
+
+def spelled_out(page: ModuleType, model: Any, reference: Any, games: list[Game]) -> float:
+    """Leaves the gradient of equations 4 and 5 in the model; returns the loss. B and n divide,
+    however many games are valid, and a trajectory at a time is passed through."""
+    batch, attempts, total = page.LEARNING.batch_size, page.N, 0.0
+    model.zero_grad()
+    for game in games:
+        if game.outcome == "void":
+            continue
+        terms = []
+        rewards = [float(attempt.right) for attempt in game.counted]
+        if game.outcome == "valid" and len(set(rewards)) > 1:
+            for attempt, reward in zip(game.counted, rewards, strict=True):
+                advantage = reward - fmean(rewards)
+                loss = equation_4(page, model, reference, attempt.trajectory, advantage)
+                terms.append(loss / (batch * attempts))
+
+        paid = 1 - fmean(rewards) if game.outcome == "valid" else 0.0
+        if game.proposer is not None and paid:
+            loss = -paid * token_logprobs(model, game.proposer).sum()
+            terms.append(page.LEARNING.proposer_weight * loss / batch)
+
+        for term in terms:
+            term.backward()
+            total += float(term.detach())
+
+    return total
 
 
 def learner_of(page: ModuleType) -> SSPLearner:
     """RLlib's learner, in this process, with the page's settings."""
     config = SSPConfig().training(
-        model_dir=tiny_directory(),
-        batch_size=page.B,
-        minibatches=1,
-        temperature=page.TEMPERATURE,
-        kl_coeff=page.BETA,
-        clip_low=page.CLIP_LOW,
-        clip_high=page.CLIP_HIGH,
-        proposer_weight=page.PROPOSER_WEIGHT,
-        lr=page.LEARNING_RATE,
-        beta2=page.BETA2,
-        max_grad_norm=page.MAX_GRAD_NORM,
-        warmup_steps=0,
-        drop_uniform_groups=True,
-        importance_cap=None,  # the page has equation 5 as it stands
-        precision="float32",
+        model_dir=tiny_directory(), **vars(replace(page.LEARNING, precision="float32"))
     )
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
     learner = SSPLearner(config=config, module_spec=spec)
@@ -83,25 +130,37 @@ def learner_of(page: ModuleType) -> SSPLearner:
     return learner
 
 
-def test_rllib_makes_the_same_update_of_the_same_games(page: ModuleType, games: list[Game]) -> None:
+def test_the_pages_update_is_the_papers_and_rllibs(page: ModuleType, games: list[Game]) -> None:
     model, reference = load_model(tiny_directory()), load_model(tiny_directory())
-    optimizer = torch.optim.Adam(model.parameters(), lr=page.LEARNING_RATE, betas=(0.9, page.BETA2))
+    update = page.make_update(model, reference, model.config.vocab_size)
+    twin = copy.deepcopy(model)
     learner = learner_of(page)
-    learning, theirs = learner.learning, learner.module[MODULE_ID].lm
-    rows = credited(rows_of(games, learning), learning, {})
-    rows = with_loss_weights(rows, learning, page.B, page.N)
+    theirs = learner.module[MODULE_ID].lm
+
+    rows = credited(rows_of(games, page.LEARNING), page.LEARNING, {})
+    rows = with_loss_weights(rows, page.LEARNING, page.LEARNING.batch_size, page.N)
     assert {row.role for row in rows} == {"proposer", "solver"}
 
     compared = 0
     # The second update is off-policy: ratios differ from 1, and there is a KL to the reference.
     for step in range(2):
-        ours = page.update(model, reference, optimizer, games)
+        twin.load_state_dict(model.state_dict())
+        loss = spelled_out(page, twin, reference, games)
+        norm = torch.nn.utils.clip_grad_norm_(twin.parameters(), page.LEARNING.max_grad_norm)
+
+        ours = update(page.learnable(games), step)
         result = learner.update(batch=to_batch(rows), timesteps={"training_step": step})
         figures = SSPLearner.merge([result[MODULE_ID]])
+        assert ours["loss"] == pytest.approx(loss, abs=1e-6)
+        assert ours["grad_norm"] == pytest.approx(float(norm), abs=1e-6)
         assert figures["loss"] == pytest.approx(ours["loss"], abs=1e-6)
         assert figures["grad_norm"] == pytest.approx(ours["grad_norm"], abs=1e-6)
-        for mine, other in zip(model.parameters(), theirs.parameters(), strict=True):
+
+        for mine, other, third in zip(
+            model.parameters(), theirs.parameters(), twin.parameters(), strict=True
+        ):
             assert torch.allclose(mine.grad, other.grad, rtol=0, atol=1e-6)
+            assert torch.allclose(mine.grad, third.grad, rtol=0, atol=1e-6)
             # Adam divides by the gradient's size, which blows up the rounding of what is near 0: by
             # the learning rate, 3e-4, over that size.
             clear = mine.grad.abs() > 1e-4
