@@ -1,12 +1,13 @@
 """The update and the engine on one device: tokens per second, share of the peak, memory by plan.
 
     python benchmarks/gpu.py --out benchmarks/results/gpu.json            # one GPU, .5B and 1.5B
-    python benchmarks/gpu.py --device cpu --models mini --out /tmp/cpu.json
+    python benchmarks/gpu.py --device cpu --models mini --out cpu.json
 
 Needs PyTorch, transformers and a checkout, neither Ray nor vLLM. Models have the shape of Qwen2.5
 and random weights, rows have random tokens. MFU counts what the mathematics asks for: 6 operations
 per weight and trained token, 2 per weight and token that the reference reads, and causal attention;
-what gradient checkpointing computes twice is not counted.
+what gradient checkpointing computes twice is not counted. Memory is read on a GPU only; that of a
+CPU is the subject of ``benchmarks/plan_memory.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import gc
 import importlib
 import json
-import resource
 import sys
 import time
 from dataclasses import dataclass
@@ -56,6 +56,7 @@ from agents.planning.plan import Job, Layout, Planner  # noqa: E402
 from agents.rows import Row  # noqa: E402
 from agents.scoring import TokenScorer, checkpoint_layers  # noqa: E402
 from agents.update import Update, adam  # noqa: E402
+from experiments.run.provenance import git_commit, machine  # noqa: E402
 from ssp_env.game.config import GameConfig  # noqa: E402
 from ssp_env.tokenizers.bytes import ByteTokenizer  # noqa: E402
 
@@ -134,6 +135,8 @@ def main() -> int:
     result: dict[str, Any] = {
         "command": " ".join(["python benchmarks/gpu.py", *sys.argv[1:]]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit(),
+        "machine": machine(),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
@@ -143,7 +146,6 @@ def main() -> int:
     peak = settings.peak_tflops * 1e12 if settings.peak_tflops else peak_of(result["device"])
 
     for name in settings.models:
-        # The update first: the most that a process ever held is read after it.
         found = {"update": measure_update(MODELS[name], device, settings.updates, peak)}
         free(device)
         found["engine"] = measure_engine(
@@ -170,7 +172,6 @@ def measure_update(
     learning = LearningConfig(
         microbatch_tokens=shape.per_pass * length, gradient_checkpointing=True, warmup_steps=0
     )
-    before = resident()
     attention = "sdpa" if device.type == "cuda" else "eager"
     policy, reference = (scorer(shape, device, attention) for _ in range(2))
     reference.requires_grad_(False)
@@ -189,8 +190,7 @@ def measure_update(
     wait(device)
     seconds = (time.perf_counter() - began) / updates
 
-    on_gpu = device.type == "cuda"
-    held = torch.cuda.max_memory_allocated() if on_gpu else most_resident() - before
+    held = torch.cuda.max_memory_allocated() if device.type == "cuda" else None
     game = GameConfig(max_prompt_tokens=shape.prompt, max_response_tokens=shape.response)
     layout = Layout(gpus_per_learner=1, gpus_per_env_runner=1)
     planner = Planner(shape.config)
@@ -210,7 +210,7 @@ def measure_update(
         "mfu": operations / seconds / peak if peak else None,
         "peak_bytes": held,
         "planned_bytes": planned,
-        "planned_over_peak": planned / held,
+        "planned_over_peak": planned / held if held else None,
     }
 
 
@@ -297,17 +297,6 @@ def free(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-
-
-def resident() -> int:
-    """Bytes of this process in memory now."""
-    fields = Path("/proc/self/statm").read_text().split()
-    return int(fields[1]) * resource.getpagesize()
-
-
-def most_resident() -> int:
-    """Bytes that this process ever had in memory at once."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 if __name__ == "__main__":
