@@ -230,7 +230,9 @@ are put together, and adapters are merged."""
 
 def questions(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run directory, finished or in progress")
-    parser.add_argument("--out", metavar="FILE", help="write the questions there, as JSON lines")
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", help="write the questions there, as JSON lines"
+    )
     parser.add_argument("--all", action="store_true", help="with those that were rejected")
     parser.add_argument(
         "--window",

@@ -42,7 +42,7 @@ def run(arguments: Namespace) -> int:
     kept = [entry for entry in entries if arguments.all or entry["accepted"]]
 
     steps = max((step for step, _ in games), default=1)
-    made = windows(games, arguments.window or -(-steps // _COLUMNS))
+    by_step, by_hops = windows(games, arguments.window or -(-steps // _COLUMNS))
     subjects = topics([entry["question"] for entry in kept])
 
     if arguments.out:
@@ -54,35 +54,50 @@ def run(arguments: Namespace) -> int:
             "run": str(arguments.run),
             "questions": len(entries),
             "accepted": sum(entry["accepted"] for entry in entries),
-            "windows": [window.as_dict() for window in made],
+            "windows": [window.as_dict() for window in by_step],
+            "hops": {hops: window.as_dict() for hops, window in by_hops.items()},
             "topics": [{"words": words, "share": share} for words, share in subjects],
         }
         print(json.dumps(figures, indent=2))
     else:
-        _show(made, entries, subjects)
+        named = {f"{window.first_step}-{window.last_step}": window for window in by_step}
+        lengths = {_plural(hops): window for hops, window in by_hops.items()}
+        _show({"by step": named, "by length": lengths}, entries, subjects)
         if arguments.out:
             print(f"{len(kept)} questions are in {arguments.out}")
     return 0
 
 
 def _show(
-    made: list[Window], entries: list[Entry], subjects: list[tuple[list[str], float]]
+    tables: dict[str, dict[str, Window]],
+    entries: list[Entry],
+    subjects: list[tuple[list[str], float]],
 ) -> None:
     console = Console(highlight=False)
-    table = Table(title="by step", title_justify="left")
-    table.add_column()
-    for window in made:
-        table.add_column(f"{window.first_step}-{window.last_step}", justify="right")
-
-    figures = [window.as_dict() for window in made]
-    for name, title in _ROWS.items():
-        table.add_row(title, *(_cell(values[name]) for values in figures))
-    console.print(table)
+    for title, columns in tables.items():
+        if columns:
+            console.print(_table(title, columns))
 
     accepted = [entry for entry in entries if entry["accepted"]]
     console.print(f"{len(entries)} different questions, {len(accepted)} of them accepted")
     for words, share in subjects:
         console.print(f"  {share:4.0%}  {', '.join(words)}")
+
+
+def _table(title: str, columns: dict[str, Window]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column()
+    for name in columns:
+        table.add_column(name, justify="right")
+
+    figures = [window.as_dict() for window in columns.values()]
+    for name, meaning in _ROWS.items():
+        table.add_row(meaning, *(_cell(values[name]) for values in figures))
+    return table
+
+
+def _plural(hops: int) -> str:
+    return f"{hops} hop" if hops == 1 else f"{hops} hops"
 
 
 def _cell(value: float | None) -> str:

@@ -48,8 +48,10 @@ class Window:
         return asdict(self)
 
 
-def windows(games: Iterable[tuple[int, GameRecord]], size: int) -> list[Window]:
-    """Figures of every ``size`` steps.
+def windows(
+    games: Iterable[tuple[int, GameRecord]], size: int
+) -> tuple[list[Window], dict[int, Window]]:
+    """Figures of every ``size`` steps, and of every number of hops.
 
     Precision and recall are of verification alone, over the questions that it read, in worlds that
     know the truth; elsewhere they are ``None``.
@@ -58,6 +60,10 @@ def windows(games: Iterable[tuple[int, GameRecord]], size: int) -> list[Window]:
         games: step and record, in the order of play.
         size: steps per window.
 
+    Returns:
+        Windows of steps, in order; and, by number of hops, one of all questions of so many, over
+        the steps in which such were asked. There are none of these where the world cannot tell.
+
     Raises:
         MissingExtra: scikit-learn is not installed.
     """
@@ -65,18 +71,25 @@ def windows(games: Iterable[tuple[int, GameRecord]], size: int) -> list[Window]:
     texts = [game.question or "" for _, game in written]
     repeated, alike = _repeats(texts), near_duplicates(texts)
 
-    made = []
+    def window(inside: Sequence[int], steps: tuple[int, int]) -> Window:
+        return _window(
+            steps,
+            [written[i][1] for i in inside],
+            _share(repeated[i] for i in inside),
+            _share(alike[i] for i in inside),
+        )
+
+    by_step = []
     for number in sorted({(step - 1) // size for step, _ in written}):
         inside = [i for i, (step, _) in enumerate(written) if (step - 1) // size == number]
-        made.append(
-            _window(
-                (number * size + 1, max(written[i][0] for i in inside)),
-                [written[i][1] for i in inside],
-                _share(repeated[i] for i in inside),
-                _share(alike[i] for i in inside),
-            )
-        )
-    return made
+        by_step.append(window(inside, (number * size + 1, written[inside[-1]][0])))
+
+    by_hops = {}
+    for hops in sorted({game.hops for _, game in written if game.hops is not None}):
+        inside = [i for i, (_, game) in enumerate(written) if game.hops == hops]
+        by_hops[hops] = window(inside, (written[inside[0]][0], written[inside[-1]][0]))
+
+    return by_step, by_hops
 
 
 def _window(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -113,13 +114,22 @@ def test_the_file_is_a_table(run: Path, tmp_path: Path) -> None:
 
 
 def test_figures_agree_with_a_count_by_hand(games: list[tuple[int, GameRecord]]) -> None:
-    (whole,) = windows(games, STEPS)
+    (whole,), by_hops = windows(games, STEPS)
     proposed = [g for _, g in games if g.origin == "proposed" and g.question]
     assert whole.written == len(proposed)
     assert whole.accepted == sum(g.outcome is Outcome.VALID for g in proposed)
     texts = [g.question for g in proposed]
     assert whole.repeated == pytest.approx(1 - len(set(texts)) / len(texts))
-    assert [w.first_step for w in windows(games, 1)] == [1, 2, 3]
+    assert [w.first_step for w in windows(games, 1)[0]] == [1, 2, 3]
+
+    known = [g for g in proposed if g.hops is not None]
+    assert list(by_hops) == sorted({g.hops for g in known})
+    for hops, window in by_hops.items():
+        alike = [g for g in known if g.hops == hops]
+        rates = [g.solve_rate for g in alike if g.solve_rate is not None]
+        assert window.written == len(alike)
+        assert window.accepted == sum(g.outcome is Outcome.VALID for g in alike)
+        assert window.solve_rate == (pytest.approx(fmean(rates)) if rates else None)
 
 
 def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -> None:
@@ -131,7 +141,7 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     no = replace(sound.verification, correct=False)
     missed = replace(sound, verification=no, outcome=Outcome.INVALID)
 
-    (window,) = windows([(1, g) for g in (sound, sound, ambiguous, wrong, missed)], 1)
+    (window,), _ = windows([(1, g) for g in (sound, sound, ambiguous, wrong, missed)], 1)
     assert window.precision == pytest.approx(2 / 4)
     assert window.recall == pytest.approx(2 / 3)
     assert window.ambiguous == pytest.approx(1 / 4)
@@ -173,4 +183,5 @@ def test_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["questions", str(run), "--json", "--window", "1"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert len(figures["windows"]) == STEPS
+    assert sum(window["accepted"] for window in figures["hops"].values()) > 0
     assert figures["accepted"] <= figures["questions"]
