@@ -29,8 +29,8 @@ from experiments.run.cluster import algorithm_config, local_ray
 from experiments.run.directory import RunDirectory
 
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "one": {"learners": 0},
-    "two, ddp": {"learners": 2},
+    "one": {"learners": 0, "sharding": "ddp"},
+    "two, ddp": {"learners": 2, "sharding": "ddp"},
     "two, fsdp2": {"learners": 2, "sharding": "fsdp2"},
 }
 RESUMED = (("two, fsdp2", "one"), ("one", "two, fsdp2"), ("two, fsdp2", "two, ddp"))
