@@ -11,6 +11,8 @@ import json
 import pickle
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -40,6 +42,9 @@ def learner(batches: list[list[Any]], model: str) -> Work:
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
     built = config.get_default_learner_class()(config=config, module_spec=spec)
     built.build()
+    if find_spec("agents.rllib.collector"):
+        # As in a run, since this was written.
+        import_module("agents.rllib.collector").spare_libraries()
     rows = [[Row(*row) for row in batch] for batch in batches]
 
     def work(step: int) -> float:

@@ -20,6 +20,7 @@ from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
 from agents.models import autocast_dtype, load_model
 from agents.rllib.batch import MODULE_ID
+from agents.rllib.collector import spare_libraries
 from agents.rllib.module import ENTROPY
 from agents.rllib.weights import Named, pack
 from agents.rows import Row
@@ -62,6 +63,8 @@ class SSPLearner(TorchLearner):
             no_sync=getattr(module, "no_sync", None),
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
         )
+        if self.config.num_learners:  # this process is its own
+            spare_libraries()
 
     def _find_reference(self) -> Scorer | None:
         """The frozen policy that the KL is held against, if there is a KL."""
