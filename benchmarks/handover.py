@@ -3,16 +3,24 @@
 A model of some .1B parameters, made of random numbers, in RLlib's own learner and env runner: both
 in one process, or a process each, with Ray's object store between them. There, weights go as they
 are or rounded to bfloat16, as for engines on GPUs, or adapters go alone. For comparison, the way
-that RLlib has: through the driver."""
+that RLlib has: through the driver. And, where its package is installed, NIXL (`compute.weights`):
+here from CPU to CPU, in processes of their own, because its threads never rest.
+
+Weights change before each time. What an engine has in the end is given as a digest, which is the
+same for all ways that round alike; after NIXL also that of a runner that died and came back."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,11 +36,12 @@ from agents.rllib.algorithm import SSPConfig
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.learner import SSPLearner
-from agents.rllib.weights import Named, as_reference
+from agents.rllib.weights import Named
 from benchmarks.origin import origin
 
 RANK = 16
 Figures = dict[str, float]
+Found = dict[str, dict[str, Any]]
 
 
 def main() -> int:
@@ -53,7 +62,7 @@ def main() -> int:
             "parameters": parameters,
             "times": settings.times,
             "one_process": one_process(Path(folder), settings.times),
-            "object_store": between_processes(Path(folder), settings.times),
+            **between_processes(Path(folder), settings.times),
         }
 
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
@@ -115,10 +124,16 @@ class Learner:
         torch.set_num_threads(1)
         self._learner = learner_of(config)
 
-    def publish(self, half: bool) -> tuple[list[Any], float]:
+    def change(self) -> None:
+        """Makes other weights of the present ones."""
+        with torch.no_grad():
+            for parameter in self._learner.module[MODULE_ID].parameters():
+                parameter.mul_(1.001)
+
+    def publish(self, half: bool, direct: bool) -> tuple[list[Any], float]:
         """A reference to the weights, and seconds."""
         began = time.perf_counter()
-        return self._learner.publish(half), time.perf_counter() - began
+        return self._learner.publish(half, direct), time.perf_counter() - began
 
     def get_state(self) -> dict[str, Any]:
         """As RLlib's group asks for weights."""
@@ -126,7 +141,7 @@ class Learner:
         return state
 
 
-@ray.remote(num_cpus=1)
+@ray.remote(num_cpus=1, max_restarts=1, max_task_retries=-1)
 class Runner:
     """RLlib's env runner in a process of its own."""
 
@@ -140,53 +155,117 @@ class Runner:
         self._runner.set_state(state)
         return time.perf_counter() - began
 
+    def size(self, state: dict[str, Any]) -> int:
+        """Bytes of weights."""
+        weights = ray.get(state[COMPONENT_RL_MODULE])[MODULE_ID]
+        return sum(weight.nbytes for weight in weights.values())
 
-def between_processes(folder: Path, times: int) -> dict[str, Figures]:
-    """All ways through Ray's object store."""
+    def at_rest(self) -> float:
+        """Cores that this process takes up while it has nothing to do."""
+        began, used = time.perf_counter(), time.process_time()
+        time.sleep(2)
+        return (time.process_time() - used) / (time.perf_counter() - began)
+
+    def digest(self) -> str:
+        """Of the engine's weights."""
+        found = hashlib.sha256()
+        for _, weight in sorted(self._runner.engine.weights().items()):
+            found.update(weight.tobytes())
+        return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class Way:
+    """How weights go from process to process."""
+
+    half: bool | None = False
+    """Whether they are rounded; ``None``: RLlib's own way."""
+    direct: bool = False
+    """Whether they are read out of the learner's memory."""
+
+
+STORE = {
+    "all weights, float32": Way(),
+    "all weights, bfloat16": Way(half=True),
+    "all weights, float32, through the driver": Way(half=None),
+}
+ADAPTERS = {f"adapters of rank {RANK}, float32": Way()}
+NIXL = {
+    "all weights, float32": Way(direct=True),
+    "all weights, bfloat16": Way(half=True, direct=True),
+}
+
+
+def between_processes(folder: Path, times: int) -> dict[str, Any]:
+    """All ways from process to process."""
     ray.init(
         "local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
     )
     try:
-        found = {}
-        for rank in (0, RANK):
-            config = config_of(folder, rank, learners=1)
-            learner, runner = Learner.remote(config), Runner.remote(config)
-            ways = {f"adapters of rank {RANK}, float32": False} if rank else WAYS
-            measured: dict[str, list[Figures]] = {name: [] for name in ways}
-            handed_over(learner, runner, half=False)  # waits until both are there
-            for _ in range(times):
-                for name, half in ways.items():
-                    measured[name].append(handed_over(learner, runner, half))
-            found |= {name: summed_up(runs) for name, runs in measured.items()}
-            ray.kill(learner)
-            ray.kill(runner)
-        return found
+        store = in_turn(folder, 0, STORE, times) | in_turn(folder, RANK, ADAPTERS, times)
+        if find_spec("nixl") is None:
+            return {"object_store": store}
+        direct: Found = {}
+        for name, way in NIXL.items():
+            direct |= in_turn(folder, 0, {name: way}, times)
+        return {"object_store": store, "nixl_version": version("nixl"), "nixl": direct}
     finally:
         ray.shutdown()
 
 
-WAYS: dict[str, bool | None] = {
-    "all weights, float32": False,
-    "all weights, bfloat16": True,
-    "all weights, float32, through the driver": None,
-}
-"""Whether weights are rounded; ``None``: RLlib's own way."""
+def in_turn(folder: Path, rank: int, ways: dict[str, Way], times: int) -> Found:
+    """Each way so many times, between the same two processes."""
+    config = config_of(folder, rank, learners=1)
+    learner, runner = Learner.remote(config), Runner.remote(config)
+    measured: dict[str, list[Figures]] = {name: [] for name in ways}
+
+    # Waits until both are there, and until readers know where to read.
+    for way in ways.values():
+        handed_over(learner, runner, way)
+    for _ in range(times):
+        ray.get(learner.change.remote())
+        for name, way in ways.items():
+            measured[name].append(handed_over(learner, runner, way))
+
+    found: Found = {}
+    for name, way in ways.items():
+        handed_over(learner, runner, way)
+        found[name] = {**summed_up(measured[name]), "engine": ray.get(runner.digest.remote())}
+        if way.direct:
+            found[name]["cores_at_rest"] = ray.get(runner.at_rest.remote())
+            found[name]["engine_after_restart"] = after_restart(config, learner, way)
+
+    ray.kill(learner)
+    ray.kill(runner)
+    return found
 
 
-def handed_over(learner: Any, runner: Any, half: bool | None) -> Figures:
+def after_restart(config: SSPConfig, learner: Any, way: Way) -> str:
+    """The digest of a runner that has died, and is handed what the others have."""
+    runner = Runner.remote(config)
+    handed_over(learner, runner, way)
+    state = {COMPONENT_RL_MODULE: ray.get(learner.publish.remote(way.half, way.direct))[0][0]}
+    ray.kill(runner, no_restart=False)
+    ray.get(runner.set_state.remote(state))
+    digest: str = ray.get(runner.digest.remote())
+    ray.kill(runner)
+    return digest
+
+
+def handed_over(learner: Any, runner: Any, way: Way) -> Figures:
     """One time, step by step."""
     began = time.perf_counter()
-    if half is None:
+    if way.half is None:
         weights: Named = ray.get(learner.get_state.remote())[COMPONENT_RL_MODULE]
         put = time.perf_counter() - began
         reference = ray.put(weights)
     else:
-        (weights,), put = ray.get(learner.publish.remote(half))
-        reference = as_reference(weights, half=half)
+        (reference,), put = ray.get(learner.publish.remote(way.half, way.direct))
 
-    taken = ray.get(runner.set_state.remote({COMPONENT_RL_MODULE: reference}))
+    state = {COMPONENT_RL_MODULE: reference}
+    taken = ray.get(runner.set_state.remote(state))
     seconds = time.perf_counter() - began
-    size = sum(array.nbytes for array in ray.get(reference)[MODULE_ID].values())
+    size = ray.get(runner.size.remote(state))
     return {"seconds": seconds, "learner_seconds": put, "engine_seconds": taken, "bytes": size}
 
 

@@ -117,7 +117,7 @@ def _layouts(job: Job, gpus: int) -> Iterator[Job]:
         sharding = alone.sharding if learners > 1 else "ddp"
         yield replace(job, layout=Layout(runners, learners, 1, 1, sharding))
 
-    if not job.overlap:
+    if not (job.overlap or job.direct):
         yield replace(job, layout=Layout(0, 0, 0.5, 0.5, "ddp"))
 
 

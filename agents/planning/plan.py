@@ -107,6 +107,8 @@ class Job:
     """Share of a GPU's memory that vLLM fills."""
     overlap: bool = False
     """Whether steps are played ahead."""
+    direct: bool = False
+    """Whether engines read the weights out of the first learner's memory."""
     attention: str = "sdpa"
     """The learner's attention."""
 
@@ -191,6 +193,10 @@ class Planner:
         layout = job.layout
         (held, passing), (weights, playing) = self._learner(job), self._engine(job, memory)
         learners, runners = max(1, layout.learners), max(1, layout.env_runners)
+        if job.direct:
+            # All of them at once; caches and what passes leave free need not make room for them.
+            travelling = job.engine_bytes * self._trained(job)
+            held["weights to be read"] = weights["weights that arrive"] = travelling
 
         if layout.takes_turns:
             # The engine forgets its caches before the learner's turn, which lets its passes go.

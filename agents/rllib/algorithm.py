@@ -345,7 +345,9 @@ class SSP(Algorithm):
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
         """Gives the learner's weights to all env runners."""
         with self._learners():
-            weights = published(self.learner_group, half=in_half(self.config))
+            direct = self.config.weights == "nixl"
+            half = in_half(self.config)
+            weights = published(self.learner_group, half=half, direct=direct)
         self._players.hand_over(self.config, group, weights, self._steps)
 
     def _learners(self) -> AbstractContextManager[None]:

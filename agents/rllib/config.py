@@ -20,6 +20,8 @@ from agents.config import (
     check_overlap,
     check_rounds,
     check_sharding,
+    check_transport,
+    check_weights,
 )
 from agents.engines.config import EngineConfig
 from agents.models import tiny_directory
@@ -67,6 +69,7 @@ class SelfPlayConfig(AlgorithmConfig):
         super().__init__(algo_class=algo_class)
         self.model_dir = str(tiny_directory())
         self.sharding = "ddp"
+        self.weights = "store"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
         for field in fields(LearningConfig):
@@ -117,16 +120,23 @@ class SelfPlayConfig(AlgorithmConfig):
         super().training(**kwargs)
         return self
 
-    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
-        """As RLlib's; ``sharding`` says how several learners hold the policy.
+    def learners(
+        self, *, sharding: Any = NotProvided, weights: Any = NotProvided, **kwargs: Any
+    ) -> SelfPlayConfig:
+        """As RLlib's; ``sharding`` says how several learners hold the policy, and ``weights`` how
+        it gets to the env runners.
 
         Args:
             sharding: ``ddp``: each all of it; ``fsdp2``: each a share of weights, gradients,
                 optimizer and reference; for two learners or more.
+            weights: ``store``: through Ray's object store; ``nixl``: out of the memory of the first
+                learner's device into that of the env runners'; both must be remote.
             kwargs: RLlib's own.
         """
         if sharding is not NotProvided:
             self.sharding = sharding
+        if weights is not NotProvided:
+            self.weights = weights
 
         super().learners(**kwargs)
         return self
@@ -236,6 +246,12 @@ class SelfPlayConfig(AlgorithmConfig):
         if not self.in_evaluation:
             with named("learners"):
                 check_sharding(self.sharding, self.num_learners)
+                check_weights(
+                    self.weights,
+                    {"learners": self.num_learners, "env runners": self.num_env_runners},
+                    {self.num_gpus_per_learner > 0, self.num_gpus_per_env_runner > 0},
+                )
+            check_transport(self.weights)
         with named("env_config"):
             self.check_world()
             check_groups(game, learning)

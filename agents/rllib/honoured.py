@@ -37,6 +37,7 @@ HONOURED = frozenset(
         *("num_gpus_per_env_runner", "custom_resources_per_env_runner", "sample_timeout_s"),
         *("create_local_env_runner", "validate_env_runners_after_construction"),
         *("num_learners", "num_cpus_per_learner", "num_gpus_per_learner", "sharding"),
+        "weights",
         *("custom_resources_per_learner", "local_gpu_idx", "placement_strategy"),
         *("num_cpus_for_main_process", "custom_resources_for_main_process"),
         *("extra_python_environs_for_driver", "extra_python_environs_for_worker"),

@@ -16,6 +16,7 @@ from agents.config import (
     check_groups,
     check_overlap,
     check_rounds,
+    check_transport,
     played_at_once,
 )
 from agents.engines.base import StopRule
@@ -114,6 +115,7 @@ def check_learning(config: RunConfig) -> None:
         check_rounds(config.game, config.learning, config.compute.env_runners)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)
+    check_transport(config.compute.weights)
 
 
 def _play(

@@ -144,6 +144,18 @@ def test_what_a_learner_holds(planner: Planner) -> None:
     assert shared["gathered layers"] < 4 * weights
 
 
+def test_weights_that_are_read_have_a_copy_on_either_side(planner: Planner) -> None:
+    for job in (JOB, learning(lora_rank=2)):
+        job = replace(job, engine_bytes=2, vllm=True)
+        travelling = planner.plan(job).moved["weights to the engines"] // 2
+        stored, read = planner.plan(job, 10**9), planner.plan(replace(job, direct=True), 10**9)
+        for before, after in zip(stored.devices, read.devices, strict=True):
+            assert after.total == before.total + travelling
+        assert planner.least_share(job, 10**9) == planner.least_share(
+            replace(job, direct=True), 10**9
+        )
+
+
 def test_activations_follow_the_settings(planner: Planner) -> None:
     activations = learner(planner.plan(JOB))["activations"]
     checkpointed = learner(planner.plan(learning(gradient_checkpointing=True)))["activations"]
@@ -293,6 +305,14 @@ def test_fewer_gpus_are_shared_as_a_run_takes_them(
     )
     assert fewer.gpus <= gpus
     assert check_fit(planner, replace(job, layout=fewer), 10**12, gpus)
+
+
+def test_a_single_gpu_is_proposed_only_to_what_can_share_it(planner: Planner) -> None:
+    with pytest.raises(ConfigError, match="set compute.env_runners=0"):
+        check_fit(planner, JOB, 10**12, 1)
+    for job in (replace(JOB, overlap=True), replace(JOB, direct=True)):
+        with pytest.raises(ConfigError, match="take more or larger GPUs"):
+            check_fit(planner, job, 10**12, 1)
 
 
 def test_sizes_are_readable() -> None:

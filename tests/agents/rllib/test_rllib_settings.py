@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
 from agents.rllib.module import LLMModule
-from ssp_env.errors import ConfigError, ModelError, TokenizerError
+from ssp_env.errors import ConfigError, MissingExtra, ModelError, TokenizerError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -169,6 +169,19 @@ class Episodic(RLlibCallback):
             lambda c: c.learners(sharding="fsdp2", num_learners=1),
             "there are 1",
         ),
+        ("learners.weights", lambda c: c.learners(weights="ipc"), "known: nixl, store"),
+        (
+            "learners.weights",
+            lambda c: c.learners(weights="nixl", num_learners=1),
+            "give env runners, or store",
+        ),
+        (
+            "learners.weights",
+            lambda c: c.learners(
+                weights="nixl", num_learners=1, num_gpus_per_learner=1
+            ).env_runners(num_env_runners=2),
+            "give GPUs to all, or to none",
+        ),
         (
             "rl_module_spec",
             lambda c: c.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={})),
@@ -187,6 +200,18 @@ def test_what_could_not_work_is_refused(field: str, change: Any, says: str) -> N
     with pytest.raises(ConfigError, match=says) as caught:
         change(SSPConfig()).validate()
     assert caught.value.field == field
+
+
+def test_nixl_is_asked_for_before_anything_is_built(
+    model_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SSPConfig().training(model_dir=model_dir).env_runners(num_env_runners=1)
+    config.learners(num_learners=1, weights="nixl")
+    monkeypatch.setattr("agents.config.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"compute.weights=nixl .*'\.\[nixl\]'"):
+        config.validate()
+    monkeypatch.setattr("agents.config.find_spec", lambda name: name)
+    config.validate()
 
 
 def test_a_module_of_ones_own_keeps_the_settings_it_does_not_name(model_dir: Path) -> None:
