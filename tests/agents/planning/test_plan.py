@@ -308,7 +308,7 @@ def test_fewer_gpus_are_shared_as_a_run_takes_them(
 
 
 def test_a_single_gpu_is_proposed_only_to_what_can_share_it(planner: Planner) -> None:
-    with pytest.raises(ConfigError, match="set compute.env_runners=0"):
+    with pytest.raises(ConfigError, match=r"set compute\.env_runners=0"):
         check_fit(planner, JOB, 10**12, 1)
     for job in (replace(JOB, overlap=True), replace(JOB, direct=True)):
         with pytest.raises(ConfigError, match="take more or larger GPUs"):
