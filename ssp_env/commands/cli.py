@@ -52,9 +52,8 @@ def script() -> NoReturn:
     """The command in a shell: runs :func:`main`, then ends the process without dismantling it.
 
     With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
-    frees at once, and libraries that Ctrl-C has stopped in the middle of their import may never get
-    to the end of it: one process in thousands hung there. What is registered for the end of the
-    process is done first.
+    frees at once, and nobody can stop it meanwhile. What is registered for the end of the process
+    is done first.
 
     Raises:
         SystemExit: always, with the exit status.
