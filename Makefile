@@ -33,7 +33,7 @@ $(VENV)/.everything: pyproject.toml
 	@touch $(VENV)/.training $@
 
 train: $(VENV)/.training
-	@echo "Training the tiny policy: 80 steps, a few minutes; the first figures take about ten seconds."
+	@echo "Training the tiny policy by self-play, 80 steps in a few minutes unless ARGS say otherwise; the first figures take about ten seconds."
 	$(BIN)/ssp train --preset tiny $(ARGS)
 
 test: install

@@ -288,10 +288,12 @@ def check_weights(weights: str, processes: Mapping[str, int], on_gpu: Set[bool])
     one_of("weights", weights, WEIGHTS)
     missing = [name for name, count in processes.items() if not count]
     if weights == "nixl" and missing:
-        fix = f"goes from process to process: give {' and '.join(missing)}, or store"
+        fix = (
+            f"goes from process to process: give one or more {' and '.join(missing)}, or use store"
+        )
         raise ConfigError("weights", weights, fix)
     if weights == "nixl" and len(on_gpu) > 1:
-        fix = "goes from GPU to GPU or from CPU to CPU: give GPUs to all, or to none, or store"
+        fix = "goes from GPU to GPU or from CPU to CPU: give GPUs to all or to none, or use store"
         raise ConfigError("weights", weights, fix)
 
 

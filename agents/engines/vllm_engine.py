@@ -311,7 +311,7 @@ def _started(given: Mapping[str, Any]) -> Any:
     try:
         from vllm import LLM
     except ImportError as error:
-        raise MissingExtra("compute.engine=vllm", "pip install 'ssp-env[gpu]'") from error
+        raise MissingExtra("compute.engine=vllm", "pip install -e '.[gpu]'") from error
 
     if given["dtype"] == "float32":
         _prepare_cpu()

@@ -28,7 +28,8 @@ def run(arguments: Namespace) -> int:
     config, out = plan(arguments)
     check_early(config, out, arguments.resume)
     if not arguments.quiet:
-        print(f"loading PyTorch ({config.preset}, {config.steps} steps)", file=sys.stderr)
+        steps = "1 step" if config.steps == 1 else f"{config.steps} steps"
+        print(f"loading PyTorch ({config.preset}, {steps})", file=sys.stderr)
     try:
         from experiments.run.training import train
 

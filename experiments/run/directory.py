@@ -329,8 +329,7 @@ class RunDirectory:
             return 0
         if latest[0] > config.steps:
             raise RunError(
-                f"{self.path} is at step {latest[0]} already; ask for more than {config.steps} "
-                f"--steps"
+                f"{self.path} is at step {latest[0]} already; ask for more than {latest[0]} --steps"
             )
         return latest[0]
 

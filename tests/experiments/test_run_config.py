@@ -249,7 +249,7 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("compute.sharding=fsdp", "compute.sharding", "did you mean 'fsdp2'"),
         ("compute.sharding=fsdp2", "compute.sharding", "give two learners or more"),
         ("compute.weights=nccl", "compute.weights", "did you mean 'nixl'?"),
-        ("compute.weights=nixl", "compute.weights", "give learners and env_runners"),
+        ("compute.weights=nixl", "compute.weights", "give one or more learners and env_runners"),
         ("compute.engine=vlm", "compute.engine", "did you mean 'vllm'?"),
         ("compute.engine_memory=1.5", "compute.engine_memory", "between 0 and 1"),
         ("compute.engine_check_every=0", "compute.engine_check_every", "at least 1"),

@@ -173,14 +173,14 @@ class Episodic(RLlibCallback):
         (
             "learners.weights",
             lambda c: c.learners(weights="nixl", num_learners=1),
-            "give env runners, or store",
+            "give one or more env runners, or use store",
         ),
         (
             "learners.weights",
             lambda c: c.learners(
                 weights="nixl", num_learners=1, num_gpus_per_learner=1
             ).env_runners(num_env_runners=2),
-            "give GPUs to all, or to none",
+            "give GPUs to all or to none",
         ),
         (
             "rl_module_spec",

@@ -501,7 +501,7 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
 def test_fewer_steps_than_are_done_are_refused(tmp_path: Path) -> None:
     directory = begun(tmp_path / "run")
     assert resume(directory, replace(CONFIG, steps=2)) == 2
-    with pytest.raises(RunError, match="at step 2 already; ask for more than 1 --steps"):
+    with pytest.raises(RunError, match="at step 2 already; ask for more than 2 --steps"):
         resume(directory, replace(CONFIG, steps=1))
 
 
