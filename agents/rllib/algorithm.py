@@ -74,6 +74,7 @@ class SSP(Algorithm):
     def setup(self, config: Any) -> None:
         """Builds everything; RLlib calls it."""
         self._steps = 0
+        self._spared = False
         self._ahead: list[Sample] = []
         self._players = Players(self._recreated)
         self._questions: list[Question] | None = None
@@ -86,11 +87,12 @@ class SSP(Algorithm):
             # module of the user's may draw its own at random.
             self._hand_over_weights(self.env_runner_group)
         (self._reasons,) = self._ask(self.env_runner_group, [lambda runner: runner.reasons()])
-        spare_libraries()
+        self._spared = spare_libraries()
 
     def cleanup(self) -> None:
         """Ends runners and learners; RLlib calls it."""
-        gc.unfreeze()
+        if self._spared:
+            gc.unfreeze()
         super().cleanup()
 
     # -- a step --------------------------------------------------------------------------------
