@@ -8,8 +8,8 @@ import gc
 def spare_libraries() -> bool:
     """Keeps the collector from what is there by now, which stays as long as the process plays.
 
-    PyTorch, transformers and RLlib leave half a million objects behind. The collector would go
-    through all of them every few steps, which takes a third of a second: a fifth of a tiny step.
+    PyTorch, transformers and RLlib leave half a million objects behind, and the collector would
+    go through all of them now and then. That takes as long as a fair part of a tiny step.
 
     Returns:
         Whether nobody else had kept anything from it, so that :func:`gc.unfreeze` undoes this.
