@@ -42,6 +42,9 @@ class LearningConfig:
     learning_roles: tuple[str, ...] = ROLES
     """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
+    partner: str = ""
+    """Model directory of a policy that plays the role that is not trained, and never changes. If
+    empty, the policy plays both, and each update moves the other role as well."""
     proposer_algorithm: str = "reinforce"
     """``reinforce`` or ``grpo`` (which needs groups: see ``proposal_groups``)."""
     solver_algorithm: str = "grpo"
@@ -198,6 +201,15 @@ class LearningConfig:
         if not self.learning_roles:
             fix = "name at least one role to train"
             raise ConfigError("learning.learning_roles", self.learning_roles, fix)
+        if self.partner and len(set(self.learning_roles)) > 1:
+            fix = "it plays the role that is not trained: give one of them as learning_roles"
+            raise ConfigError("learning.partner", self.partner, fix)
+
+    def plays(self, role: str) -> bool:
+        """Whether the policy that learns plays a role, and not its partner. Verification and the
+        closed-book gate are the solver's."""
+        own = "proposer" in self.learning_roles
+        return not self.partner or (role == "proposer") == own
 
     def algorithm(self, role: str) -> str:
         """The algorithm that trains a role."""
@@ -305,6 +317,17 @@ def check_transport(weights: str) -> None:
     """
     if weights == "nixl" and find_spec("nixl") is None:
         raise MissingExtra("compute.weights=nixl", NIXL)
+
+
+def check_partner(learning: LearningConfig, engine: str) -> None:
+    """Makes sure that two policies can share the memory that one is meant for.
+
+    Raises:
+        ConfigError: they cannot; names ``partner``.
+    """
+    if learning.partner and engine == "vllm":
+        fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
+        raise ConfigError("partner", learning.partner, fix)
 
 
 def check_overlap(learning: LearningConfig, overlap: bool) -> None:

@@ -135,7 +135,9 @@ class _Seat:
         digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
         seed = int.from_bytes(digest) >> 1
 
-        return Request(written.key, written.ids, written.tokens_left, temperature, seed)
+        return Request(
+            written.key, written.ids, written.tokens_left, temperature, seed, written.role
+        )
 
 
 class _Table:

@@ -12,8 +12,8 @@ from agents.health import HealthConfig
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "algorithms.md").read_text(encoding="utf-8")
 ELSEWHERE = {
-    *("batch_size", "round_size", "minibatches", "learning_roles", "lr", "warmup_steps"),
-    *("decay_steps", "beta2"),
+    *("batch_size", "round_size", "minibatches", "learning_roles", "partner"),
+    *("lr", "warmup_steps", "decay_steps", "beta2"),
     *("max_grad_norm", "kl_coeff", "temperature", "strategy", "reset_every"),
     *("microbatch_tokens", "gradient_checkpointing", "precision", "role_norms_every", "lora_rank"),
 }

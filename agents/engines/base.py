@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ssp_env.game.config import GameConfig
 from ssp_env.game.scanner import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Action
+from ssp_env.types import Action, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class Request:
     seed: int
     """From 0 up to, not including, 2**63. What is sampled follows from it, the ids, the weights and
     the temperature, never from what else the engine is doing."""
+    role: str = Role.SOLVER
+    """Who writes. Engines of one policy need not know."""
 
 
 @dataclass(frozen=True, slots=True)

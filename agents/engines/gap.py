@@ -50,10 +50,20 @@ class Gap:
         raise ServiceError("engine", what + "; ".join(self.worst))
 
 
-def compared_rows(games: Sequence[GameRecord]) -> list[Row]:
-    """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it."""
+def compared_rows(
+    games: Sequence[GameRecord], plays: Callable[[str], bool] = lambda role: True
+) -> list[Row]:
+    """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it.
+
+    Args:
+        games: a step's, with their tokens.
+        plays: whether the policy that learns plays a role; what a partner wrote is left out.
+    """
     written = [
-        trajectory for game in games for trajectory in game.trajectories if trajectory.policy_tokens
+        trajectory
+        for game in games
+        for trajectory in game.trajectories
+        if trajectory.policy_tokens and plays(trajectory.role)
     ]
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
     return [_row(written[i]) for i in chosen]

@@ -257,6 +257,9 @@ class Planner:
         """What the engine of each env runner holds, always and while it plays."""
         size, cached = self.size, job.engine_bytes * self.size.cached
         weights = {"engine's weights": job.engine_bytes * size.parameters}
+        if job.learning.partner:
+            # Taken for one of the policy's size; who waits for the other one's turn holds little.
+            weights["partner's weights"] = weights["engine's weights"]
         if job.vllm:
             row = cached * max(job.longest, job.verification)
             filled = int(job.engine_memory * memory) - weights["engine's weights"]

@@ -27,7 +27,7 @@ def compare(algorithm: Any, games: Sequence[GameRecord]) -> Gap | None:
     Raises:
         ServiceError: engine and learner are too far apart, or a learner is dead.
     """
-    rows = compared_rows(games)
+    rows = compared_rows(games, algorithm.config.learning().plays)
     if not rows:
         return None
 

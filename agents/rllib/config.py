@@ -18,12 +18,14 @@ from agents.config import (
     check_adapters,
     check_groups,
     check_overlap,
+    check_partner,
     check_rounds,
     check_sharding,
     check_transport,
     check_weights,
 )
 from agents.engines.config import EngineConfig
+from agents.engines.partnered import check_same_tokens
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
@@ -263,6 +265,9 @@ class SelfPlayConfig(AlgorithmConfig):
             check_adapters(learning)
             check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
             check_overlap(learning, self.overlap)
+            check_partner(learning, self.engine_config().kind)
+            if learning.partner:
+                check_same_tokens(learning.partner, self.model_dir)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
 
         if self.num_env_runners and self.create_local_env_runner:

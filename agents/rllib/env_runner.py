@@ -21,6 +21,7 @@ from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 from agents.config import played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import open_engine
+from agents.engines.partnered import Partnered
 from agents.rllib.batch import LM, MODULE_ID
 from agents.rllib.collector import spare_libraries
 from agents.rllib.module import LLMModule, module_spaces
@@ -78,6 +79,16 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             shares=not (config.num_env_runners or config.num_learners),
             model=self._module.lm if self._module is not None else None,
         )
+        self._partner = self._frozen_partner(device)
+
+    def _frozen_partner(self, device: str) -> Engine | None:
+        """What plays the role that is not trained, if that is not the policy itself."""
+        if not self.learning.partner:
+            return None
+
+        stop = StopRule.of(self.game, self.tokenizer)
+        settings, folder = self.config.engine_config(), self.learning.partner
+        return open_engine(settings, folder, self.tokenizer, stop, device=device)
 
     @property
     def module(self) -> LLMModule:
@@ -108,7 +119,10 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             strategy: state of the batch strategy when the step began.
         """
         seed = (self.config.seed or 0, task.step, task.number)
-        engine = _Stopwatch(self.engine)
+        players = self.engine
+        if self._partner is not None:
+            players = Partnered(self.engine, self._partner, self.learning.plays)
+        engine = _Stopwatch(players)
         began = time.perf_counter()
         copy = self.config.batch_strategy()
         copy.set_state(strategy)

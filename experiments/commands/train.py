@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +82,10 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
 
     for assignment in arguments.set:
         override(values, assignment)
-    config = make_config(values)
-    return solver_only(config) if given.get("solver_only") else config
-
-
-def solver_only(config: RunConfig) -> RunConfig:
-    """The paper's Solver-Only: the proposer plays on, but is not trained."""
-    return replace(config, learning=replace(config.learning, learning_roles=("solver",)))
+    if given.get("solver_only"):
+        # The paper's Solver-Only: the proposer plays on, but is not trained.
+        values.setdefault("learning", {})["learning_roles"] = ["solver"]
+    return make_config(values)
 
 
 def default_directory(config: RunConfig) -> Path:

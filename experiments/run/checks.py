@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from agents.engines.partnered import check_same_tokens
 from agents.engines.transformers_engine import check_architecture
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
 from experiments.run.early_checks import check_model_directory
@@ -20,6 +21,7 @@ from experiments.run.rules import MakeRules, chat_client
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.search.config import check_search
+from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import open_world
@@ -50,6 +52,10 @@ def check(
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
     check_sizes(config, model, tokenizer.vocab_size)
     check_memory(config)
+    if config.learning.partner:
+        check_model(Path(config.learning.partner))
+        with named("learning"):
+            check_same_tokens(config.learning.partner, config.model_dir)
 
     check_search(config.search)
     world = open_world(config.world, **config.world_options)

@@ -22,6 +22,8 @@ def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """
     if config.model:  # the shipped one is found by a module that loads PyTorch
         check_model_directory(Path(config.model))
+    if config.learning.partner:
+        check_model_directory(Path(config.learning.partner))
     check_world(config.world, **config.world_options)
     RunDirectory(out).check(config, resume)
     check_search(config.search)

@@ -15,6 +15,7 @@ from agents.config import (
     check_adapters,
     check_groups,
     check_overlap,
+    check_partner,
     check_rounds,
     check_transport,
     played_at_once,
@@ -113,6 +114,7 @@ def check_learning(config: RunConfig) -> None:
     with named("learning"):
         check_adapters(config.learning)
         check_rounds(config.game, config.learning, config.compute.env_runners)
+        check_partner(config.learning, config.compute.engine)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)
     check_transport(config.compute.weights)

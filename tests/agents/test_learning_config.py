@@ -14,6 +14,7 @@ from playful import GAME, LEARNING
 
 from agents.config import LearningConfig
 from agents.credit import Credit
+from agents.models import tiny_directory
 from agents.rllib.algorithm import SSPConfig
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
@@ -96,6 +97,16 @@ def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
     return games
 
 
+def tried(setup: Setup, changes: dict[str, Any]) -> Any:
+    """Who wrote what in a round, by the tokens."""
+    config = setup.config.training(**changes)
+    state = config.batch_strategy().get_state()
+    sample = SSPEnvRunner(config=config).sample(
+        task=rounds_of(0, config.learning())[0], strategy=state
+    )
+    return [t.ids for record in sample.records for t in record.trajectories]
+
+
 def remembered(setup: Setup, changes: dict[str, Any]) -> Any:
     """What a batch strategy keeps of a question that was solved."""
     strategy = setup.config.training(**changes).batch_strategy()
@@ -118,6 +129,7 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "round_size": (2, played_on),
     "minibatches": (2, dealt),
     "learning_roles": (("solver",), credited),
+    "partner": (str(tiny_directory()), tried, {"learning_roles": ("proposer",)}),
     "proposer_algorithm": ("grpo", learnt),
     "solver_algorithm": ("reinforce", learnt),
     "proposer_weight": (0.5, credited),

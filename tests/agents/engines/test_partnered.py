@@ -1,0 +1,103 @@
+"""A frozen partner: each role is written by its own policy, and only one of them learns."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_tests import scored_by
+from playful import GAME, WORLD, make_rules, new_round, playful_model
+
+from agents.config import LearningConfig
+from agents.engines.base import StopRule
+from agents.engines.config import EngineConfig
+from agents.engines.gap import compared_rows, measure
+from agents.engines.partnered import Partnered, check_same_tokens
+from agents.engines.transformers_engine import TransformersEngine
+from agents.models import load_model
+from agents.rllib.algorithm import SSPConfig
+from agents.rllib.env_runner import SSPEnvRunner
+from agents.rllib.rounds import RoundTask
+from agents.rollout import play
+from ssp_env.errors import ConfigError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.record import GameRecord, record_game
+from ssp_env.settings import read
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds.mini import MiniWorld
+
+BOUND = EngineConfig().max_gap
+ROLES = ("proposer", "solver")
+
+
+def authors(
+    records: list[GameRecord], models: dict[str, Any], tokenizer: HuggingFaceTokenizer
+) -> dict[str, str]:
+    """By role, which model gives its tokens the log-probabilities that they were sampled with."""
+    found = {}
+    for role in ROLES:
+        rows = compared_rows(records, lambda written, role=role: written == role)
+        gaps = {name: measure(rows, scored_by(lm), tokenizer) for name, lm in models.items()}
+        found[role] = min(gaps, key=lambda name: gaps[name].mean)
+        assert gaps[found[role]].largest < 1e-4
+        assert all(gap.mean > BOUND for name, gap in gaps.items() if name != found[role])
+    return found
+
+
+@pytest.mark.parametrize("learning", ROLES)
+def test_each_role_is_written_by_its_own_policy(
+    learning: str, model_dir: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    models = {"policy": load_model(model_dir), "partner": playful_model(1).eval()}
+    stop = StopRule.of(rules.config, tokenizer)
+    policy, partner = (TransformersEngine(lm, tokenizer, stop) for lm in models.values())
+    plays = LearningConfig(learning_roles=(learning,), partner="its directory").plays
+
+    together = Partnered(policy, partner, plays)
+    games = play(new_round(rules), together, temperature=0.8).games
+
+    assert together.running == policy.running == partner.running == 0
+    written = authors([record_game(game, rules) for game in games], models, tokenizer)
+    assert written == {role: "policy" if role == learning else "partner" for role in ROLES}
+
+
+def test_new_weights_reach_the_policy_that_learns_alone(
+    algorithm_config: SSPConfig, model_dir: Path, tokenizer: HuggingFaceTokenizer
+) -> None:
+    config = algorithm_config.training(partner=str(model_dir), learning_roles=("proposer",))
+    config.training(temperature=0.8).validate()
+    runner, learnt = SSPEnvRunner(config=config), playful_model(1).eval()
+    runner.engine.update_weights(learnt.state_dict(), 3)
+
+    strategy = config.batch_strategy().get_state()
+    sample = runner.sample(task=RoundTask(0, 0, 16), strategy=strategy)
+
+    models = {"learnt": learnt, "frozen": load_model(model_dir)}
+    assert authors(sample.records, models, tokenizer) == {"proposer": "learnt", "solver": "frozen"}
+    assert {record.weights_version for record in sample.records} == {3}
+    assert {row.role for row in sample.rows} == {"proposer"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"learning_roles": ROLES}, {"engine": "vllm"}], ids=["both roles", "vllm"]
+)
+def test_who_cannot_have_a_partner_is_told(
+    changes: dict[str, Any], algorithm_config: SSPConfig, model_dir: Path
+) -> None:
+    given = {"learning_roles": ("solver",), "partner": str(model_dir), **changes}
+    with pytest.raises(ConfigError) as caught:
+        algorithm_config.training(**given).validate()
+    assert caught.value.field == "training.partner"
+
+
+def test_a_partner_of_other_tokens_is_refused(model_dir: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(model_dir, other)
+    text = (other / "tokenizer.json").read_text(encoding="utf-8")
+    (other / "tokenizer.json").write_text(text.replace("rival", "rivel"), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        check_same_tokens(other, model_dir)
+    assert caught.value.field == "partner"
