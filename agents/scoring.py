@@ -163,7 +163,11 @@ def checkpoint_layers(module: torch.nn.Module) -> None:
         raise ValueError(f"{type(module).__name__} holds no model of transformers")
 
     # The first one holds the others, such as the layers without the output layer.
-    models[0].gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    for part in models[0].modules():
+    model = models[0]
+    # What transformers 5.23 calls activation checkpointing, earlier releases know by its old name.
+    newer = hasattr(model, "activation_checkpointing_enable")
+    enable = model.activation_checkpointing_enable if newer else model.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
+    for part in model.modules():
         if getattr(part, "gradient_checkpointing", False):
             part.training = True

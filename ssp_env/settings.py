@@ -20,7 +20,7 @@ import difflib
 import math
 import re
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from enum import Enum
@@ -123,8 +123,11 @@ def check_path(kind: type[Any], path: str, value: object) -> None:
         elif name in _hints(section):
             hint = _hints(section)[name]
         else:
+            whole = _whole_paths(names[depth:], section) if names[depth + 1 :] else []
             root = kind if depth == len(names) - 1 else None
-            raise ConfigError(path, value, suggestion(name, section, root))
+            before = names[:depth]
+            fix = _meant(".".join([*before, way]) for way in whole)
+            raise ConfigError(path, value, fix if whole else suggestion(name, section, root))
 
 
 @contextmanager
@@ -157,7 +160,7 @@ def suggestion(name: str, kind: Any, root: Any = None) -> str:
     if root is not None and root is not kind and name in _hints(root):
         elsewhere.insert(0, name)
     if elsewhere:
-        return "did you mean " + " or ".join(repr(path) for path in elsewhere) + "?"
+        return _meant(elsewhere)
 
     # A synonym that is itself misspelt leads to its field, unless a field is nearer.
     close = difflib.get_close_matches(name, [*known, *synonyms], n=1, cutoff=0.75)
@@ -431,6 +434,32 @@ def _elsewhere(name: str, kind: type[Any]) -> list[str]:
         if field in _hints(inner):
             found.append(f"{section}.{field}")
     return found
+
+
+def _whole_paths(typed: Sequence[str], kind: Any) -> list[str]:
+    """Settings that ``learn.lr`` may have meant, where there is no section ``learn``: those that
+    are called ``lr``, in a section of nearly that name if there is one."""
+    found = _settings_called(typed[-1], kind)
+    close = difflib.get_close_matches(typed[0], _hints(kind), n=3, cutoff=0.5)
+    sections = {getattr(kind, "SYNONYMS", {}).get(typed[0]), *close}
+    near = [path for path in found if sections.intersection(path.split(".")[:-1])]
+    return near or found
+
+
+def _settings_called(name: str, kind: Any) -> list[str]:
+    """Dotted names of all settings in a dataclass, however deep, that go by this name."""
+    field = getattr(kind, "SYNONYMS", {}).get(name, name)
+    hints = _hints(kind)
+    found = [field] if field in hints and _section_of(hints[field]) is None else []
+    for section, hint in hints.items():
+        inner = _section_of(hint)
+        if inner is not None and is_dataclass(inner):
+            found += [f"{section}.{path}" for path in _settings_called(name, inner)]
+    return found
+
+
+def _meant(names: Iterable[str]) -> str:
+    return "did you mean " + " or ".join(map(repr, names)) + "?"
 
 
 def _class(hint: Any) -> type[Any]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from ssp_env.checks import at_least, one_of
-from ssp_env.errors import ConfigError
+from ssp_env.errors import ConfigError, MissingExtra
 from ssp_env.settings import check_types
 
 ENGINES = ("transformers", "vllm")
+VLLM = "pip install -e '.[gpu]'"
+"""What brings the second."""
 
 
 @dataclass(frozen=True)
@@ -33,3 +36,13 @@ class EngineConfig:
             raise ConfigError("engine.memory", self.memory, "give a share between 0 and 1")
         if not (self.max_gap > 0 and math.isfinite(self.max_gap)):
             raise ConfigError("engine.max_gap", self.max_gap, "give a finite number above 0")
+
+
+def check_package(engine: str) -> None:
+    """Makes sure that an engine's package is there, without loading it.
+
+    Raises:
+        MissingExtra: vLLM is asked for and not installed.
+    """
+    if engine == "vllm" and find_spec("vllm") is None:
+        raise MissingExtra("compute.engine=vllm", VLLM)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from agents.adapters import is_adapter, merged
 from agents.engines.base import Generation, Request, StopRule
+from agents.engines.config import VLLM
 from agents.engines.turn import Turn
 from agents.models import load_model
 from agents.state import as_tensor, state_of
@@ -311,7 +312,7 @@ def _started(given: Mapping[str, Any]) -> Any:
     try:
         from vllm import LLM
     except ImportError as error:
-        raise MissingExtra("compute.engine=vllm", "pip install -e '.[gpu]'") from error
+        raise MissingExtra("compute.engine=vllm", VLLM) from error
 
     if given["dtype"] == "float32":
         _prepare_cpu()

@@ -192,9 +192,8 @@ def plan(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         type=float,
-        default=80.0,
         metavar="GIB",
-        help="memory of each of them in GiB (default: %(default)g)",
+        help="memory of each of them in GiB (default: 80)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, in bytes")
     parser.epilog = """\

@@ -5,52 +5,91 @@ from __future__ import annotations
 import json
 import math
 from argparse import Namespace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from agents.planning.fit import USABLE, check_allowed, check_fit, gib
-from agents.planning.plan import Job, Plan
 from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import load_preset
-from experiments.run.planned import job_of, planner_of
-from experiments.run.quiet import quiet_libraries
+from experiments.config import ComputeConfig, RunConfig, load_preset
+from experiments.run.early_checks import check_model_directory
 from ssp_env.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agents.planning.plan import Job, Plan
+
+MEMORY = 80.0
+"""GiB of a GPU, unless it is said."""
+GENERATED = ("mini", "small")
+"""Worlds whose words the policy that ships knows, or can spell."""
 
 
 def run(arguments: Namespace) -> int:
     """Prints the plan.
 
     Raises:
-        ConfigError: it does not fit; names the setting to change.
+        ConfigError: it does not fit, or nobody can say what is to be planned; names the setting to
+            change.
+        ModelError: there is no such model.
     """
-    quiet_libraries()
-    for name in ("gpus", "memory"):
-        if getattr(arguments, name) is not None and getattr(arguments, name) <= 0:
-            raise ConfigError(f"--{name}", getattr(arguments, name), "give more than 0")
-
     config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
-    job, planner = job_of(config), planner_of(config.model_dir)
-    memory = arguments.memory * 2**30
+    _check_model(config)
+    _check_gpus(arguments, config.compute)
 
+    # PyTorch is loaded from here on.
+    from agents.planning.fit import check_allowed, check_fit
+    from experiments.run import planned
+    from experiments.run.quiet import quiet_libraries
+
+    quiet_libraries()
+    job, planner = planned.job_of(config), planned.planner_of(config.model_dir)
+    memory = (arguments.memory or MEMORY) * 2**30
     if job.layout.gpus:
-        gpus = arguments.gpus or math.ceil(job.layout.gpus)
-        plan = check_fit(planner, job, memory, gpus)
+        plan = check_fit(planner, job, memory, arguments.gpus or math.ceil(job.layout.gpus))
     else:
         check_allowed(job)
         plan = planner.plan(job)
 
     if arguments.json:
-        print(json.dumps(as_json(plan, job)))
+        print(json.dumps(as_json(config, plan, job)))
     else:
-        show(plan, job, memory)
+        show(config, plan, job, memory)
     return 0
 
 
-def as_json(plan: Plan, job: Job) -> dict[str, Any]:
+def _check_model(config: RunConfig) -> None:
+    """
+    Raises:
+        ConfigError: it is not said which model; the one that ships is not what runs in this world.
+        ModelError: there is no such directory, or it holds no model.
+    """
+    if config.model:
+        check_model_directory(Path(config.model))
+    elif config.world not in GENERATED:
+        what = f"the tiny policy that ships cannot read {config.world}"
+        raise ConfigError("model", "", f"{what}; give --model DIR (its config.json is enough)")
+
+
+def _check_gpus(arguments: Namespace, compute: ComputeConfig) -> None:
+    """
+    Raises:
+        ConfigError: it is said what GPUs there are, and that is not above 0, or no GPU is used.
+    """
+    used = compute.gpus_per_learner or compute.gpus_per_env_runner
+    for name in ("gpus", "memory"):
+        given = getattr(arguments, name)
+        if given is not None and given <= 0:
+            raise ConfigError(f"--{name}", given, "give more than 0")
+        if given is not None and not used:
+            fix = "set compute.gpus_per_learner and gpus_per_env_runner, or take --preset h200"
+            raise ConfigError(f"--{name}", given, f"these settings use no GPU; {fix}")
+
+
+def as_json(config: RunConfig, plan: Plan, job: Job) -> dict[str, Any]:
     """A plan as plain data; all sizes in bytes."""
     return {
+        "model": str(config.model_dir),
         "parameters": plan.size.parameters,
         "longest_row": job.longest,
         "rows_per_pass": job.rows,
@@ -62,29 +101,37 @@ def as_json(plan: Plan, job: Job) -> dict[str, Any]:
     }
 
 
-def show(plan: Plan, job: Job, memory: float) -> None:
-    """Prints one table per kind of device, then what a step moves."""
-    console = Console()
+def show(config: RunConfig, plan: Plan, job: Job, memory: float) -> None:
+    """Prints which model was counted, one table per kind of device, then what a step moves."""
+    from agents.planning.fit import USABLE, gib
+
+    console = Console(highlight=False)
+    model = config.model or "the tiny policy that ships"
     passes = f"{job.rows} row{'s' if job.rows > 1 else ''} of {job.longest:,} tokens"
-    console.print(
-        f"{plan.size.parameters / 1e9:.2f}B parameters; a pass takes up to {passes}",
-        highlight=False,
-    )
+    size = f"{_count(plan.size.parameters)} parameters; a pass takes up to {passes}"
+    console.print(f"{model}: {size}", markup=False, soft_wrap=True)
 
     for device in plan.devices:
         where = "GPU" if device.gpu else "process"
-        several = "" if device.count == 1 else "s" if device.gpu else "es"
-        title = f"{device.name}: {device.count} {where}{several}, each"
-        table = Table(title=title, title_justify="left", show_header=False)
+        several = f"{where}s, each" if device.gpu else f"{where}es, each"
+        console.print(f"{device.name}: {device.count} {where if device.count == 1 else several}")
+
+        table = Table(show_header=False)
         table.add_column()
         table.add_column(justify="right")
-        for name, size in device.parts.items():
-            table.add_row(name, gib(size))
+        for name, held in device.parts.items():
+            table.add_row(name, gib(held))
         table.add_section()
         table.add_row("all", gib(device.total))
         if device.gpu:
             table.add_row(f"of {gib(memory)}, of which {USABLE:.0%} may be used", "fits")
         console.print(table)
 
-    for name, size in plan.moved.items():
-        console.print(f"a step moves, {name}: {gib(size)}", highlight=False)
+    for name, moved in plan.moved.items():
+        console.print(f"a step moves, {name}: {gib(moved)}")
+
+
+def _count(parameters: int) -> str:
+    """Parameters as people speak of them."""
+    billions = parameters / 1e9
+    return f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"

@@ -27,8 +27,7 @@ def run(arguments: Namespace) -> int:
     config, out = plan(arguments)
     check_early(config, out, arguments.resume)
     if not arguments.quiet:
-        steps = "1 step" if config.steps == 1 else f"{config.steps} steps"
-        print(f"loading PyTorch ({config.preset}, {steps})", file=sys.stderr)
+        print(f"loading PyTorch ({config.preset}, {_steps(config.steps)})", file=sys.stderr)
     try:
         from experiments.run.training import train
 
@@ -133,10 +132,14 @@ def show(summary: dict[str, Any], out: Path) -> None:
 
     minutes = summary["wall_seconds"] / 60
     console.print(
-        f"{summary['steps']} steps in {minutes:.1f} minutes; everything is in {out}/",
+        f"{_steps(summary['steps'])} in {minutes:.1f} minutes; everything is in {out}/",
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _cell(summary: dict[str, Any], name: str, group: str) -> str:

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from agents.config import (
-    check_adapters,
-    check_groups,
-    check_overlap,
-    check_partner,
-    check_rounds,
-    check_transport,
-    played_at_once,
-)
+from agents.config import played_at_once
 from agents.engines.base import StopRule
 from agents.engines.opening import open_engine
 from agents.health import Monitor
@@ -28,6 +20,7 @@ from agents.rollout import answer
 from experiments.config import RunConfig
 from experiments.run.checks import check, checkpoint_bytes
 from experiments.run.directory import RunDirectory
+from experiments.run.early_checks import check_learning
 from experiments.run.interrupt import interruptible, uninterrupted
 from experiments.run.progress import Progress
 from experiments.run.quiet import quiet_libraries
@@ -37,7 +30,6 @@ from ssp_env.game.idle import idle_settings
 from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules
 from ssp_env.replay.header import SavedRules
-from ssp_env.settings import named
 from ssp_env.types import Question
 
 if TYPE_CHECKING:
@@ -47,6 +39,7 @@ STOPPING = "stopping after this step; Ctrl-C again stops at once"
 LEARNER = "learner"
 """The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
 AGAIN = "a learner died; the run goes on from step {step}, once"
+STARTING = "starting Ray, engine and learner"
 STARTING_OVER = "the run ended before its first checkpoint: it starts over"
 
 
@@ -104,22 +97,6 @@ def train(
         return summary
 
 
-def check_learning(config: RunConfig) -> None:
-    """Makes sure that the settings of game and learning fit together.
-
-    Raises:
-        ConfigError: they do not.
-    """
-    check_groups(config.game, config.learning)
-    with named("learning"):
-        check_adapters(config.learning)
-        check_rounds(config.game, config.learning, config.compute.env_runners)
-        check_partner(config.learning, config.compute.engine)
-    with named("compute"):
-        check_overlap(config.learning, config.compute.overlap)
-    check_transport(config.compute.weights)
-
-
 def _play(
     config: RunConfig,
     directory: RunDirectory,
@@ -150,6 +127,7 @@ def _play(
     if not first and here:
         recorder.base(_BasePolicy(config, rules))
 
+    progress.note(STARTING)
     from experiments.run.cluster import local_ray
 
     saved = SavedRules.of(rules)

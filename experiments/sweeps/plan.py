@@ -12,6 +12,7 @@ from typing import Any
 from agents.config import LearningConfig
 from experiments.config import RunConfig, assign, load_preset, make_config
 from experiments.run.directory import CHANGEABLE, flat
+from experiments.run.early_checks import check_learning
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.source import Source
 from ssp_env.errors import ConfigError, DataError, RunError, nearest
@@ -179,7 +180,6 @@ def check_trials(planned: Sequence[Trial], source: Source | None = None) -> None
         SSPError: a trial cannot be played, or its arm has a setting without effect.
     """
     from experiments.run.checks import check
-    from experiments.run.training import check_learning
     from ssp_env.game.idle import idle_settings
 
     # Seeds change nothing of what is checked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,9 @@ def test_layers_of_something_else_are_not_checkpointed() -> None:
 def test_checkpointed_layers_give_the_same_gradients_without_dropout(model_dir: Path) -> None:
     model = load_model(model_dir)
     whole, gradients = scored(model, model_dir)
-    checkpoint_layers(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoint_layers(model)
     passes: list[int] = []
     model.model.layers[0].feed_forward.register_forward_pre_hook(lambda *_: passes.append(1))
 

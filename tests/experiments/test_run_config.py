@@ -24,7 +24,7 @@ from experiments.config import (
     presets,
 )
 from experiments.run.cluster import algorithm_config
-from experiments.run.training import check_learning
+from experiments.run.early_checks import check_learning
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
 from ssp_env.settings import plain
@@ -207,14 +207,19 @@ def test_override_leaves_its_neighbours_alone() -> None:
     ("assignment", "field", "fix"),
     [
         ("stpes=3", "stpes", "did you mean 'steps'"),
-        ("gmae.attempts=3", "gmae.attempts", "did you mean 'game'?"),
+        ("gmae.attempts=3", "gmae.attempts", "did you mean 'game.attempts'?"),
+        ("learn.lr=1", "learn.lr", "did you mean 'learning.lr'?"),
+        ("eval.temperature=1", "eval.temperature", "did you mean 'evaluation.temperature'?"),
+        ("train.learning_rate=1", "train.learning_rate", "did you mean 'learning.lr'?"),
+        ("game.tag.search=find", "game.tag.search", "did you mean 'game.tags.search'?"),
+        ("learn.rate=1", "learn.rate", "did you mean 'learning' or 'search'?"),
         ("game.atempts=3", "game.atempts", "did you mean 'attempts' or"),
         ("game.tags.serch=find", "game.tags.serch", "did you mean 'search' or 'answer'?"),
         ("game.attempts.n=3", "game.attempts.n", "write section.field=value"),
         (
             "tags.search=find",
             "tags.search",
-            "did you mean 'game.tags'?",
+            "did you mean 'game.tags.search'?",
         ),
         ("learning.hq.n=3", "learning.hq.n", "known: baseline_decay"),
         ("world_options.a.b=3", "world_options.a.b", "write section.field=value"),

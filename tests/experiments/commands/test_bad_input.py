@@ -75,6 +75,8 @@ def test_missing_model_directory(refused: Refused, tmp_path: Path) -> None:
         ["--out", "file/run"],
         ["--out", "taken"],
         ["--resume"],
+        ["--set", "compute.engine=vllm"],
+        ["--set", "learning.lora_rank=4"],
     ],
 )
 def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
@@ -84,6 +86,8 @@ def test_what_needs_no_pytorch_is_found_before_it_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for module in ("agents.config", "agents.engines.config"):  # neither vLLM nor peft is there
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     (tmp_path / "taken").mkdir()
     for name in ("file", "taken/file"):
         (tmp_path / name).write_text("mine")

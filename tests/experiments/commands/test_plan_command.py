@@ -12,7 +12,7 @@ from transformers import Qwen2Config
 
 from agents.planning.count import Passes
 from benchmarks.plans import config_of
-from experiments.commands import PLAN, plan
+from experiments.commands import PLAN
 from experiments.config import load_preset, make_config
 from experiments.run import planned
 from experiments.run.planned import check_memory, planner_of
@@ -48,11 +48,13 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     given = ["plan", "--preset", "paper-7b", "--model", str(directory)]
     assert cli.main(given) == 0
     shown = capsys.readouterr().out
+    assert shown.startswith(f"{directory}: 0.55M parameters; a pass takes up to 1 row of")
     assert "learner: 8 GPUs, each" in shown
     assert "KV cache" in shown
 
     assert cli.main([*given, "--json"]) == 0
     shown_plan = json.loads(capsys.readouterr().out)
+    assert shown_plan["model"] == str(directory)
     learner, engine = shown_plan["devices"]
     assert learner["all"] == sum(learner["holds"].values())
     assert learner["holds"]["reference"] == learner["holds"]["weights"]
@@ -66,13 +68,33 @@ def test_a_plan_of_a_preset(directory: Path, capsys: pytest.CaptureFixture[str])
     assert "8 rounds, and 9 env runners play; give at most 28" in capsys.readouterr().err
 
 
+def test_nobody_takes_the_tiny_policy_for_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*given: str) -> str:
+        assert cli.main(["plan", *given]) == 2
+        return capsys.readouterr().err
+
+    assert "cannot read wiki-mini; give --model DIR" in told("--preset", "paper-7b")
+    nowhere = tmp_path / "nowhere"
+    assert told("--model", str(nowhere)) == f"ssp: there is no model directory {nowhere}\n"
+    for option in ("--gpus", "--memory"):
+        assert f"{option} = 1" in (said := told(option, "1"))
+        assert "these settings use no GPU; set compute.gpus_per_learner" in said
+
+    assert cli.main(["plan", "--set", "learning.batch_size=2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("the tiny policy that ships: 0.94M parameters;")
+    assert "learner and engine: 1 process\n" in shown
+
+
 def test_what_a_plan_advises_for_seven_billion_parameters_fits(
     directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config_of("7B").save_pretrained(directory)
     # The learner's passes as benchmarks/results/plans.json has them: counting takes ten seconds.
     monkeypatch.setattr("agents.planning.plan.count_passes", lambda *_, **__: Passes(6 << 30, 0))
-    monkeypatch.setattr(plan, "planner_of", functools.cache(planner_of))
+    monkeypatch.setattr(planned, "planner_of", functools.cache(planner_of))
 
     def told(gpus: int, *changes: str) -> int:
         given = ["plan", "--preset", "paper-7b", "--model", str(directory), "--memory", "80"]

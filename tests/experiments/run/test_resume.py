@@ -103,7 +103,7 @@ def test_ctrl_c_again_and_again_is_status_130_and_no_dead_end(
 
 
 def test_libraries_stay_silent(stopped: tuple[Path, int, str]) -> None:
-    known = r"loading PyTorch|\s*\d+:\d\d (evaluating|accuracy|step|stopping)|ssp: stopped"
+    known = r"loading PyTorch|\s*\d+:\d\d (evaluating|accuracy|starting|step|stopping)|ssp: stopped"
     assert [line for line in stopped[2].splitlines() if not re.match(known, line)] == []
 
 

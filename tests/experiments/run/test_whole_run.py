@@ -168,9 +168,8 @@ def test_panel_does_not_jump(whole_run: Run) -> None:
 
 def test_libraries_stay_silent(whole_run: Run) -> None:
     panel = r"self-play|reward|valid|accepted|questions|searches|speed"
-    known = (
-        rf"loading PyTorch|\s*\d+:\d\d (evaluating|accuracy)|{panel}|accuracy on|[┏┃┡│└]|6 steps"
-    )
+    notes = r"\s*\d+:\d\d (evaluating|accuracy|starting)"
+    known = rf"loading PyTorch|{notes}|{panel}|accuracy on|[┏┃┡│└]|6 steps"
     strange = [line for line in plain(whole_run[1]) if not re.match(known, line)]
     assert strange == []
 
