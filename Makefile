@@ -69,10 +69,18 @@ sweeps: install
 
 # What is learnt and found, and what never breaks, reduced to less than an hour of two cores. The results under benchmarks/results
 # are from longer runs, by the commands that they name.
+LAST = $(SCIENCE)/run/checkpoints/step_000020/policy
 science: sweeps
 	test -d $(SCIENCE)/run && resume=--resume || resume=; \
 	$(BIN)/ssp train --steps 20 --set checkpoint_every=5 --set checkpoints_kept=null --out $(SCIENCE)/run $$resume
-	test -d $(SCIENCE)/league || $(BIN)/ssp league $(SCIENCE)/run --answers 16 --out $(SCIENCE)/league
+	test -d $(SCIENCE)/response && resume=--resume || resume=; \
+	$(BIN)/ssp train --model $(LAST) --steps 10 --set learning.learning_roles=[proposer] --set learning.partner=$(LAST) \
+		--out $(SCIENCE)/response $$resume
+	test -d $(SCIENCE)/league || $(BIN)/ssp league $(SCIENCE)/run \
+		response=$(SCIENCE)/response/checkpoints/step_000010/policy --answers 16 --out $(SCIENCE)/league
+	test -d runs/bases/64 || $(BIN)/ssp bootstrap --width 64 --out runs/bases/64
+	test -d $(SCIENCE)/laws && resume=--resume || resume=; \
+	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws $$resume --reuse $(SCIENCE)/sweeps
 	$(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions.jsonl
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.reach --span 10 run=$(SCIENCE)/run --out $(SCIENCE)/reach.json
