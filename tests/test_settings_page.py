@@ -26,7 +26,7 @@ from ssp_env.search.config import SearchConfig
 from ssp_env.worlds import WORLDS
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
-IN_PLAY = {"rng", "order_rng", "accepted"}
+IN_PLAY = {"rng", "materials", "accepted"}
 """What a game needs while it is played, and nobody afterwards."""
 
 

@@ -133,12 +133,15 @@ class Game:
         return np.random.default_rng([*self.seed, 1, self.slot])
 
     @cached_property
-    def order_rng(self) -> np.random.Generator:
-        """Decides the order in which verification reads.
+    def materials(self) -> tuple[Document, ...]:
+        """What verification reads: evidence and noise, once they are there.
 
-        Apart from :attr:`rng`, so that a replay need not draw the noise again.
+        The game's seed decides their order, apart from :attr:`rng`, so that a replay need not draw
+        the noise again.
         """
-        return np.random.default_rng([*self.seed, 2, self.slot])
+        documents = [*self.evidence, *(item.document for item in self.noise)]
+        order = np.random.default_rng([*self.seed, 2, self.slot]).permutation(len(documents))
+        return tuple(documents[i] for i in order.tolist())
 
     @property
     def accepted(self) -> bool:
@@ -223,8 +226,3 @@ class Game:
         for trajectory in self.trajectories():
             if not trajectory.done:
                 trajectory.end(Ending.OUTAGE)
-
-    def materials(self) -> tuple[Document, ...]:
-        """What verification reads: evidence and noise, in an order that the game's seed decides."""
-        documents = [*self.evidence, *(item.document for item in self.noise)]
-        return tuple(documents[i] for i in self.order_rng.permutation(len(documents)))

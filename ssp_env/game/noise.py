@@ -72,13 +72,12 @@ def draw_noise(
         others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
         corpus: every passage there is.
     """
-    taken = {document.id for document in own}
-
     # A document that several games retrieved counts for the first of them.
     pool: dict[str, tuple[int, Document]] = {}
-    for slot, document in others:
-        if document.id not in taken:
-            pool.setdefault(document.id, (slot, document))
+    for retrieved in others:
+        pool.setdefault(retrieved[1].id, retrieved)
+    for document in own:
+        pool.pop(document.id, None)
 
     candidates = list(pool.values())
     chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []

@@ -293,12 +293,7 @@ def _materials(game: Game) -> tuple[str, ...] | None:
         return tuple(document.id for document in read)
     if game.verification is None:
         return None
-
-    # The game's own stream was used up when it was played; a game that begins alike draws the
-    # same order from a new one.
-    start = (game.seed, game.slot, game.group, game.truth, game.origin)
-    again = Game(*start, evidence=game.evidence, noise=game.noise)
-    return tuple(document.id for document in again.materials())
+    return tuple(document.id for document in game.materials)
 
 
 def _known(values: tuple[T, ...] | None) -> tuple[T, ...]:

@@ -105,7 +105,7 @@ class Referee:
     def _reading(self, game: Game) -> Reading:
         rules, noise = self.rules, [item.document for item in game.noise]
         question = game.question or ""
-        return lay_out(rules.prompts, rules.config, question, game.materials(), noise)
+        return lay_out(rules.prompts, rules.config, question, game.materials, noise)
 
     def verify(self, readings: Sequence[tuple[Game, Reading]]) -> None:
         """Asks the verifier of the rules about questions; an outage voids the game that it hit.

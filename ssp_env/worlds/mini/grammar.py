@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
@@ -28,7 +28,7 @@ _HOPS = {
     hop.noun: hop for hop in (*(Hop(r) for r in (*RELATIONS, NATION)), Hop(NATION, inverted=True))
 }
 
-Facts = Mapping[tuple[str, Relation], frozenset[str]]
+Facts = Mapping[tuple[str, Relation], Set[str]]
 """``(entity, relation) -> values``."""
 
 

@@ -222,7 +222,4 @@ def fact_tables(facts: Iterable[Fact]) -> tuple[Facts, Facts]:
     for entity, relation, value in facts:
         forward[entity, relation].add(value)
         backward[value, relation].add(entity)
-    return (
-        {key: frozenset(values) for key, values in forward.items()},
-        {key: frozenset(values) for key, values in backward.items()},
-    )
+    return forward, backward

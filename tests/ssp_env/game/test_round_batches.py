@@ -78,7 +78,7 @@ def test_a_game_alone_has_noise_from_the_corpus(mini: MiniWorld, words: WordToke
 def test_the_number_of_noise_documents(mini: MiniWorld, words: WordTokenizer, count: int) -> None:
     for game in play(begin(rules_of(mini, words, noise_documents=count)), by_role(propose())).games:
         assert len(game.noise) == count
-        assert len(game.materials()) == len(game.evidence) + count
+        assert len(game.materials) == len(game.evidence) + count
 
 
 def test_failed_proposals_give_noise_and_get_none(mini: MiniWorld, words: WordTokenizer) -> None:
