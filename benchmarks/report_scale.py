@@ -1,7 +1,8 @@
 """The page of ``ssp report`` at 100,000 games: what it takes to write, to load, and to use.
 
 The steps of a short run that was really played are repeated under new numbers until there are so
-many games, and the page is used in headless Chromium (which has to be installed).
+many games, and the page is used in headless Chromium (which has to be installed). It is loaded at
+desktop and phone width, in light and dark colours, and once more as ``ssp view`` serves it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
+from statistics import median
+from threading import Thread
+from typing import Any
 
 from tests.experiments.report.chromium import Page
 
 from benchmarks.origin import origin
+from experiments.report.server import Viewer, open_server
 
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+LOADS = 5
+"""How often the page is loaded in each way."""
 CHARTS = "document.querySelectorAll('.chart svg').length > 5"
 ROWS = "document.querySelectorAll('.row').length >= 10"
 COUNT = "document.querySelector('.count')?.textContent"
@@ -32,7 +41,7 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--run", type=Path, help="a run that was played; else 3 steps of tiny are")
-    parser.add_argument("--games", type=int, default=100_000)
+    parser.add_argument("--games", type=int, default=100_000, help="0: the run as it was played")
     settings = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -42,13 +51,12 @@ def main() -> int:
         page = Path(folder) / "report.html"
         figures = {"games": games, "steps": steps, **_written(run, page)}
         with Page(Path(folder) / "profile") as browser:
-            figures |= _used(browser, page, steps, games)
+            figures |= _used(browser, page, steps)
+            figures["loads"] = _loaded(browser, page.as_uri())
+            figures["loads_of_ssp_view"] = _served(browser, run)
+            figures["console_errors"] = len(browser.errors)
 
-    result = {
-        **origin("report_scale"),
-        "browser": "headless Chromium, 1280 x 900",
-        **figures,
-    }
+    result = {**origin("report_scale"), "browser": "headless Chromium", **figures}
     settings.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))
     return 0
@@ -65,6 +73,8 @@ def _repeat(run: Path, wanted: int) -> tuple[int, int]:
     """Repeats a run's steps until there are so many games; returns how many, in how many steps."""
     played = sorted((run / "games").iterdir())
     counts = [sum(1 for _ in file.open()) - 1 for file in played]
+    if not wanted:
+        return sum(counts), len(played)
     header, *lines = (run / "metrics.jsonl").read_text().splitlines()
     figures = [json.loads(line) for line in lines[: len(played)]]
 
@@ -100,9 +110,46 @@ def _written(run: Path, page: Path) -> dict[str, float]:
     }
 
 
-def _used(browser: Page, page: Path, steps: int, games: int) -> dict[str, float | int]:
+def _loaded(browser: Page, url: str) -> dict[str, dict[str, Any]]:
+    """Seconds from an address to its curves, and whether anything is wider than the window."""
+    found: dict[str, dict[str, Any]] = {}
+    for (name, (width, height)), dark in product(SIZES.items(), (False, True)):
+        browser.look(width, height, dark)
+        seconds = []
+        for _ in range(LOADS):
+            browser.open("about:blank")
+            browser.wait("location.href === 'about:blank'")
+            began = time.perf_counter()
+            browser.open(url)
+            browser.wait(CHARTS, 120)
+            seconds.append(round(time.perf_counter() - began, 2))
+
+        wide = browser.value("document.documentElement.scrollWidth") > width
+        found[f"{name}, {'dark' if dark else 'light'}"] = {
+            "median_seconds": median(seconds),
+            "seconds": seconds,
+            "overflows": wide,
+        }
+    return found
+
+
+def _served(browser: Page, run: Path) -> dict[str, dict[str, Any]]:
+    """The same of the page that ``ssp view`` serves."""
+    with open_server(Viewer([str(run)]), "127.0.0.1", 0) as server:
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            return _loaded(browser, f"http://127.0.0.1:{server.server_port}/")
+        finally:
+            browser.open("about:blank")  # it asks for news no more
+            server.shutdown()
+            thread.join()
+
+
+def _used(browser: Page, page: Path, steps: int) -> dict[str, float | int]:
     """Loads the page, opens the list, the last game, a filter; seconds that a reader waits."""
-    browser.look(1280, 900)
+    browser.look(*SIZES["desktop"])
     seconds: dict[str, float | int] = {}
 
     def timed(name: str, condition: str) -> None:
@@ -126,8 +173,7 @@ def _used(browser: Page, page: Path, steps: int, games: int) -> dict[str, float 
     timed("search", f"{COUNT} !== {json.dumps(whole)}")
 
     heap = browser("Runtime.getHeapUsage")["usedSize"]
-    errors = len(browser.errors)
-    return {**seconds, "heap_mb": round(heap / 1e6, 1), "console_errors": errors, "shown": whole}
+    return {**seconds, "heap_mb": round(heap / 1e6, 1), "shown": whole}
 
 
 if __name__ == "__main__":

@@ -135,7 +135,10 @@ class App {
       setTimeout(() => this.list?.search.focus(), 60);
     } else if (!typing && (event.key === "j" || event.key === "k") && this.shown === "games") {
       const entry = this.list.neighbour(event.key === "j" ? 1 : -1);
-      if (entry) location.hash = this.linkTo(entry).slice(1);
+      if (!entry) return;
+      // Marked at once: the next key may come before the browser has told of the new address.
+      this.list.mark(keyOf(this.shelf, entry));
+      location.hash = this.linkTo(entry).slice(1);
     }
   }
 

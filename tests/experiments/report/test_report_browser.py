@@ -1,19 +1,27 @@
-"""The page in headless Chromium: it loads fast, fits, says nothing on the console, and works."""
+"""The page in headless Chromium: it fits, is small, says nothing on the console, and works."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from threading import Thread
 
 import chromium
 import pytest
 from chromium import Page
+from small_runs import GAMES, add_step, make_run
+
+from experiments.report.server import Viewer, open_server
 
 pytestmark = pytest.mark.skipif(
     chromium.found() is None, reason=f"no browser: none of {', '.join(chromium.NAMES)} is installed"
 )
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
+LIGHT, DARK = "rgb(251, 250, 247)", "rgb(22, 24, 27)"
+LOOKS = [*product((DESKTOP, PHONE), (False, True))]
+"""Sizes of the window, and whether its user prefers dark colours."""
 
 
 @pytest.fixture(scope="module")
@@ -23,39 +31,42 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 def test_the_page_fits_and_works(browser: Page, page: Path) -> None:
-    url = page.as_uri()
-    for size, dark in ((DESKTOP, False), (PHONE, True)):
-        browser.look(*size, dark)
-        browser.open("about:blank")
-        browser.open(url)
-        browser.wait("document.querySelectorAll('.chart svg').length > 5")
-        fits(browser, size[0])
+    assert page.stat().st_size < 5_000_000
+    for size, dark in LOOKS:
+        tour(browser, page.as_uri(), "seed1", size, dark)
         browser.value("location.hash = 'settings'")
         browser.wait("document.querySelector('tr.differ')")
-        fits(browser, size[0])
-        browser.value("location.hash = 'games'")
-        browser.wait("document.querySelectorAll('.row').length >= 10")
-        fits(browser, size[0])
 
-        # A game: its page, the hostile text as text, tokens on demand.
+        # Hostile text is text.
         browser.value("location.hash = 'seed0/1/2'")
         browser.wait("document.querySelector('.game h2')?.textContent.includes('</script>')")
         assert browser.value("typeof hacked") == "undefined"
         assert browser.value("document.querySelector('.game img')") is None
-        browser.value("location.hash = 'seed1/2/0'")
-        browser.wait(
-            "document.querySelector('.game .meta')?.textContent.includes('step 2, slot 0')"
-        )
-        browser.value("document.querySelector('.exact').open = true")
-        browser.wait("document.querySelector('.exactly button')")
-        browser.value("document.querySelector('.exactly button').click()")
-        browser.wait("document.querySelectorAll('.tokens .own').length > 3")
-        assert browser.value("document.querySelectorAll('.tokens .given').length") > 0
-        fits(browser, size[0])
 
-    assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
-    assert browser.errors == []
     assert all(seen.startswith(("file:", "data:", "about:")) for seen in browser.requests)
+
+
+def test_a_run_in_progress_is_shown_and_followed(browser: Page, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=2, finished=False)
+    asked = len(browser.requests)
+    with open_server(Viewer([str(run.path)]), "127.0.0.1", 0) as server:
+        server.daemon_threads = True
+        thread = Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        for size, dark in LOOKS:
+            tour(browser, url, "run", size, dark)
+
+        browser.value("location.hash = 'games'")
+        browser.wait(f"document.querySelectorAll('.row').length === {2 * GAMES}")
+        add_step(run, 3)
+        browser.wait(f"document.querySelectorAll('.row').length === {3 * GAMES}")
+        browser.open("about:blank")  # it asks for news no more
+        server.shutdown()
+        thread.join()
+
+    assert browser.errors == []
+    assert all(seen.startswith((url, "data:", "about:")) for seen in browser.requests[asked:])
 
 
 def test_games_are_chosen_by_keys_filters_and_text(browser: Page, page: Path) -> None:
@@ -69,6 +80,11 @@ def test_games_are_chosen_by_keys_filters_and_text(browser: Page, page: Path) ->
     browser.wait("location.hash === '#seed0/1/1'")
     browser.press("k")
     browser.wait("location.hash === '#seed0/1/0'")
+
+    # Twice before the browser has told of the first new address.
+    key = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'j', bubbles: true}))"
+    browser.value(f"{key} && {key}")
+    browser.wait("location.hash === '#seed0/1/2'")
     browser.value("document.querySelector('.filters details').open = true")
     browser.value(
         "(() => { const all = [...document.querySelectorAll('.filters select')];"
@@ -85,6 +101,36 @@ def test_games_are_chosen_by_keys_filters_and_text(browser: Page, page: Path) ->
     browser.wait("document.querySelector('.count').textContent.startsWith('0 of 20')")
     browser.value("document.querySelector('.count button').click()")
     browser.wait("document.querySelector('.count').textContent === '20 games'")
+    assert browser.errors == []
+
+
+def tour(browser: Page, url: str, run: str, size: tuple[int, int], dark: bool) -> None:
+    """Opens the page and looks at each of its views, a game's tokens included: all of it fits, in
+    the colours that are preferred, and without a complaint."""
+    browser.look(*size, dark)
+    browser.open("about:blank")
+    browser.open(url)
+    browser.wait("document.querySelectorAll('.chart svg').length > 5")
+    assert browser.value("getComputedStyle(document.body).backgroundColor") == (
+        DARK if dark else LIGHT
+    )
+    fits(browser, size[0])
+
+    browser.value("location.hash = 'settings'")
+    browser.wait("document.body.dataset.view === 'settings'")
+    fits(browser, size[0])
+    browser.value("location.hash = 'games'")
+    browser.wait("document.querySelectorAll('.row').length >= 10")
+    fits(browser, size[0])
+
+    browser.value(f"location.hash = '{run}/2/0'")
+    browser.wait("document.querySelector('.game .meta')?.textContent.includes('step 2, slot 0')")
+    browser.value("document.querySelector('.exact').open = true")
+    browser.wait("document.querySelector('.exactly button')")
+    browser.value("document.querySelector('.exactly button').click()")
+    browser.wait("document.querySelectorAll('.tokens .own').length > 3")
+    assert browser.value("document.querySelectorAll('.tokens .given').length") > 0
+    fits(browser, size[0])
     assert browser.errors == []
 
 
