@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ray.rllib.utils.actor_manager import ResultOrError
 
+from agents.config import LearningConfig
 from agents.rllib.algorithm import SSPConfig
 from agents.rllib.comparison import compare
 from ssp_env.errors import ServiceError
@@ -31,7 +32,7 @@ class Deaf:
 
 def test_a_learner_that_cannot_score_says_why(played: Round, model_dir: Path) -> None:
     games = [record_game(game, played.rules) for game in played.games]
-    config = SimpleNamespace(model_dir=str(model_dir))
+    config = SimpleNamespace(model_dir=str(model_dir), learning=LearningConfig)
     with pytest.raises(RuntimeError, match="CUDA error: out of memory"):
         compare(SimpleNamespace(learner_group=Deaf(), config=config), games)
 
