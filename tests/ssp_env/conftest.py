@@ -9,7 +9,7 @@ from scripted import word_tokenizer
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
-settings.register_profile("ssp", deadline=None)
+settings.register_profile("ssp", deadline=None, max_examples=50)
 settings.load_profile("ssp")
 
 
