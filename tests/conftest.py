@@ -6,12 +6,17 @@ A plain `pytest PATH` is not affected: it runs in one process, in the order of t
 from __future__ import annotations
 
 import gc
+import os
 from typing import Any
 
 import pytest
 
 # What is imported stays; looking for garbage among it, again and again, takes seconds.
 gc.disable()
+
+# Ray's processes step back behind all others (by 15), and groups of tests that start them take
+# longest: they would wait for the others' cores until these are through.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 TOGETHER = {
     "tests/experiments/run/": "runs",
