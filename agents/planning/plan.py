@@ -258,7 +258,7 @@ class Planner:
         size, cached = self.size, job.engine_bytes * self.size.cached
         weights = {"engine's weights": job.engine_bytes * size.parameters}
         if job.learning.partner:
-            # Taken for one of the policy's size; who waits for the other one's turn holds little.
+            # Taken for one of the policy's size. A trajectory is in one engine's cache alone.
             weights["partner's weights"] = weights["engine's weights"]
         if job.vllm:
             row = cached * max(job.longest, job.verification)

@@ -16,23 +16,23 @@ with a class method ``from_text``, for a section that may be written as a single
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from enum import Enum
-from functools import lru_cache
 from numbers import Integral, Real
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from ssp_env.errors import ConfigError, UsageError, nearest
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.settings.hints import fields_of, hints_of, members_of, section_of
+from ssp_env.settings.suggestions import meant, suggestion, whole_paths
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ def check_types(config: Any, where: str) -> None:
     Raises:
         ConfigError: names the field.
     """
-    for name, hint in _hints(type(config)).items():
+    for name, hint in hints_of(type(config)).items():
         value = read_value(hint, getattr(config, name), f"{where}.{name}")
         object.__setattr__(config, name, value)
 
@@ -112,7 +112,7 @@ def check_path(kind: type[Any], path: str, value: object) -> None:
     """
     hint: Any = kind
     for depth, name in enumerate(names := path.split(".")):
-        section = _section_of(hint)
+        section = section_of(hint)
         if section is None:
             fix = "no setting lies so deep; write section.field=value"
             raise ConfigError(path, value, fix)
@@ -120,13 +120,13 @@ def check_path(kind: type[Any], path: str, value: object) -> None:
         if not is_dataclass(section):
             # A mapping of free names, such as a world's options; its reader knows them.
             hint = None
-        elif name in _hints(section):
-            hint = _hints(section)[name]
+        elif name in hints_of(section):
+            hint = hints_of(section)[name]
         else:
-            whole = _whole_paths(names[depth:], section) if names[depth + 1 :] else []
+            whole = whole_paths(names[depth:], section) if names[depth + 1 :] else []
             root = kind if depth == len(names) - 1 else None
             before = names[:depth]
-            fix = _meant(".".join([*before, way]) for way in whole)
+            fix = meant(".".join([*before, way]) for way in whole)
             raise ConfigError(path, value, fix if whole else suggestion(name, section, root))
 
 
@@ -143,32 +143,6 @@ def named(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}.{error.field}", error.value, error.fix) from None
 
 
-def suggestion(name: str, kind: Any, root: Any = None) -> str:
-    """What an unknown name may have meant: a synonym, a setting of another section, or the nearest.
-
-    Args:
-        name: what was typed.
-        kind: the dataclass that has no such field.
-        root: a dataclass with the other sections to look into; ``kind`` when not given.
-    """
-    synonyms: Mapping[str, str] = getattr(kind, "SYNONYMS", {})
-    known = list(_hints(kind))
-    if name in synonyms:
-        return f"did you mean {synonyms[name]!r}?"
-
-    elsewhere = _elsewhere(name, root or kind)
-    if root is not None and root is not kind and name in _hints(root):
-        elsewhere.insert(0, name)
-    if elsewhere:
-        return _meant(elsewhere)
-
-    # A synonym that is itself misspelt leads to its field, unless a field is nearer.
-    close = difflib.get_close_matches(name, [*known, *synonyms], n=1, cutoff=0.75)
-    if close and close[0] in synonyms:
-        return f"did you mean {synonyms[close[0]]!r}?"
-    return nearest(name, known)
-
-
 @dataclass(frozen=True)
 class _Reader:
     """Makes typed values of plain ones."""
@@ -181,13 +155,13 @@ class _Reader:
             fix = f"needs a mapping of settings, by the names of {kind.__name__}'s fields"
             raise ConfigError(where, values, fix)
 
-        hints = _hints(kind)
+        hints = hints_of(kind)
         for name, value in values.items():
             if name not in hints:
                 fix = "is not known" if self.strict else suggestion(name, kind)
                 raise ConfigError(_join(where, name), value, fix)
 
-        for field in _fields(kind):
+        for field in fields_of(kind):
             missing = field.name not in values
             if missing and (self.strict or (default is None and not _has_default(field))):
                 raise ConfigError(_join(where, field.name), None, "is missing")
@@ -207,7 +181,7 @@ class _Reader:
         if hint is Any:
             return value
 
-        members = _members(hint)
+        members = members_of(hint)
         if value is None and NoneType in members:
             return None
 
@@ -318,7 +292,7 @@ class _Reader:
         return {key: self.value(inner, item, f"{name}.{key}") for key, item in value.items()}
 
     def _needs(self, hint: Any, value: Any) -> str:
-        section = _section_of(hint)
+        section = section_of(hint)
         if section is not None and not is_dataclass(section):
             return f"needs a mapping of settings, by name, not {type(value).__name__}"
         also = ", or a mapping of its fields" if section is not None and not self.strict else ""
@@ -327,7 +301,7 @@ class _Reader:
     def _under(self, kind: Any, where: str, error: ConfigError) -> ConfigError:
         """What a dataclass refused by its own name, by the name that its user gave."""
         first, _, rest = error.field.partition(".")
-        name = error.field if first in _hints(kind) else rest
+        name = error.field if first in hints_of(kind) else rest
         given = reprlib.repr(error.value)
         fix = f"cannot be {given}: {error.fix}" if self.strict else error.fix
         return ConfigError(_join(where, name), error.value, fix)
@@ -380,20 +354,6 @@ def plain(value: Any) -> Any:
 # -- type hints --------------------------------------------------------------------------------
 
 
-@lru_cache
-def _fields(kind: Any) -> tuple[Field[Any], ...]:
-    return tuple(field for field in fields(kind) if field.init)
-
-
-def _resolve(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in _fields(kind)}
-
-
-_hints: Callable[[Any], dict[str, Any]] = lru_cache(_resolve)
-"""The type of each field of a dataclass, resolved."""
-
-
 def _has_default(field: Field[Any]) -> bool:
     return field.default is not MISSING or field.default_factory is not MISSING
 
@@ -403,63 +363,10 @@ def _default_of(kind: Any, name: str, default: Any) -> Any:
     if default is not None:
         value = getattr(default, name)
     else:
-        (field,) = (field for field in _fields(kind) if field.name == name)
+        (field,) = (field for field in fields_of(kind) if field.name == name)
         factory = field.default_factory
         value = field.default if factory is MISSING else factory()
     return value if is_dataclass(value) and not isinstance(value, type) else None
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    """The members of a union; the type itself where it is none."""
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _section_of(hint: Any) -> Any:
-    """The dataclass, or ``dict``, that names can be looked up in; ``None`` for a single value."""
-    for member in _members(hint):
-        origin = get_origin(member) or member
-        if is_dataclass(origin) or origin is dict or origin is Mapping:
-            return origin
-    return None
-
-
-def _elsewhere(name: str, kind: type[Any]) -> list[str]:
-    """Dotted names of the settings in a dataclass' sections that go by this name."""
-    found = []
-    for section, hint in _hints(kind).items():
-        inner = _section_of(hint)
-        if inner is None or not is_dataclass(inner):
-            continue
-        field = getattr(inner, "SYNONYMS", {}).get(name, name)
-        if field in _hints(inner):
-            found.append(f"{section}.{field}")
-    return found
-
-
-def _whole_paths(typed: Sequence[str], kind: Any) -> list[str]:
-    """Settings that ``learn.lr`` may have meant, where there is no section ``learn``: those that
-    are called ``lr``, in a section of nearly that name if there is one."""
-    found = _settings_called(typed[-1], kind)
-    close = difflib.get_close_matches(typed[0], _hints(kind), n=3, cutoff=0.5)
-    sections = {getattr(kind, "SYNONYMS", {}).get(typed[0]), *close}
-    near = [path for path in found if sections.intersection(path.split(".")[:-1])]
-    return near or found
-
-
-def _settings_called(name: str, kind: Any) -> list[str]:
-    """Dotted names of all settings in a dataclass, however deep, that go by this name."""
-    field = getattr(kind, "SYNONYMS", {}).get(name, name)
-    hints = _hints(kind)
-    found = [field] if field in hints and _section_of(hints[field]) is None else []
-    for section, hint in hints.items():
-        inner = _section_of(hint)
-        if inner is not None and is_dataclass(inner):
-            found += [f"{section}.{path}" for path in _settings_called(name, inner)]
-    return found
-
-
-def _meant(names: Iterable[str]) -> str:
-    return "did you mean " + " or ".join(map(repr, names)) + "?"
 
 
 def _class(hint: Any) -> type[Any]:
@@ -474,7 +381,7 @@ def _shown(hint: Any) -> str:
     if hint is NoneType:
         return "None"
 
-    members = _members(hint)
+    members = members_of(hint)
     if len(members) > 1:
         return " | ".join(_shown(member) for member in members)
     name = getattr(get_origin(hint) or hint, "__name__", str(hint))
