@@ -35,7 +35,7 @@ from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
 from experiments.sweeps.reuse import Found, find_played, sweeps_in, take
 from experiments.sweeps.source import Source
 from experiments.sweeps.tables import Table, as_data, left_out, make_tables, markdown, show
-from ssp_env.disk import write_atomically
+from ssp_env.disk import make_directories, write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
 ENDED = ("done", "stopped", "ended early")
@@ -206,6 +206,8 @@ def _play(
                 parallel=arguments.parallel,
             )
     except KeyboardInterrupt:
+        # Even if no trial has got as far as a directory of its own, the sweep has begun.
+        make_directories(directory.trials)
         print(f"ssp: stopped; go on with: {_resuming(arguments, directory)}", file=sys.stderr)
         raise
 

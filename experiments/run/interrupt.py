@@ -44,6 +44,39 @@ def interruptible(tell: Callable[[], object]) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
+def telling(tell: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """Ctrl-C is told at once, and does what it did before.
+
+    For libraries that have a way of their own with it, silent for as long as their work takes.
+    Yields what is to be called when one of them has put its own handler in place.
+
+    Args:
+        tell: called at each Ctrl-C, in its own thread, because the signal may arrive in the
+            middle of a print.
+    """
+    if not _gets_signals():
+        yield lambda: None
+        return
+
+    def wrap() -> None:
+        inner = signal.getsignal(signal.SIGINT)
+
+        def told(signum: int, frame: Any) -> None:
+            threading.Thread(target=tell, daemon=True).start()
+            if callable(inner):
+                inner(signum, frame)
+
+        signal.signal(signal.SIGINT, told)
+
+    before = signal.getsignal(signal.SIGINT)
+    wrap()
+    try:
+        yield wrap
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignores Ctrl-C, for work of a second or two that would leave a mess if stopped halfway."""
     if not _gets_signals():

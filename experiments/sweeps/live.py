@@ -35,6 +35,7 @@ class Board:
         """
         self._console = console if console is not None else Console(stderr=True, quiet=quiet)
         self._total, self._done, self._failed = total, done, 0
+        self._stops = False
         self._running: dict[str, tuple[Trial, float, Mapping[str, Any]]] = {}
         self._began = time.monotonic()
         # Drawn anew each time, by a thread of its own: its clocks go on between two steps.
@@ -62,6 +63,12 @@ class Board:
     def note(self, text: str) -> None:
         """A line that stays."""
         self._console.print(Text(f"{_clock(self._began)}  {text}"), soft_wrap=True)
+
+    def stop(self) -> None:
+        """Ctrl-C has come; trials are being ended. A second one has nothing more to say."""
+        if not self._stops:
+            self._stops = True
+            self.note("stopping; this takes some seconds")
 
     def begin(self, trial: Trial) -> None:
         """A trial has been given to a process."""

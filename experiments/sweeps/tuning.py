@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from experiments.config import ComputeConfig
+from experiments.run.interrupt import telling
 from experiments.run.quiet import quiet_libraries
 from experiments.sweeps.definition import Halving
 from experiments.sweeps.directory import SweepDirectory
@@ -64,6 +65,23 @@ def tune_trials(
     quiet_libraries()
     os.environ.update({name: os.environ.get(name, value) for name, value in ENVIRONMENT.items()})
 
+    with telling(board.stop) as listen:
+        errors = _tune(trials, directory, board, listen, halving, keep_checkpoints, parallel)
+    if any(directory.state(trial) in ("waiting", "begun") for trial in trials) and not errors:
+        raise KeyboardInterrupt
+    return errors
+
+
+def _tune(
+    trials: Sequence[Trial],
+    directory: SweepDirectory,
+    board: Board,
+    listen: Callable[[], None],
+    halving: Halving | None,
+    keep_checkpoints: bool,
+    parallel: int | None,
+) -> int:
+    """Starts Ray, and lets Tune play; how many trials failed."""
     from ray import tune
 
     from experiments.run.cluster import started_ray, store
@@ -71,7 +89,7 @@ def tune_trials(
     # It would print all of each error; the board has a line of it, and a file the rest.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
 
-    watcher = _watcher(trials, directory, board)
+    watcher = _watcher(trials, directory, board, listen)
     settings = tune.TuneConfig(
         metric=METRIC,
         mode="max",
@@ -90,11 +108,6 @@ def tune_trials(
                 name="sweep", storage_path=scratch, verbose=0, callbacks=[watcher]
             ),
         ).fit()
-    if (
-        any(directory.state(trial) in ("waiting", "begun") for trial in trials)
-        and not results.errors
-    ):
-        raise KeyboardInterrupt
     return len(results.errors)
 
 
@@ -155,8 +168,18 @@ def scheduler(halving: Halving, trials: Sequence[Trial]) -> Any:
     )
 
 
-def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -> Any:
-    """A Tune callback that hands on what happens. Its base class is imported late."""
+def _watcher(
+    trials: Sequence[Trial],
+    directory: SweepDirectory,
+    board: Board,
+    listen: Callable[[], None],
+) -> Any:
+    """A Tune callback that hands on what happens. Its base class is imported late.
+
+    Args:
+        trials, directory, board: as for :func:`tune_trials`.
+        listen: called when Tune has put its own handler of Ctrl-C in place.
+    """
     from ray import tune
 
     by_name = {trial.name: trial for trial in trials}
@@ -168,6 +191,9 @@ def _watcher(trials: Sequence[Trial], directory: SweepDirectory, board: Board) -
         def __reduce__(self) -> tuple[Any, ...]:
             # Tune saves itself, for a restart that nobody makes; a screen cannot be saved.
             return tune.Callback, ()
+
+        def setup(self, *given: Any, **info: Any) -> None:
+            listen()  # by now, Tune handles Ctrl-C: it ends the run at its next turn
 
         def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
             directory.failure(_ours(trial)).unlink(missing_ok=True)

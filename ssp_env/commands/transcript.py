@@ -15,6 +15,8 @@ from ssp_env.types import Document
 
 INDENT = 4
 _OUTCOMES = {"valid": "bold green", "invalid": "bold red", "void": "bold yellow"}
+_NAMED = 10
+"""Right answers that are named; a question about a nation has hundreds."""
 
 
 def show_game(console: Console, title: str, record: GameRecord) -> None:
@@ -136,7 +138,11 @@ def _known(record: GameRecord) -> str:
     if record.hops is None or record.right_answers is None:
         return ""
     hops = "1 hop" if record.hops == 1 else f"{record.hops} hops"
-    return f"  ({hops}; right in this world: {', '.join(record.right_answers) or 'nothing'})"
+    # The answer of the game comes first, if it is one of them.
+    right = sorted(record.right_answers, key=lambda answer: answer != record.answer)
+    named = ", ".join(right[:_NAMED]) or "nothing"
+    more = f" and {len(right) - _NAMED} more" if len(right) > _NAMED else ""
+    return f"  ({hops}; right in this world: {named}{more})"
 
 
 def _show_end(console: Console, record: GameRecord) -> None:

@@ -128,7 +128,7 @@ class GameResult:
     """Whether the world counts the ground truth among the question's right answers; ``None`` when
     it cannot tell."""
     right_answers: tuple[str, ...] | None
-    """All right answers in the world, at most ten; ``None`` when it cannot tell."""
+    """All right answers in the world, in alphabetical order; ``None`` when it cannot tell."""
     weights_version: int
     """How many steps the policy's weights had learnt from."""
 
@@ -247,7 +247,7 @@ def record_game(
         materials=_materials(game),
         hops=analysis.hops if analysis is not None else None,
         truly_correct=game.truth.answer in analysis.answers if analysis is not None else None,
-        right_answers=tuple(sorted(analysis.answers)[:10]) if analysis is not None else None,
+        right_answers=tuple(sorted(analysis.answers)) if analysis is not None else None,
         weights_version=weights_version,
         trajectories=tuple(plays),
     )

@@ -40,10 +40,13 @@ def test_one_line_per_trial_without_a_terminal() -> None:
         board.end(outcome("a"))
         board.end(outcome("b", "stopped"))
         board.fail(trial("c"), "RunError: the disk is full")
+        board.stop()
+        board.stop()
     assert [line.split(maxsplit=1)[1] for line in shown(console).splitlines()] == [
         "2/4  a, seed 7: 1: 1.000  2: 0.250  (4 steps, 0:00 min)",
         "3/4  b, seed 7: 1: 1.000  2: 0.250  (4 steps, stopped, 0:00 min)",
         "4/4  c, seed 7 FAILED: RunError: the disk is full",
+        "stopping; this takes some seconds",
     ]
 
 

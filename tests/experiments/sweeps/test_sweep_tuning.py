@@ -6,6 +6,8 @@ Ray itself is not started here.
 from __future__ import annotations
 
 import shlex
+import signal
+import threading
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +18,12 @@ from sweep_runs import make_sweep
 
 from experiments.commands.sweep import _play
 from experiments.config import load_preset, make_config, override
+from experiments.run.interrupt import telling
 from experiments.sweeps.definition import Halving
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial, trials
 from experiments.sweeps.tuning import METRIC, resources, scheduler
+from ssp_env.commands.cli import main
 from ssp_env.settings import plain
 
 STEPS = 8
@@ -94,5 +98,46 @@ def test_a_stopped_sweep_says_how_to_go_on_as_it_was_played(
         given.arms, given.seeds = ["one", "two"], [0]
         with pytest.raises(KeyboardInterrupt):
             _play(sweep, trials(sweep), directory, given)
+        assert directory.trials.is_dir(), "so that a new sweep keeps its definition"
         words = ["ssp", "sweep", "mine.yaml", "--out", str(directory.path), *more, "--resume"]
         assert f"go on with: {shlex.join(words)}\n" in capsys.readouterr().err
+
+
+def test_a_sweep_that_is_stopped_before_its_first_trial_can_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def interrupted(*args: object, **options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.sweeps.tuning.tune_trials", interrupted)
+    Path("mine.yaml").write_text("seeds: [0]\nset: {steps: 2}\narms: {one: {}}\n")
+    assert main(["sweep", "mine.yaml", "--out", "a"]) == 130
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "go on with: " in line]
+    words = shlex.split(said.partition("go on with: ssp ")[2])
+
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "experiments.sweeps.tuning.tune_trials",
+        lambda left, directory, board, **options: asked.extend(trial.name for trial in left) or 1,
+    )
+    assert main(words) == 2, "no trial has ended"
+    assert asked == ["one-seed0"]
+
+
+def test_ctrl_c_is_told_at_once_and_handled_by_whoever_took_it() -> None:
+    told, heard = threading.Event(), list[str]()
+    before = signal.getsignal(signal.SIGINT)
+    with telling(told.set) as again:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert told.wait(10)
+
+        told.clear()
+        signal.signal(signal.SIGINT, lambda *given: heard.append("Tune"))
+        again()
+        signal.raise_signal(signal.SIGINT)
+        assert told.wait(10)
+    assert heard == ["Tune"]
+    assert signal.getsignal(signal.SIGINT) is before

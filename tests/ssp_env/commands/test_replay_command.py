@@ -97,6 +97,18 @@ def test_a_few_games_are_printed_in_full(games: Path, capsys: Captured) -> None:
     assert "outcome: invalid (format); proposer 0.0" in out
 
 
+def test_of_many_right_answers_ten_are_named_and_the_rest_counted(
+    games: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    saved = next(read_games(games))
+    own, others = saved.record.answer, [f"a{i:02d}" for i in range(30)]
+    right = tuple(sorted([*others, own]))
+    known = replace(saved, record=replace(saved.record, right_answers=right))
+    write_games([known], tmp_path / "many.jsonl")
+    named = ", ".join([own, *others[:9]])
+    assert f"right in this world: {named} and 21 more)" in shown(capsys, tmp_path / "many.jsonl")
+
+
 def test_a_run_is_listed_a_line_a_game(run: Path, capsys: Captured) -> None:
     out = shown(capsys, run).splitlines()
     assert out[0].split()[:7] == ["game", "step", "slot", "outcome", "reason", "solved", "proposer"]
