@@ -28,6 +28,8 @@ from experiments.sweeps.plan import (
     check_trials,
     choose,
     extend,
+    missing_models,
+    overridden,
     trials,
     unequal_answers,
 )
@@ -35,6 +37,7 @@ from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
 from experiments.sweeps.reuse import Found, find_played, sweeps_in, take
 from experiments.sweeps.source import Source
 from experiments.sweeps.tables import Table, as_data, left_out, make_tables, markdown, show
+from ssp_env.commands.base import plural
 from ssp_env.disk import make_directories, write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
@@ -64,9 +67,11 @@ def run(arguments: Namespace) -> int:
     planned = trials(sweep, source)
     now = _now(planned, arguments)
     reused = _reusable(sweep, now, directory, arguments.reuse or ())
-    _notice(unequal_answers(planned))
+    unequal = unequal_answers(planned)
+    for notice in (*overridden(now, _changes(arguments)), *([unequal] if unequal else ())):
+        print(f"ssp: {notice}", file=sys.stderr)
     if arguments.dry_run:
-        _tell(reused)
+        _tell([*missing_models(now), *reused])
         return _show_plan(sweep, now)
 
     directory.check(now, arguments.resume)
@@ -134,8 +139,8 @@ def _check_packages() -> None:
             raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
 
-def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
-    """The sweep with the settings that the command line names."""
+def _changes(arguments: Namespace) -> dict[str, Any]:
+    """Settings of all runs that the command line names, by dotted name."""
     changes: dict[str, Any] = {
         name: getattr(arguments, name)
         for name in ("steps", "world", "model")
@@ -143,9 +148,12 @@ def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
     }
     if arguments.search is not None:
         changes |= flat({"search": name_search(arguments.search)})
-    changes |= dict(parse_assignment(assignment) for assignment in arguments.set)
+    return changes | dict(parse_assignment(assignment) for assignment in arguments.set)
 
-    sweep = replace(sweep, set={**flat(sweep.set), **changes})
+
+def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
+    """The sweep with the settings that the command line names."""
+    sweep = replace(sweep, set={**flat(sweep.set), **_changes(arguments)})
     if arguments.preset is not None:
         sweep = replace(sweep, preset=arguments.preset)
     if arguments.keep_checkpoints:
@@ -170,14 +178,9 @@ def _take(sweep: Sweep, reused: Sequence[Found], directory: SweepDirectory, quie
             take(found, directory, sweep.keep_checkpoints)
 
 
-def _notice(text: str | None) -> None:
-    if text is not None:
-        print(f"ssp: {text}", file=sys.stderr)
-
-
-def _tell(reused: Sequence[Found]) -> None:
-    for found in reused:
-        print(found, file=sys.stderr)
+def _tell(lines: Sequence[object]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
 
 
 def _play(
@@ -185,16 +188,17 @@ def _play(
 ) -> int:
     """Plays the trials that have not ended; how many failed."""
     left = [trial for trial in planned if directory.state(trial) not in ENDED]
+    done = len(planned) - len(left)
+    if not arguments.quiet:
+        to_play = f"starting Ray ({plural(len(left), 'trial')} to play, {done} done)"
+        ended = f"nothing is left to play: {plural(done, 'trial')} ended before"
+        print(to_play if left else ended, file=sys.stderr)
     if not left:
         return 0
-    if not arguments.quiet:
-        done = len(planned) - len(left)
-        print(f"starting Ray ({len(left)} trials to play, {done} done)", file=sys.stderr)
 
     from experiments.sweeps.live import Board
     from experiments.sweeps.tuning import tune_trials
 
-    done = len(planned) - len(left)
     try:
         with Board(len(planned), done=done, quiet=arguments.quiet) as board:
             return tune_trials(
@@ -263,7 +267,7 @@ def _provenance(
         "machines": sorted({s["machine"] for s in summaries}) or [machine()],
         "seeds": sorted({o.trial.seed for o in outcomes if o.ended}),
         "trials": sum(o.ended for o in outcomes),
-        "trial_hours": round(wall / 3600, 2),
+        "trial_hours": round(wall / 3600, 4),
         "at_a_time": _at_a_time(outcomes),
         "taken": {o.trial.name: asdict(o.taken) for o in outcomes if o.taken},
     }
@@ -287,12 +291,17 @@ def _page(sweep: Sweep, known: dict[str, Any], made: Sequence[Table]) -> str:
         f"{commands}, {known['date']}, commit {', '.join(known['git_commits'])}, "
         f"{'; '.join(known['machines'])}. Preset `{sweep.preset}`, seeds "
         f"{', '.join(map(str, known['seeds']))}; ± is half of a 95% interval over seeds "
-        f"(Student's t). {known['trials']} trials took {known['trial_hours']:.1f} hours, {how}.",
+        f"(Student's t). {plural(known['trials'], 'trial')} took "
+        f"{_spoken_time(known['trial_hours'])}, {how}.",
         "",
         "![accuracy of all arms, and its way there](figure.png)",
         "",
     ]
     return "\n".join(lines) + "\n" + markdown(made)
+
+
+def _spoken_time(hours: float) -> str:
+    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
 
 
 def _list() -> int:
@@ -320,6 +329,7 @@ def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> int:
         shown.add_row(f"{arm}{mark}", text or "the preset's own")
     console.print(shown, markup=False)
     seeds, steps = {trial.seed for trial in planned}, {trial.config.steps for trial in planned}
+    counts = (plural(len(arms), "arm"), plural(len(seeds), "seed"))
     each = f"{' or '.join(map(str, sorted(steps)))} steps each"
-    console.print(f"{len(planned)} trials: {len(arms)} arms, {len(seeds)} seeds, {each}")
+    console.print(f"{plural(len(planned), 'trial')}: {', '.join(counts)}, {each}")
     return 0

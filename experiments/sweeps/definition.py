@@ -12,11 +12,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agents.metrics import step_figures
 from experiments.run.directory import flat
 from experiments.sweeps.source import Source
 from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.settings import check_types, read
+
+SECONDS = ("engine", "game", "sample", "learn", "step", "evaluation", "wall")
+"""What is timed in a step: names in ``metrics.jsonl``, after ``seconds.``."""
+OPEN = ("invalid_", "learner_")
+"""Beginnings of figures whose names are made while a run plays: reasons, and what losses report."""
+_FIGURES = (
+    *step_figures([], 1, []),
+    *("proposer_baseline", "solver_baseline", "staleness"),
+    *(f"seconds.{name}" for name in SECONDS),
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,9 @@ class Sweep:
             if len(values) < 1 or any(values.count(value) > 1 for value in values):
                 fix = "give a list of values, each once"
                 raise ConfigError(f"grid.{name}", list(values), fix)
+        for figure in self.figures:
+            if figure not in _FIGURES and not figure.startswith(OPEN):
+                raise ConfigError("figures", figure, nearest(figure, _FIGURES))
         arms = list(self.all_arms())
         if self.baseline and self.baseline not in arms:
             raise ConfigError("baseline", self.baseline, nearest(self.baseline, arms))

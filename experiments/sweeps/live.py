@@ -14,6 +14,7 @@ from rich.text import Text
 
 from experiments.sweeps.plan import Trial
 from experiments.sweeps.results import Outcome
+from ssp_env.commands.base import plural
 
 BAR = 12
 """Characters of a bar."""
@@ -129,7 +130,8 @@ class Board:
         waiting = self._total - self._done - self._failed - len(self._running)
         failed = f", {self._failed} failed" if self._failed else ""
         line = (
-            f"{self._done} of {self._total} trials done{failed}, {len(self._running)} running, "
+            f"{self._done} of {plural(self._total, 'trial')} done{failed}, "
+            f"{len(self._running)} running, "
             f"{waiting} waiting; {_clock(self._began).strip()} min"
         )
         return Group(table, Text(line, style="dim"))

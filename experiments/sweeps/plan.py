@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from agents.config import LearningConfig
 from experiments.config import RunConfig, assign, load_preset, make_config
 from experiments.run.directory import CHANGEABLE, flat
-from experiments.run.early_checks import check_learning
+from experiments.run.early_checks import check_learning, check_model_directory
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.source import Source
-from ssp_env.errors import ConfigError, DataError, RunError, nearest
+from ssp_env.errors import ConfigError, DataError, ModelError, RunError, nearest
 from ssp_env.settings import plain
 
 SILENT = ("checkpoint_every", "checkpoints_kept", "record_tokens")
@@ -126,6 +127,33 @@ def check_settings(held: Sequence[Trial], changed: Sequence[Trial]) -> None:
                 f"the sweep was begun with other settings ({', '.join(differing)}); leave them as "
                 "they were, or choose another --out"
             )
+
+
+def overridden(planned: Sequence[Trial], changes: Mapping[str, Any]) -> Iterator[str]:
+    """What to say of settings of all runs that arms have a value of their own for.
+
+    Args:
+        planned: the trials.
+        changes: settings that the command line names, by dotted name.
+    """
+    arms = {trial.arm: trial.settings for trial in planned}
+    for name, value in changes.items():
+        others = [arm for arm, settings in arms.items() if name not in settings]
+        if len(others) < len(arms):
+            where = (
+                f"only in {', '.join(others)}: the other arms" if others else "nowhere: all arms"
+            )
+            yield f"{name} = {value} counts {where} have a value of their own"
+
+
+def missing_models(planned: Sequence[Trial]) -> Iterator[str]:
+    """What to say of arms whose policies are not there yet."""
+    for arm, config in {trial.arm: trial.config for trial in planned}.items():
+        if config.model:
+            try:
+                check_model_directory(Path(config.model))
+            except ModelError as error:
+                yield f"{arm} cannot be played yet: {error}"
 
 
 def unequal_answers(planned: Sequence[Trial]) -> str | None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from experiments.report.figures import spoken
-from experiments.report.tables import mean_interval
+from experiments.report.tables import LAST_STEPS, mean_interval
 from experiments.sweeps.definition import Paper, Sweep
 from experiments.sweeps.plan import unequal_answers
 from experiments.sweeps.results import Outcome
@@ -181,7 +181,9 @@ def _figures_table(sweep: Sweep, ended: Sequence[Outcome]) -> Table:
     heads = ("arm", *(spoken_figure(figure) for figure in sweep.figures))
     timed = any(figure.startswith("seconds.") for figure in sweep.figures)
     notes = _timing([o for o in ended if o.counts]) if timed else ()
-    return Table("Other figures, mean of the last 10 steps", heads, rows, notes)
+    last = min(LAST_STEPS, max(o.trial.config.steps for o in ended))
+    over = "the last step" if last == 1 else f"mean of the last {last} steps"
+    return Table(f"Other figures, {over}", heads, rows, notes)
 
 
 def _paper_table(sweep: Sweep, paper: Paper, ended: Sequence[Outcome]) -> Table:
@@ -203,7 +205,7 @@ def _paper_table(sweep: Sweep, paper: Paper, ended: Sequence[Outcome]) -> Table:
         rows.append((arm, ours, apart, *(cells or [NONE] * len(paper.columns))))
 
     heads = ("arm", "ours", "difference", *(f"paper: {column}" for column in paper.columns))
-    note = f"Paper: {paper.source}, of 100; in brackets, against {baseline}."
+    note = f"Paper: {paper.source}; accuracies of 100; in brackets, against {baseline}."
     return Table("Beside the paper", heads, rows, (note,))
 
 

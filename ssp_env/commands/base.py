@@ -23,3 +23,8 @@ class Command:
     Raises:
         SSPError: a mistake of the user's.
     """
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things in words: ``1 trial``, ``2 trials``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -52,7 +52,8 @@ def test_arms_with_unequal_numbers_of_answers_are_told(
     assert main(command) == 0
     assert "RF-GRPO 256, RF-RF 256, GRPO-RF 32, GRPO-GRPO 32" in capsys.readouterr().err
     assert main([*command, "--set", "learning.batch_size=32"]) == 0
-    assert capsys.readouterr().err == ""
+    said = "learning.batch_size = 32 counts only in RF-GRPO, RF-RF: the other arms have a value"
+    assert capsys.readouterr().err == f"ssp: {said} of their own\n"
 
     batches = "arms: {a: {}}\ngrid: {learning.batch_size: [16, 32]}\n"
     assert unequal_answers(plan(tmp_path, batches)) is None, "it is what is compared"
@@ -103,6 +104,8 @@ def test_arms_and_grid_are_combined(tmp_path: Path) -> None:
         ("arms:\n  a: {}\n  b: {record_tokens: false}\n", 3, "the same runs as 'a'"),
         ("arms: {a: {}}\npaper: {source: x, columns: [y], rows:\n  {a: [1, 2]}}\n", 3, "1 figures"),
         ("preset: tiny\n", None, "name arms with their settings, or give a grid"),
+        ("arms: {a: {}}\nfigures: [games, valid_rat]\n", 2, "did you mean 'valid_rate'"),
+        ("arms: {a: {}}\nfigures: [seconds.steps]\n", 2, "did you mean 'seconds.step'"),
         ("arms: {a: [1}\n", 1, "is not YAML"),
     ],
 )
@@ -113,6 +116,12 @@ def test_mistakes_are_told_with_their_line(
         plan(tmp_path, text)
     assert caught.value.line == line
     assert says in str(caught.value)
+
+
+def test_figures_may_be_those_that_only_some_runs_have(tmp_path: Path) -> None:
+    names = ["invalid_too_easy", "learner_loss_of_mine", "staleness", "seconds.wall", "share_4hop"]
+    sweep = read_sweep(write(tmp_path, f"arms: {{a: {{}}}}\nfigures: {names}\n"))
+    assert list(sweep.figures) == names
 
 
 @pytest.mark.parametrize(
@@ -186,5 +195,14 @@ def test_a_dry_run_says_what_would_be_played(
     shown = capsys.readouterr().out
     assert "4 trials: 2 arms, 2 seeds, 9 steps each" in shown
     assert "game.invalid_reward=-0.1" in shown
+    few = ["--arms", "no verification", "4 documents", "--seeds", "0"]
+    assert main(["sweep", "noise", "--dry-run", *few, "--set", "game.noise_documents=5"]) == 0
+    shown, said = capsys.readouterr()
+    assert "2 trials: 2 arms, 1 seed, 160 steps each" in shown
+    where = "counts only in no verification: the other arms have a value of their own"
+    assert said == f"ssp: game.noise_documents = 5 {where}\n"
+    assert main(["sweep", "laws", "--dry-run"]) == 0
+    missing = "width 64 cannot be played yet: there is no model directory runs/bases/64"
+    assert missing in capsys.readouterr().err
     assert main(["sweep", "--list"]) == 0
     assert [*tmp_path.iterdir()] == []

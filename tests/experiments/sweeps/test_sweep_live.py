@@ -65,6 +65,13 @@ def test_live_table_fits_a_narrow_terminal(width: int) -> None:
     assert "0 of 3 trials done, 2 running, 1 waiting" in shown(console)
 
 
+def test_a_single_trial_is_no_trials() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True)
+    with Board(1, console=console):
+        pass
+    assert "0 of 1 trial done, 0 running, 1 waiting" in shown(console)
+
+
 def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with Board(1, quiet=True) as board:
         board.begin(trial("a"))

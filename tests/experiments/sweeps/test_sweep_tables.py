@@ -79,7 +79,9 @@ def test_tables_have_means_comparisons_and_the_paper(
     ]
     assert accuracy.notes == ("two, seed 2: not finished: not in the tables.",)
     assert against.rows == [("two", "2 of 2", "+.075 ±.32", "+.000 ±.00", "+.150 ±.64")]
+    assert figures.title == "Other figures, mean of the last 2 steps", "there are no ten"
     assert figures.rows[0] == ("one", ".150 ±.00")
+    assert paper.notes == ("Paper: Table 0; accuracies of 100; in brackets, against one.",)
     assert paper.rows[1] == ("two", ".875 ±.95", "+.075 ±.32", "44.5 (+4.5)")
     assert "| two | 2 of 2 | +.075 ±.32 |" in markdown([against])
 
@@ -228,8 +230,9 @@ def test_a_finished_sweep_gives_the_same_tables_again(
         for trial in trials(made):
             play(out, trial, 0.5 if trial.arm == "one" else 0.75)
     assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
-    shown = capsys.readouterr().out
+    shown, said = capsys.readouterr()
     assert "2 of 2" in shown
+    assert "nothing is left to play: 4 trials ended before" in said
     assert "+.250" in out.tables.read_text()
     data = json.loads(out.summary.read_text())
     assert (data["git_commits"], data["seeds"]) == (["abc"], [0, 1])
@@ -237,7 +240,8 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     assert data["arms"]["two"]["2"]["accuracy"] == {"mean": 0.75, "half": 0.0}
 
     assert data["resumed"] == [], "nothing was played"
-    assert "hours, added up over trials" in out.tables.read_text(), "nobody noted how"
+    page = out.tables.read_text()
+    assert "4 trials took 0.2 minutes, added up over trials" in page, "nobody noted how"
 
     before = out.csv.read_text()
     assert main(["sweep", str(file), "--out", str(out.path), "--resume"]) == 0
@@ -245,10 +249,10 @@ def test_a_finished_sweep_gives_the_same_tables_again(
     for trial in trials(made):
         out.note_playing([trial.name])
     assert main(["sweep", str(file), "--out", str(out.path), "--tables"]) == 0
-    assert "hours, one after the other" in out.tables.read_text()
+    assert "minutes, one after the other" in out.tables.read_text()
     out.note_playing([trial.name for trial in trials(made)])
     assert main(["sweep", str(file), "--out", str(out.path), "--tables", "--seeds", "1", "0"]) == 0
-    assert "hours, up to 4 at a time" in out.tables.read_text()
+    assert "minutes, up to 4 at a time" in out.tables.read_text()
     capsys.readouterr()
 
     # In the middle of a sweep, the tables are of what has ended.
@@ -307,7 +311,7 @@ def test_a_sweep_that_is_gone_on_with_is_extended_and_never_cut(
         *("one-seed0", "two-seed0", "zero-seed1"),
     ]
     said = capsys.readouterr()
-    assert "(1 trials to play, 0 done)" in said.err
+    assert "(1 trial to play, 0 done)" in said.err
     assert "not begun: not in the tables" in out.tables.read_text()
 
     resume("--seeds", "0")
