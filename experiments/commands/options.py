@@ -152,7 +152,8 @@ def plot(parser: ArgumentParser) -> None:
         "runs",
         nargs="+",
         metavar="RUN",
-        help="run directories; of several, mean and range are drawn",
+        help="run directories; those that differ in nothing but their seed become one line, their "
+        "mean and range, and others have lines of their own",
     )
     parser.add_argument(
         "--out", default="plot.png", metavar="FILE", help="the picture (default: %(default)s)"

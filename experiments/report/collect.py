@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.report.arms import arms
 from experiments.report.figures import charts, figures_of
 from experiments.report.games import ROW, StepFile, step_files
 from experiments.report.tables import (
     T_975,
     accuracy_table,
-    arms,
     differences,
     last_steps,
 )
@@ -87,7 +87,7 @@ def described(runs: Sequence[Run], *, tokens: bool, live: bool) -> dict[str, Any
         "tokens": tokens,
         "row": ROW,
         "t975": T_975,
-        "runs": [_run(run) for run in runs],
+        "runs": [_run(run, names) for run in runs],
         "charts": [vars(chart) for chart in charts(names)],
         "arms": groups,
         "tables": {
@@ -151,11 +151,11 @@ def _keys(paths: Sequence[Path]) -> list[str]:
     raise RunError("a run is named twice: " + ", ".join(str(path) for path in paths))
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run, names: Iterable[str]) -> dict[str, Any]:
     config, summary = run.config, run.summary or {}
     columns: dict[str, list[float | None]] = {}
     for place, line in enumerate(run.lines):
-        for name, value in figures_of(line).items():
+        for name, value in figures_of(line, names).items():
             columns.setdefault(name, [None] * len(run.lines))[place] = _short(value)
 
     return {

@@ -12,6 +12,8 @@ from typing import Any
 
 NOT_FIGURES = frozenset({"step", "accuracy", "interval", "bounds", "questions", "void_questions"})
 """Parts of a line that are no figures of a step."""
+REASON = "invalid_"
+"""How the shares of proposals that failed for a reason begin."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,29 @@ _LABELS = {
     "learner_trained_tokens": "trained on",
     "games": "played",
 }
-_SPOKEN = ("invalid_", "learner_", "seconds.")
+_SPOKEN = (REASON, "learner_", "seconds.")
 """Beginnings that a heading says already."""
 
 
-def figures_of(line: dict[str, Any]) -> dict[str, float | None]:
+def figures_of(line: dict[str, Any], names: Iterable[str] = ()) -> dict[str, float | None]:
     """The figures of a line of ``metrics.jsonl``, mappings made flat (``seconds.engine``).
 
     ``None`` is a figure that was not finite. What is no number is left out.
+
+    Args:
+        line: of ``metrics.jsonl``.
+        names: figures that other lines have. A reason (``invalid_spoiler``) is only written in
+            steps where it occurred; where it did not, but others could have, its share is 0.
     """
     found: dict[str, float | None] = {}
     for name, value in line.items():
         if name not in NOT_FIGURES:
             _flatten(name, value, found)
+
+    if found.get("valid_rate") is not None:
+        for name in names:
+            if name.startswith(REASON):
+                found.setdefault(name, 0.0)
     return found
 
 
@@ -124,9 +136,17 @@ def spoken(name: str) -> str:
         return _LABELS[name]
     for beginning in _SPOKEN:
         name = name.removeprefix(beginning)
-    name = re.sub(r"^share_(\d+)hop$", r"\1 hops", name)
+    if found := re.fullmatch(r"share_(\d+)hop", name):
+        return spoken_group(found[1])
     name = re.sub(r"^(proposer|solver)_(tokens|searches|baseline|overlong)$", r"\1", name)
     return re.sub(r"[_.]+", " ", name)
+
+
+def spoken_group(group: str) -> str:
+    """What a group of questions is called: a number of hops, or a benchmark's name."""
+    if not group.isdecimal():
+        return group
+    return f"{group} hop" if group == "1" else f"{group} hops"
 
 
 def _of_kind(kind: _Kind, names: Sequence[str]) -> list[Chart]:

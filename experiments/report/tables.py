@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 from experiments.report.figures import charts, figures_of
-from experiments.run.directory import CHANGEABLE
 
 T_975 = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -22,18 +21,6 @@ _IN_TABLE = ("Accuracy and rewards", "Questions", "Searches and lengths")
 """Groups of charts whose figures stand in the table of the last steps."""
 
 Lines = list[dict[str, Any]]
-
-
-def arms(settings: Sequence[dict[str, Any]]) -> list[list[int]]:
-    """Groups the runs that differ in nothing but their seed, by their place.
-
-    Settings that decide no game, such as where results are kept, do not count.
-    """
-    found: dict[str, list[int]] = {}
-    for place, values in enumerate(settings):
-        same = {n: v for n, v in values.items() if n != "seed" and n not in CHANGEABLE}
-        found.setdefault(json.dumps(same, sort_keys=True, default=str), []).append(place)
-    return list(found.values())
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
@@ -51,21 +38,24 @@ def accuracy_table(runs: Sequence[Lines], groups: Sequence[Sequence[int]]) -> di
     Returns:
         ``groups``, the names of the question groups; ``runs``, for each run ``first`` and ``last``,
         each with its ``step`` and, by group, ``[accuracy, low, high]`` (Wilson, 95%); ``arms``, for
-        each arm of several runs its place and, by group, mean and interval over runs of the last.
+        each arm of several runs its place and, by group, mean and interval over runs at the last
+        ``step`` at which all of them were evaluated.
     """
     ends = [_ends(lines) for lines in runs]
     names = sorted({group for end in ends if end for group in end["last"]["values"]})
     means = []
 
     for place, members in enumerate(groups):
-        lasts = [end["last"] for i in members if (end := ends[i]) is not None]
-        if len(lasts) > 1:
+        by_step = [{line["step"]: line for line in _evaluated(runs[i])} for i in members]
+        common = set[int].intersection(*({*found} for found in by_step))
+        if len(members) > 1 and common:
+            step = max(common)
+            lines = [found[step]["accuracy"] for found in by_step]
             values = {
-                name: mean_interval([r["values"][name][0] for r in lasts if name in r["values"]])
+                name: mean_interval([line[name] for line in lines if name in line])
                 for name in names
             }
-            steps = sorted({last["step"] for last in lasts})
-            means.append({"arm": place, "runs": len(lasts), "steps": steps, "values": values})
+            means.append({"arm": place, "runs": len(members), "step": step, "values": values})
 
     return {"groups": names, "runs": ends, "arms": means}
 
@@ -75,9 +65,11 @@ def last_steps(runs: Sequence[Lines], groups: Sequence[Sequence[int]]) -> dict[s
 
     Returns:
         ``steps``, how many at most; ``figures``, a list of ``name``, ``label`` and ``heading``;
-        ``runs``, for each run its means by figure; ``arms``, as for :func:`accuracy_table`.
+        ``runs``, for each run its means by figure; ``arms``, as for :func:`accuracy_table`, over
+        the last steps that all runs of the arm have.
     """
-    means = [_means(lines) for lines in runs]
+    names = {name: None for lines in runs for line in lines for name in figures_of(line)}
+    means = [_means(lines, names) for lines in runs]
     names = {name: None for mean in means for name in mean}
     shown = [
         {"name": name, "label": label, "heading": chart.title}
@@ -89,9 +81,13 @@ def last_steps(runs: Sequence[Lines], groups: Sequence[Sequence[int]]) -> dict[s
     over = []
     for place, members in enumerate(groups):
         if len(members) > 1:
+            end = min(runs[i][-1]["step"] for i in members)
+            same = [
+                _means([each for each in runs[i] if each["step"] <= end], names) for i in members
+            ]
             values = {
                 figure["name"]: mean_interval(
-                    [means[i][figure["name"]] for i in members if figure["name"] in means[i]]
+                    [mean[figure["name"]] for mean in same if figure["name"] in mean]
                 )
                 for figure in shown
             }
@@ -112,8 +108,12 @@ def differences(values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def _evaluated(lines: Lines) -> Lines:
+    return [line for line in lines if line.get("accuracy")]
+
+
 def _ends(lines: Lines) -> dict[str, Any] | None:
-    measured = [line for line in lines if line.get("accuracy")]
+    measured = _evaluated(lines)
     if not measured:
         return None
     return {"first": _measured(measured[0]), "last": _measured(measured[-1])}
@@ -124,10 +124,10 @@ def _measured(line: dict[str, Any]) -> dict[str, Any]:
     return {"step": line["step"], "values": values, "questions": line.get("questions", {})}
 
 
-def _means(lines: Lines) -> dict[str, float]:
+def _means(lines: Lines, names: Iterable[str]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for line in [line for line in lines if line["step"] > 0][-LAST_STEPS:]:
-        for name, value in figures_of(line).items():
+        for name, value in figures_of(line, names).items():
             if value is not None:
                 found.setdefault(name, []).append(value)
     return {name: fmean(values) for name, values in found.items()}

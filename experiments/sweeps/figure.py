@@ -145,7 +145,7 @@ def _accuracy_of(group: str) -> Value:
 
 
 def _figure_of(name: str) -> Value:
-    return lambda line: figures_of(line).get(name)
+    return lambda line: figures_of(line, [name]).get(name)
 
 
 def _with_mark(arm: str, baseline: str) -> str:

@@ -79,7 +79,7 @@ class Outcome:
 
     def last(self, figure: str) -> float | None:
         """A figure's mean over the last steps that have it."""
-        found = [figures_of(line).get(figure) for line in self.lines if line["step"]]
+        found = [figures_of(line, [figure]).get(figure) for line in self.lines if line["step"]]
         known = [value for value in found if value is not None][-LAST_STEPS:]
         return fmean(known) if known else None
 
@@ -108,7 +108,12 @@ def rows(name: str, outcomes: Sequence[Outcome]) -> list[Row]:
         outcomes: trials that have begun, or not.
     """
     settings = list(dict.fromkeys(key for o in outcomes for key in o.trial.settings))
-    made = [_row(name, settings, outcome, line) for outcome in outcomes for line in outcome.lines]
+    figures = list(dict.fromkeys(n for o in outcomes for line in o.lines for n in figures_of(line)))
+    made = [
+        _row(name, settings, outcome, line) | figures_of(line, figures)
+        for outcome in outcomes
+        for line in outcome.lines
+    ]
 
     # Figures that later steps have, or other arms, get a column too; times come last.
     columns = list(dict.fromkeys(column for row in made for column in row))
@@ -138,7 +143,7 @@ def _row(name: str, settings: Sequence[str], outcome: Outcome, line: dict[str, A
 
     accuracy = outcome.accuracy_at(line) if "accuracy" in line else {}
     row |= {f"accuracy.{group}": value for group, value in accuracy.items()}
-    return row | figures_of(line)
+    return row
 
 
 def _cell(value: Any) -> Any:

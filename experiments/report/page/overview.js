@@ -19,7 +19,7 @@ function results(data) {
     h(
       "tr.mean",
       {},
-      h("th", { scope: "row" }, `mean of ${arm.runs} runs`, h("small", {}, armName(data, arm.arm))),
+      h("th", { scope: "row" }, `mean of ${arm.runs} runs`, h("small", {}, `step ${arm.step}, ${armName(data, arm.arm)}`)),
       table.groups.map((group) => h("td", {}, interval(arm.values[group]))),
     ),
   );

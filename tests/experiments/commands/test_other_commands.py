@@ -11,12 +11,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runs import metrics
 
 from agents.models import load_model
 from agents.tiny.bootstrap import BootstrapConfig
+from experiments.commands import plot
 from experiments.run.checks import check_model
 from experiments.run.quiet import filtered_stderr, quiet_libraries
 from ssp_env.commands.cli import main
@@ -32,21 +34,54 @@ def test_plot_draws_runs(
     assert main(["plot", run, "--out", str(out)]) == 0
     one = out.read_bytes()
     assert one.startswith(b"\x89PNG")
-    # A run of other figures moves the mean and opens a range.
+    # A run of another seed moves the mean and opens a range.
     other = Path(shutil.copytree(run, tmp_path / "other"))
+    settings = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(settings.replace("seed: 0", "seed: 1", 1))
     lines = [line | {"valid_rate": 0.9} if line["step"] else line for line in metrics(other)]
     (other / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["plot", run, str(other), "--out", str(out)]) == 0
     two = out.read_bytes()
     assert main(["plot", run, str(other), "--out", str(out), "--smooth", "1"]) == 0
     assert len({one, two, out.read_bytes()}) == 3
-    assert "wrote" in capsys.readouterr().out
+    assert "2 runs: mean and range" in capsys.readouterr().out
     assert sorted(child.name for child in tmp_path.iterdir()) == ["other", "plot.png"]
+
+
+def test_plot_draws_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    draw = plot.picture
+    monkeypatch.setattr(plot, "picture", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    kinds = {"a-seed0": (0, 4), "a-seed1": (1, 4), "b": (0, 2)}
+    for place, (name, (seed, steps)) in enumerate(kinds.items()):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(f"seed: {seed}\nsteps: {steps}\n")
+        lines = [
+            {"step": step, "solver_reward": 0.25 * place}
+            | {"accuracy": {"1": 0.25 * place}, "interval": {"1": [0, 1]}}
+            for step in range(steps + 1)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / name / "metrics.jsonl").write_text(text)
+
+    runs = [str(tmp_path / name) for name in kinds]
+    assert main(["plot", *runs, "--out", str(tmp_path / "plot.png")]) == 0
+    (figure,) = drawn
+    (legend,) = figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts == ["a (mean and range of 2 runs)", "b"]
+    for axis in (figure.axes[0], figure.axes[3]):
+        curves = [(line.get_xdata().tolist(), line.get_ydata()[-1]) for line in axis.lines]
+        assert curves == [([0, 1, 2, 3, 4], 0.125), ([0, 1, 2], 0.5)]
+        assert all(float(tick).is_integer() for tick in axis.get_xticks())
+    assert figure.axes[0].get_title() == "rewards, running mean over 5 steps"
+    assert figure.axes[3].get_legend().get_texts()[0].get_text() == "1 hop"
 
 
 def test_plot_of_a_run_with_gaps(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
+    (run / "config.yaml").write_text("seed: 0\n")
     lines = [
         {"step": 0},
         {"step": 1, "valid_rate": None, "seconds": {}},
@@ -59,7 +94,7 @@ def test_plot_of_a_run_with_gaps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nowhere"], "nowhere holds no metrics"),
+        (["nowhere"], "nowhere is no run directory"),
         (["RUN", "--smooth", "0"], "--smooth = 0: must be at least 1"),
         (["RUN", "--out", "plot.foo"], "plot.foo cannot be written"),
         (["RUN", "--out", "no/where.png"], "no/where.png cannot be written"),

@@ -15,8 +15,9 @@ from small_runs import GAMES, HOSTILE, change_game, make_run
 
 from experiments.commands import REPORT
 from experiments.report import page as page_module
+from experiments.report.arms import arm_names, arms
 from experiments.report.collect import described, open_runs
-from experiments.report.figures import charts
+from experiments.report.figures import charts, spoken
 from experiments.report.page import write_page
 from experiments.report.tables import mean_interval
 from ssp_env.errors import DataError, RunError, SSPError
@@ -122,6 +123,69 @@ def test_runs_that_differ_in_their_seed_get_a_mean_with_an_interval(two_runs: li
     assert [row["name"] for row in data["settings"] if row["differ"]] == ["seed"]
     assert mean_interval([0.4, 0.6, 0.8]) == pytest.approx((0.6, 0.6 - 0.4968, 0.6 + 0.4968), 1e-3)
     assert mean_interval([0.4]) is None
+
+
+def test_runs_of_other_settings_or_of_the_same_seed_are_not_averaged(
+    two_runs: list[str], tmp_path: Path
+) -> None:
+    longer, again = make_run(tmp_path / "longer", seed=1, steps=3), make_run(tmp_path / "again")
+    data = described(
+        open_runs([*two_runs, str(longer.path), str(again.path)]), tokens=False, live=False
+    )
+    assert data["arms"] == [[0, 1], [2], [3]]
+    assert [mean["runs"] for mean in data["tables"]["accuracy"]["arms"]] == [2]
+
+    base = {"seed": 0, "steps": 4, "game.attempts": 5, "compute.env_runners": 0}
+    for name, apart in (
+        ("record_tokens", True),
+        ("health.patience", True),
+        ("game.attempts", True),
+        ("compute.env_runners", False),
+    ):
+        other = base | {"seed": 1, name: 1}
+        assert (len(arms([base, other])) == 2) == apart, name
+    # Two sets of runs under one command, such as before and after a change of the code.
+    assert arms([base | {"seed": seed} for seed in (0, 1, 0, 1)]) == [[0, 1], [2, 3]]
+
+
+def test_a_mean_over_runs_is_of_steps_that_all_of_them_have(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"seed{seed}", seed, steps=3) for seed in (0, 1)]
+    lines = runs[1].metrics.read_text().splitlines(keepends=True)
+    runs[1].metrics.write_text("".join(lines[:2]))
+    tables = described(open_runs([str(run.path) for run in runs]), tokens=False, live=True)[
+        "tables"
+    ]
+    (mean,) = tables["accuracy"]["arms"]
+    assert mean["step"] == 1
+    assert mean["values"]["1"] == pytest.approx([0.1, 0.1, 0.1])
+    first = [json.loads(run.metrics.read_text().splitlines()[1]) for run in runs]
+    (arm,) = tables["last"]["arms"]
+    assert arm["values"]["solver_tokens"] == pytest.approx(
+        mean_interval([line["solver_tokens"] for line in first])
+    )
+
+
+def test_arms_are_called_what_their_runs_share() -> None:
+    keys = ["self-play-seed0", "self-play-seed1", "fixed-seed0"]
+    assert arm_names([[0, 1], [2]], keys) == ["self-play", "fixed-seed0"]
+    assert arm_names([[0, 1]], ["seed0", "seed1"]) == ["seed0, seed1"]
+    assert arm_names([[0, 1], [2, 3]], ["a-1", "a-2", "a-3", "a-4"]) == ["a-1, a-2", "a-3, a-4"]
+
+
+def test_a_reason_that_nothing_failed_for_has_share_0_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    assert lines[1].pop("invalid_format") == lines[2]["invalid_format"] == 0.2
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    data = described(open_runs([str(run.path)]), tokens=False, live=True)
+    # Before the first step, nothing is proposed at all.
+    assert data["runs"][0]["figures"]["invalid_format"] == [None, 0.0, 0.2]
+    assert data["tables"]["last"]["runs"][0]["invalid_format"] == pytest.approx(0.1)
+
+
+def test_one_hop_is_no_plural() -> None:
+    assert [spoken(f"share_{hops}hop") for hops in (1, 2)] == ["1 hop", "2 hops"]
 
 
 def test_every_documented_figure_is_drawn_once_and_a_new_one_too() -> None:

@@ -15,7 +15,7 @@ from experiments.sweeps.definition import Sweep
 from experiments.sweeps.directory import TAKEN, SweepDirectory
 from experiments.sweeps.figure import draw
 from experiments.sweeps.plan import Trial, extend, trials
-from experiments.sweeps.results import read_outcomes, rows, write_rows
+from experiments.sweeps.results import Outcome, read_outcomes, rows, write_rows
 from experiments.sweeps.tables import (
     Estimate,
     as_data,
@@ -104,6 +104,18 @@ def test_rows_are_tidy_in_both_files(played: tuple[Sweep, list[Trial], SweepDire
     assert parquet.read_table(directory.parquet).to_pylist() == table
     draw(made, read_outcomes(directory, planned), directory.figure)
     assert directory.figure.stat().st_size > 10_000
+
+
+def test_a_reason_that_nothing_failed_for_has_share_0_in_tables_and_rows() -> None:
+    lines = [{"step": 0}, {"step": 1, "valid_rate": 0.5, "invalid_spoiler": 0.5}]
+    lines += [{"step": 2, "valid_rate": 1.0}, {"step": 3, "void_games": 5.0}]
+    some, none = (
+        Outcome(trial, "begun", found, None)
+        for trial, found in zip(trials(make_sweep())[:2], (lines, lines[2:3]), strict=True)
+    )
+    assert (some.last("invalid_spoiler"), none.last("invalid_spoiler")) == (0.25, 0.0)
+    shares = [row["invalid_spoiler"] for row in rows("mine", [some, none])]
+    assert shares == [None, 0.5, 0.0, None, 0.0]
 
 
 def test_settings_of_several_types_share_a_column(tmp_path: Path) -> None:
