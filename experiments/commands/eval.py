@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,7 +18,7 @@ from rich.progress import track
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import RunConfig, load_preset
+from experiments.config import RunConfig, load_preset, parse_assignment
 from experiments.evaluation.answers import CHUNK, Answers, answer, by_engine, by_player, from_memory
 from experiments.evaluation.interventions import intervene
 from experiments.evaluation.results import answered, outage_of
@@ -35,7 +37,7 @@ from ssp_env.players.chat import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question
-from ssp_env.worlds.files import read_questions
+from ssp_env.worlds.files import read_questions, sample_questions
 
 RECORDED = "recorded"
 """What the judge is called whose verdicts a file of games holds, with its name there."""
@@ -52,7 +54,9 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(as_data(evaluated, seed), indent=2))
         return 0
 
-    for one in evaluated:
+    for place, one in enumerate(evaluated):
+        if place:
+            print()
         show(one, seed)
     if len(evaluated) == 2:
         show_comparison(evaluated[0], evaluated[1], seed)
@@ -77,6 +81,13 @@ def _targets(arguments: Namespace) -> list[str | None]:
     if arguments.closed_book and arguments.player == "api":
         raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
 
+    if arguments.out and Path(arguments.out).exists():
+        fix = (
+            f"it is there already. Where it is an evaluation, ssp eval {shlex.quote(arguments.out)}"
+            " shows it; to write another, remove it or name another file"
+        )
+        raise ConfigError("--out", arguments.out, fix)
+
     # Before the first is evaluated: the second may be misspelt.
     for target in targets[1:]:
         if not Path(target).is_file():
@@ -90,6 +101,8 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
 
     config = evaluation_config(Namespace(**{**vars(arguments), "model": target}))
     given = None if arguments.questions is None else list(read_questions(arguments.questions))
+    if given is not None and _named_per_group(arguments):
+        given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
     rules, questions = check(config, given)
     if arguments.retriever is not None:
         rules = intervene(arguments.retriever, rules, questions, config.evaluation.seed)
@@ -105,7 +118,14 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
         [answered(record, own, knew) for record, knew in zip(records, known, strict=True)],
         own,
         fingerprint(rules),
+        "unseen questions" if given is None else f"the questions of {arguments.questions}",
     )
+
+
+def _named_per_group(arguments: Namespace) -> bool:
+    """Whether the command line says how many questions of each group are asked."""
+    named = {parse_assignment(assignment)[0] for assignment in arguments.set}
+    return arguments.per_group is not None or "evaluation.per_group" in named
 
 
 def evaluation_config(arguments: Namespace) -> RunConfig:
@@ -196,13 +216,19 @@ def _answers(
         chunks = answer(rules, questions, policy.answers, evaluation.seed, len(records))
         left = -(-(len(questions) - len(records)) // CHUNK)
         console = Console(stderr=True)
-        for chunk in track(
-            chunks, total=left, description="answering", console=console, transient=True
-        ):
-            _check_outage(chunk)
-            records.extend(chunk)
+        try:
+            for chunk in track(
+                chunks, total=left, description="answering", console=console, transient=True
+            ):
+                _check_outage(chunk)
+                records.extend(chunk)
+                if sheet:
+                    sheet.write(chunk)
+        except KeyboardInterrupt:
             if sheet:
-                sheet.write(chunk)
+                done = f"{len(records)} of {len(questions)} questions"
+                print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
+            raise
     return records
 
 
@@ -232,4 +258,5 @@ def _read(file: str) -> Evaluated:
     rules = games[0].rules
     judge = f"{RECORDED}: {rules.parts.judge.rpartition('.')[2]}"
     basis = rules.fingerprint or "unknown"
-    return Evaluated(file, [answered(game.record, judge) for game in games], judge, basis)
+    results = [answered(game.record, judge) for game in games]
+    return Evaluated(file, results, judge, basis, "its questions")

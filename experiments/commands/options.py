@@ -74,7 +74,10 @@ def eval(parser: ArgumentParser) -> None:
         seed="which questions are drawn (default: 0, as in training)",
     )
     parser.add_argument(
-        "--per-group", type=int, metavar="N", help="questions per hop count, or per benchmark"
+        "--per-group",
+        type=int,
+        metavar="N",
+        help="questions per hop count, per benchmark, or per group of --questions",
     )
     parser.add_argument("--questions", metavar="FILE", help="your own: question, answers, group")
     parser.add_argument(
@@ -107,7 +110,8 @@ def eval(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="also write every game there, as JSON lines; a stopped one is gone on with",
+        help="also write every game there, as JSON lines; a stopped one is gone on with, a "
+        "finished one stays as it is",
     )
     parser.epilog = """\
   ssp eval base tuned --attempts 8 --set evaluation.temperature=1     # both, then a paired test

@@ -53,6 +53,8 @@ class Answered:
     """Attempts that an outage has hit."""
     known: bool | None = None
     """Whether it was answered without searching as well; ``None``: not asked, or an outage."""
+    why_void: str | None = None
+    """What kept it from being answered at all: a service, or a reason code; ``None`` if nothing."""
 
 
 def answered(record: GameRecord, own: str, known: bool | None = None) -> Answered:
@@ -85,6 +87,7 @@ def answered(record: GameRecord, own: str, known: bool | None = None) -> Answere
         fmean([len(attempt.searches) for attempt in attempts]) if attempts else 0.0,
         len(record.attempts) - len(attempts),
         known,
+        None if attempts else _why_void(record),
     )
 
 
@@ -94,6 +97,11 @@ def outage_of(record: GameRecord) -> Outage | None:
         return record.outage
     outages = [attempt.outage for attempt in record.attempts]
     return outages[0] if outages and all(outages) else None
+
+
+def _why_void(record: GameRecord) -> str | None:
+    outage = outage_of(record)
+    return outage.service if outage else record.reason
 
 
 def _found(searches: Sequence[SearchRecord], wordings: Sequence[str]) -> bool:
@@ -137,7 +145,7 @@ class Row:
     f1: Estimate
     searches: float
     void: int
-    """Questions that an outage has taken out altogether."""
+    """Questions that nobody answered: an outage took them, or they do not fit into a prompt."""
     lost: int
     """Attempts that an outage has taken from the other questions."""
     bounds: tuple[float, float]
@@ -188,10 +196,15 @@ def table(results: Sequence[Answered], judge: str, seed: int) -> list[Row]:
 
 
 def void_groups(results: Sequence[Answered]) -> dict[str, int]:
-    """The groups that an outage has taken out altogether, with their numbers of questions."""
+    """The groups of which no question was answered, with their numbers of questions."""
     sizes = Counter(result.group for result in results)
     there = {result.group for result in results if result.answers}
     return {group: size for group, size in sorted(sizes.items()) if group not in there}
+
+
+def void_reasons(results: Sequence[Answered]) -> dict[str, int]:
+    """What kept questions from being answered, and how many: services, and reason codes."""
+    return dict(Counter(result.why_void or "unknown" for result in results if not result.answers))
 
 
 def _row(group: str, results: Sequence[Answered], judge: str, k: int, seed: int) -> Row | None:

@@ -6,11 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from experiments.evaluation.gain import gains
-from experiments.evaluation.results import Answered, Row, memory, paired, table, void_groups
+from experiments.evaluation.results import (
+    Answered,
+    Row,
+    memory,
+    paired,
+    table,
+    void_groups,
+    void_reasons,
+)
+from ssp_env.commands.base import plural
+from ssp_env.game.outcome import BUDGET_PROMPT
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,8 @@ class Evaluated:
     """Whose verdicts come first."""
     basis: dict[str, Any] | str
     """The fingerprint: in full, or its hash from a file."""
+    asked: str = "unseen questions"
+    """Which questions, in words."""
 
     @property
     def memory(self) -> dict[str, float] | None:
@@ -43,6 +56,7 @@ def as_data(evaluated: Sequence[Evaluated], seed: int) -> dict[str, Any]:
                     for row in table(one.results, judge, seed)
                 ],
                 "void_groups": void_groups(one.results),
+                "void_reasons": void_reasons(one.results),
                 **({"closed_book": one.memory} if one.memory is not None else {}),
             }
             for one in evaluated
@@ -76,37 +90,66 @@ def show(one: Evaluated, seed: int) -> None:
         if judge != one.judge
     }
 
-    made = Table(title=f"accuracy on unseen questions: {one.name}", title_justify="left")
-    for place, title in enumerate(_titles(one, rows, [*others])):
-        made.add_column(title, justify="right" if place else "left")
-    for row in rows:
-        made.add_row(*_cells(one, row, others))
-
     console = Console(highlight=False)
-    console.print(made)
+    title = f"accuracy on {one.asked}, judge {one.judge}: {one.name}"
+    # Not the table's own title, which would be cut into lines where a path is long.
+    console.print(title, style="italic", markup=False, soft_wrap=True)
+    if rows:
+        made = _table(None, _titles(one, rows, [*others]))
+        for row in rows:
+            made.add_row(*_cells(one, row, others))
+        console.print(made)
     _show_outages(console, one, rows)
     _show_basis(one.basis)
 
 
 def _show_outages(console: Console, one: Evaluated, rows: Sequence[Row]) -> None:
-    whole = rows[-1]
-    if whole.void:
+    reasons = void_reasons(one.results)
+    why = ", ".join(f"{count} by {_REASONS.get(why, why)}" for why, count in reasons.items())
+    if rows and (whole := rows[-1]).void:
         low, high = whole.bounds
-        console.print(
-            f"{whole.void} void questions: {low:.3f} if all were wrong, {high:.3f} if right"
-        )
+        what = f"{plural(whole.void, 'void question')} ({why})"
+        console.print(f"{what}: {low:.3f} if all were wrong, {high:.3f} if right", soft_wrap=True)
     for group, size in void_groups(one.results).items():
-        console.print(f"[yellow]group {group} is not in the table: all {size} questions are void")
-    if whole.lost:
-        console.print(f"{whole.lost} attempts at other questions are void")
+        console.print(
+            f"[yellow]group {group} is not in the table: "
+            f"{'its one question is' if size == 1 else f'all {size} questions are'} void"
+        )
+    if rows and (whole := rows[-1]).lost:
+        are = "is" if whole.lost == 1 else "are"
+        console.print(f"{plural(whole.lost, 'attempt')} at other questions {are} void")
+
+
+_REASONS = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
+"""What kept questions from being answered, in words; services have their own names."""
+
+
+def _table(title: str | None, heads: Sequence[str], left: Sequence[int] = (0,)) -> Table:
+    """A table that leaves room for its cells where a terminal has 80 columns.
+
+    Args:
+        title: of it all; ``None`` for none.
+        heads: of its columns.
+        left: the places of columns of words.
+    """
+    made = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0),
+        show_edge=False,
+    )
+    for place, head in enumerate(heads):
+        made.add_column(head, justify="left" if place in left else "right")
+    return made
 
 
 def _titles(one: Evaluated, rows: Sequence[Row], others: Sequence[str]) -> list[str]:
     k = rows[0].attempts
-    many = [f"pass@{k}", f"majority@{k}"] if k > 1 else []
+    many = [f"pass@{k}", f"maj@{k}"] if k > 1 else []
     memory = ["closed book"] if one.memory is not None else []
     average = f"avg@{k}" if k > 1 else "pass@1"
-    heads = ["group", "questions", f"{average}, {one.judge}", "95% interval", *many]
+    heads = ["group", "count", average, "95% interval", *many]
     return [*heads, *others, "F1", *memory, "searches"]
 
 
@@ -133,24 +176,25 @@ def _shared(first: Evaluated, second: Evaluated) -> str:
 def show_comparison(first: Evaluated, second: Evaluated, seed: int) -> None:
     """Prints two evaluations against each other."""
     judge = _shared(first, second)
-    made = Table(
-        title=f"the second against the first, question by question ({judge})", title_justify="left"
+    made = _table(
+        f"the second against the first, question by question ({judge})",
+        ("group", "questions", "difference", "95% interval", "better", "worse", "p"),
     )
-    for place, title in enumerate(
-        ("group", "questions", "difference", "95% interval", "better", "worse", "p")
-    ):
-        made.add_column(title, justify="right" if place else "left")
 
     for group, found in paired(first.results, second.results, judge, seed):
         d = found.difference
         interval = f"{d.low:+.2f} to {d.high:+.2f}"
-        counts = (str(found.better), str(found.worse), f"{found.p_value:.3f}")
+        counts = (str(found.better), str(found.worse), _p_value(found.p_value))
         made.add_row(group, str(d.count), f"{d.mean:+.3f}", interval, *counts)
 
     console = Console(highlight=False)
-    console.print(made)
+    console.print("", made)
     if _hash(first.basis) != _hash(second.basis):
         console.print("[yellow]the two were not played by the same rules: see the fingerprints")
+
+
+def _p_value(value: float) -> str:
+    return "<.001" if value < 0.001 else f"{value:.3f}"
 
 
 def show_gains(first: Evaluated, second: Evaluated, seed: int) -> None:
@@ -159,16 +203,10 @@ def show_gains(first: Evaluated, second: Evaluated, seed: int) -> None:
     if not split:
         return
 
-    made = Table(
-        title="what the gain is made of",
-        title_justify="left",
-        caption="known without search; found, of the rest; right there, where it was found",
-        caption_justify="left",
-    )
-    for place, title in enumerate(
-        ("group", "part", "gain", "95% interval", "share", "first", "second")
-    ):
-        made.add_column(title, justify="left" if place in (0, 1, 4) else "right")
+    heads = ("group", "part", "gain", "95% interval", "share", "first", "second")
+    made = _table("what the gain is made of", heads, left=(0, 1, 4))
+    made.caption = "known without search; found, of the rest; right there, where it was found"
+    made.caption_justify = "left"
 
     for group, gain in split:
         for part, one in {**gain.parts, "together": gain.total}.items():
@@ -178,7 +216,7 @@ def show_gains(first: Evaluated, second: Evaluated, seed: int) -> None:
             interval = f"{one.low:+.2f} to {one.high:+.2f}"
             made.add_row(group, part, f"{one.mean:+.3f}", interval, name, *cells)
         made.add_section()
-    Console(highlight=False).print(made)
+    Console(highlight=False).print("", made)
 
 
 _SHOWN = {

@@ -70,4 +70,7 @@ def check_model_directory(directory: Path) -> None:
     if not directory.is_dir():
         raise ModelError(f"there is no model directory {directory}")
     if not (directory / "config.json").is_file():
-        raise ModelError(f"{directory} is not a model directory (config.json is missing)")
+        # A run, or a checkpoint, has a policy within.
+        inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
+        hint = f"; did you mean {max(inside)}?" if inside else ""
+        raise ModelError(f"{directory} is not a model directory (config.json is missing){hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_eval_prints_a_row_per_group_and_writes_every_game(
     shown = capsys.readouterr().out
     assert "accuracy on unseen questions" in shown
     for group in "1234":
-        assert f"\u2502 {group} " in shown
+        assert re.search(rf"^{group} +4 +[01]\.\d\d\d ", shown, re.MULTILINE)
         assert sum(game.question_group == group for game in played) == 4
     assert all(game.origin == "given" and len(game.trajectories) == 1 for game in played)
     assert [file.name for file in tmp_path.iterdir()] == ["games.jsonl"]
@@ -167,7 +168,10 @@ def test_what_a_gain_is_made_of(untrained: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_stopped_evaluation_goes_on_to_the_same_result(
-    policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from experiments.evaluation import sheet
 
@@ -188,6 +192,8 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
     assert (
         main(["eval", str(policy), "--per-group", "4", "--out", str(tmp_path / "x"), *SHORT]) == 130
     )
+    said = "ssp: stopped; the same command goes on after 12 of 16 questions"
+    assert said in capsys.readouterr().err
     (part,) = tmp_path.glob("x.*.part")
     with part.open("a") as file:
         file.write('{"format":3,"cut')  # as a kill in the middle of a write would leave it
@@ -195,6 +201,15 @@ def test_a_stopped_evaluation_goes_on_to_the_same_result(
     assert evaluate(policy, tmp_path / "x") == whole
     assert asked == [6, 6, 4, 4]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["whole", "x"]
+
+    # What is finished is neither answered again nor replaced.
+    monkeypatch.setattr(answers_module.Round, "of_questions", lambda *_: pytest.fail("answered"))
+    before = (tmp_path / "x").read_bytes()
+    words = ["eval", str(policy), "--out", str(tmp_path / "x")]
+    capsys.readouterr()
+    assert main([*words, *SHORT]) == 2
+    assert f"it is an evaluation, ssp eval {tmp_path / 'x'} shows it" in capsys.readouterr().err
+    assert (tmp_path / "x").read_bytes() == before
 
 
 def test_what_an_outage_took_is_asked_again(
@@ -238,6 +253,7 @@ def test_what_an_outage_took_is_asked_again(
     # With other limits, these are other answers.
     other = evaluate(policy, tmp_path / "x", "--set", "game.max_response_tokens=16")
     assert other != whole
+    (tmp_path / "x").unlink()
     assert evaluate(policy, tmp_path / "x") == whole
     assert asked == [0, 6]
 
@@ -261,7 +277,11 @@ def test_groups_and_attempts_that_an_outage_took_are_told(
     assert main(["eval", str(tmp_path / "some")]) == 0
     shown = capsys.readouterr().out
     assert "group 4 is not in the table: all 4 questions are void" in shown
-    assert "1 attempts at other questions are void" in shown
+    assert "4 void questions (4 by engine): " in shown
+    assert "1 attempt at other questions is void" in shown
+    assert "\u2026" not in shown, "all heads are readable at 80 columns"
+    assert max(map(len, shown.split("fingerprint")[0].splitlines()[1:])) <= 80
+    assert "accuracy on its questions, judge recorded: LenientJudge: " in shown
 
     (found,) = figures(capsys, str(tmp_path / "some"))["evaluations"]
     assert found["void_groups"] == {"4": 4}
@@ -283,6 +303,15 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     row = found["rows"][0]  # type: ignore[index]
     assert (row["group"], row["questions"]) == ("mine", 2)
     assert row["avg@1"] <= 0.5
+
+    long = {"question": known.text + " very" * 300, "answers": ["nobody"], "group": "long"}
+    file.write_text("".join(json.dumps(line) + "\n" for line in (*lines, long)))
+    assert main(["eval", "--questions", str(file), "--per-group", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert f"accuracy on the questions of {file}, judge lenient:" in shown
+    assert re.search(r"^mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
+    assert "group long is not in the table: its one question is void" in shown
+    assert "1 void question (1 by a prompt longer than game.max_prompt_tokens): " in shown
 
 
 def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
@@ -341,12 +370,23 @@ def test_a_player_in_place_of_a_model_and_its_outages() -> None:
         (["--attempts", "0"], "--attempts = 0: must be at least 1"),
         (["--player", "api", "--closed-book"], "not behind an API"),
         (["a/b", "nowhere"], "there is no model directory nowhere"),
+        (["--model", "RUN"], "did you mean RUN/checkpoints/step_000010/policy?"),
+        (["--model", "RUN/checkpoints/step_000006"], "did you mean RUN/checkpoints/step_000006/"),
         (["--retriever", "emtpy"], "did you mean 'empty'"),
         (["--questions", "nowhere"], "nowhere"),
         (["--prompts", "zerosaerch"], "did you mean 'zerosearch'"),
     ],
 )
-def test_mistakes(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for step in (6, 10):
+        (tmp_path / f"RUN/checkpoints/step_{step:06d}/policy").mkdir(parents=True)
     assert main(["eval", *words]) == 2
     assert says in capsys.readouterr().err
 

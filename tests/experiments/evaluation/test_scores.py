@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.evaluation.scores import bootstrap, compare, estimate, majority, pass_at_k
+from experiments.evaluation.tables import _p_value
 
 
 @settings(deadline=None)
@@ -67,6 +68,7 @@ def test_a_difference_in_every_question_is_no_chance() -> None:
     assert (found.better, found.worse) == (40, 0)
     assert 0.3 < found.difference.low < found.difference.mean == 0.5 < found.difference.high
     assert found.p_value < 0.001
+    assert (_p_value(found.p_value), _p_value(0.001)) == ("<.001", "0.001")
 
 
 def test_equal_scores_do_not_differ() -> None:
