@@ -22,6 +22,8 @@ SMOOTHED = 5
 COLUMNS = 3
 FEWEST = 3
 """Seeds from which on curves have intervals."""
+NARROWEST = 0.1
+"""What the axis of mean accuracy spans at least: differences below a hundredth should look small."""
 
 Value = Callable[[dict[str, Any]], float | None]
 
@@ -51,7 +53,7 @@ def draw(sweep: Sweep, outcomes: Sequence[Outcome], out: Path) -> None:
         axis.set(title=f"accuracy, {spoken_group(group)}", xlabel="step", ylim=(-0.02, 1.02))
     for axis, name in zip(flat[1 + len(groups) :], sweep.figures, strict=False):
         _draw_curves(axis, sweep, ended, colours, _figure_of(name))
-        axis.set(title=spoken_figure(name), xlabel="step")
+        axis.set(title=spoken_figure(name), xlabel=f"step (mean of the last {SMOOTHED})")
     for axis in flat[panels:]:
         axis.set_visible(False)
 
@@ -97,10 +99,15 @@ def _draw_ends(axis: Any, sweep: Sweep, ended: Sequence[Outcome], colours: dict[
         axis.errorbar(
             [found.mean], [place], xerr=half, fmt="D", color=colours[arm], capsize=3, markersize=6
         )
-    low, high = axis.get_xlim()
-    axis.set(xlim=(max(-0.02, low), min(1.02, high)), title="mean accuracy at the end (* baseline)")
+    axis.set(xlim=_span(*axis.get_xlim()), title="mean accuracy at the end (* baseline)")
     axis.set_yticks(range(len(arms)), [_with_mark(arm, sweep.compared_with) for arm in arms])
     axis.invert_yaxis()
+
+
+def _span(low: float, high: float) -> tuple[float, float]:
+    """An axis of accuracies, neither narrower than is fair nor wider than they can be."""
+    lacking = max(0.0, NARROWEST - (high - low)) / 2
+    return max(-0.02, low - lacking), min(1.02, high + lacking)
 
 
 def _draw_curves(
