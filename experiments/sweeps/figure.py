@@ -23,7 +23,7 @@ COLUMNS = 3
 FEWEST = 3
 """Seeds from which on curves have intervals."""
 NARROWEST = 0.1
-"""What the axis of mean accuracy spans at least: differences below a hundredth should look small."""
+"""What the axis of mean accuracy spans at least, so that small differences look small."""
 
 Value = Callable[[dict[str, Any]], float | None]
 
