@@ -111,7 +111,14 @@ def finished_in_full(path: Path) -> Iterator[TextIO]:
         with replacing(path) as file:
             yield file
     except OSError as error:
-        raise RunError(f"{path} cannot be written: {error}") from error
+        raise unwritten(path, error) from error
+
+
+def unwritten(path: Path, error: OSError) -> RunError:
+    """What to say of a file that cannot be written, where a person has named it."""
+    if not path.parent.is_dir():
+        return RunError(f"{path} cannot be written: there is no directory {path.parent}")
+    return RunError(f"{path} cannot be written: {error.strerror or error}")
 
 
 @contextmanager

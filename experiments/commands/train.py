@@ -15,7 +15,7 @@ from experiments.config import RunConfig, load_preset, make_config, name_search,
 from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
 from experiments.run.early_checks import check_early
 from experiments.run.interrupt import ignore_at_exit, uninterrupted
-from ssp_env.errors import UnhealthyRun
+from ssp_env.errors import ConfigError, DataError, UnhealthyRun
 
 DEFAULT_PRESET = "tiny"
 UNHEALTHY = 3
@@ -61,7 +61,21 @@ def plan(arguments: Namespace) -> tuple[RunConfig, Path]:
     out = Path(arguments.out or newest(default_directory(settings(arguments, load_preset(preset)))))
     held = RunDirectory(out).read_config()
     agrees = arguments.preset in (None, held.get("preset"))
+    if agrees:
+        _check_held(held, RunDirectory(out).config)
     return settings(arguments, held if agrees else load_preset(preset)), out
+
+
+def _check_held(values: dict[str, Any], file: Path) -> None:
+    """Makes sure that a run's own settings can be read, before others are laid over them.
+
+    Raises:
+        DataError: they cannot; names the file.
+    """
+    try:
+        make_config(values)
+    except ConfigError as error:
+        raise DataError(file, str(error)) from None
 
 
 def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.evaluation.answers import CHUNK
 from experiments.evaluation.results import outage_of
-from ssp_env.disk import write_atomically
+from ssp_env.disk import unwritten, write_atomically
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
@@ -87,7 +87,7 @@ class Sheet:
             yield self
             self.part.replace(self.path)
         except OSError as error:
-            raise RunError(f"{self.path} cannot be written: {error}") from error
+            raise unwritten(self.path, error) from error
 
     def write(self, records: Iterable[GameRecord]) -> None:
         """Adds a chunk, and returns when it is on disk.

@@ -292,11 +292,12 @@ class _Reader:
         return {key: self.value(inner, item, f"{name}.{key}") for key, item in value.items()}
 
     def _needs(self, hint: Any, value: Any) -> str:
-        section = section_of(hint)
-        if section is not None and not is_dataclass(section):
-            return f"needs a mapping of settings, by name, not {type(value).__name__}"
-        also = ", or a mapping of its fields" if section is not None and not self.strict else ""
-        return f"needs a value of the type {_shown(hint)}{also}, not {type(value).__name__}"
+        """What would fit: to whoever wrote a setting in words, of a program's data by the type."""
+        if self.strict:
+            return f"needs a value of the type {_shown(hint)}, not {type(value).__name__}"
+        # A number in quotes looks like a number in a file.
+        instead = ", not a text" if isinstance(value, str) else ""
+        return f"needs {' or '.join(map(_spoken, members_of(hint)))}{instead}"
 
     def _under(self, kind: Any, where: str, error: ConfigError) -> ConfigError:
         """What a dataclass refused by its own name, by the name that its user gave."""
@@ -387,6 +388,34 @@ def _shown(hint: Any) -> str:
     name = getattr(get_origin(hint) or hint, "__name__", str(hint))
     inner = ", ".join(_shown(argument) for argument in get_args(hint))
     return f"{name}[{inner}]" if inner else name
+
+
+def _spoken(hint: Any) -> str:
+    """A type that is not a union, as somebody calls it who writes settings."""
+    origin = get_origin(hint) or hint
+    if origin in _WORDS:
+        return _WORDS[origin]
+    if origin in (dict, Mapping):
+        return "a mapping of settings, by name"
+    if is_dataclass(origin):
+        return f"a mapping of {_class(origin).__name__}'s fields"
+    if origin is not tuple:
+        return f"a {_shown(hint)}"
+
+    items = [item for item in get_args(hint) if item is not Ellipsis]
+    words = _WORDS.get(items[0]) if len({*items}) == 1 else None
+    return f"a list, each item {words}" if words else "a list"
+
+
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    NoneType: "null",
+}
+"""What the types of single values are called."""
 
 
 def _join(where: str, name: str) -> str:

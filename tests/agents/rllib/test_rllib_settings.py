@@ -42,7 +42,7 @@ class Own(LLMModule):
         ),
         ({"game": {"attemts": 3}}, {}, 0, "env_config.game.attemts", "'attempts'"),
         ({"game": {"attempts": 1}}, {}, 0, "env_config.game.attempts", "at least 2"),
-        ({"game": {"attempts": "5"}}, {}, 0, "env_config.game.attempts", "type int"),
+        ({"game": {"attempts": "5"}}, {}, 0, "env_config.game.attempts", "needs a whole number"),
         ({}, {"proposer_algorithm": "grpo"}, 0, "env_config.game.proposals", "at least 2"),
         ({"game": {"proposals": 3}}, {"batch_size": 8}, 0, "training.batch_size", "multiple"),
         (

@@ -343,3 +343,11 @@ def test_ray_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(ServiceError, match="Ray did not start: The current node timed out"):
         local_ray(RunConfig()).__enter__()
+
+
+def test_a_run_whose_settings_were_edited_names_their_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("preset: tiny\ncolour: red\n")
+    assert main(["train", "--resume", "--out", str(tmp_path)]) == 2
+    assert f"ssp: {tmp_path / 'config.yaml'}: colour = 'red': known: " in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_an_unknown_render_mode() -> None:
         ({"world_options": {"entities": 20}}, "world_options", "to the world itself"),
         ({"tokenizer": 5}, "tokenizer", "give a Tokenizer"),
         ({"game": 5}, "game", "a GameConfig, or a mapping"),
-        ({"game": {"attempts": "3"}}, "game.attempts", "type int, not str"),
+        ({"game": {"attempts": "3"}}, "game.attempts", "needs a whole number, not a text"),
         ({"game": {"attempts": 0}}, "game.attempts", "at least 1"),
         ({"view": {"window": None, "one_hot": True}}, "view.one_hot", "view.window"),
         ({"retriever": 5}, "retriever", "give a"),

@@ -171,9 +171,9 @@ def test_the_defaults_are_the_papers() -> None:
     [
         ({"attempts": 0}, "game.attempts", "must be at least 1"),
         ({"noise_documents": -1}, "game.noise_documents", "must be at least 0"),
-        ({"attempts": math.nan}, "game.attempts", "type int, not float"),
-        ({"filters": "spoiler"}, "game.filters", "tuple[str, ...], not str"),
-        ({"tags": "search"}, "game.tags", "type Tags, or a mapping of its fields, not str"),
+        ({"attempts": math.nan}, "game.attempts", "needs a whole number"),
+        ({"filters": "spoiler"}, "game.filters", "needs a list, each item a text, not a text"),
+        ({"tags": "search"}, "game.tags", "needs a mapping of Tags's fields, not a text"),
         (
             {"max_question_chars": 9},
             "game.max_question_chars",
@@ -266,9 +266,9 @@ def test_what_yaml_takes_for_text(text: str) -> None:
     [
         ({"atempts": 3}, "game.atempts", "did you mean 'attempts'"),
         ({"tags": {"serch": "x"}}, "game.tags.serch", "did you mean 'search'"),
-        ({"tags": {"search": 5}}, "game.tags.search", "type str, not int"),
-        ({"attempts": "3"}, "game.attempts", "type int, not str"),
-        ({"filters": [1]}, "game.filters", "type str, not int"),
+        ({"tags": {"search": 5}}, "game.tags.search", "needs a text"),
+        ({"attempts": "3"}, "game.attempts", "needs a whole number, not a text"),
+        ({"filters": [1]}, "game.filters", "needs a text"),
         ({"attempts": 0}, "game.attempts", "at least 1"),
     ],
 )
