@@ -407,9 +407,8 @@ def report(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--out",
-        default="report.html",
         metavar="FILE",
-        help="the page (default: %(default)s)",
+        help="the page (default: report-RUN.html, with the names of the runs)",
     )
     parser.add_argument(
         "--tokens",
@@ -418,7 +417,8 @@ def report(parser: ArgumentParser) -> None:
     )
     parser.epilog = """\
 One file that loads nothing from a network. Where its games would make it larger than 5 MB,
-they lie in a folder beside it, named after it (report_games), and both belong together."""
+they lie in a folder beside it, named after it (report-RUN_games); keep both together. The
+page is replaced if it is there, but under the default name only if it is of the same runs."""
 
 
 def view(parser: ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments.report.collect import Run, open_runs
-from experiments.report.page import LARGEST, Written, write_page
-from ssp_env.errors import SSPError
+from experiments.report.page import LARGEST, Written, runs_of_page, write_page
+from ssp_env.errors import RunError, SSPError
 
 
 def run(arguments: Namespace) -> int:
     """Reads the runs, and writes the page once all of it is there."""
-    out = Path(arguments.out)
+    out = Path(arguments.out or default_name(arguments.runs))
     if out.is_dir():
         raise SSPError(f"--out {out} is a directory; name the file, such as {out / 'report.html'}")
 
@@ -24,9 +25,42 @@ def run(arguments: Namespace) -> int:
         raise SSPError(f"--out {out}: there is no directory {out.parent}")
 
     runs = open_runs(arguments.runs)
+    if arguments.out is None:
+        _check_same_runs(out, runs)
     written = write_page(runs, out, tokens=arguments.tokens, progress=_shown)
     _tell(runs, written, arguments.tokens)
     return 0
+
+
+def default_name(paths: Sequence[str]) -> str:
+    """The page's name if none is given: it tells of which runs it is.
+
+    Args:
+        paths: the run directories.
+    """
+    first, *others = (Path(path).resolve().name for path in paths)
+    if len(others) > 1:
+        return f"report-{first}-and-{len(others)}-more.html"
+    return f"report-{'-'.join([first, *others])}.html"
+
+
+def _check_same_runs(out: Path, runs: Sequence[Run]) -> None:
+    """
+    Raises:
+        RunError: a page of other runs, or something else, has the name that nobody has chosen.
+    """
+    if not out.exists():
+        return
+    found = runs_of_page(out)
+    if found is None:
+        raise RunError(f"{out} is there already, and is no report; name another file by --out")
+
+    # Runs are named as seen from here, where the page with its own name lies too.
+    if [Path(path).resolve() for path in found] != [run.path.resolve() for run in runs]:
+        raise RunError(
+            f"{out} is a report of other runs ({', '.join(found)}); name another file by --out, "
+            f"or name this one to replace it"
+        )
 
 
 def _shown(steps: list[Any]) -> Any:

@@ -106,10 +106,20 @@ def _open(key: str, path: Path, growing: bool) -> Run:
     directory = RunDirectory(path)
     if not path.is_dir():
         raise RunError(f"{path} is no run directory")
+    if not directory.config.exists():
+        raise RunError(_no_run(path))
     config = directory.read_config()
     lines = directory.read_metrics(growing=growing)
     _check_order(directory, lines)
     return Run(key, path, config, lines, _summary(directory), step_files(directory.games))
+
+
+def _no_run(path: Path) -> str:
+    """Why a directory is no run's, and which ones may be meant."""
+    for inner, what in (("trials", "the directory of a sweep"), (".", "a folder of runs")):
+        if any((path / inner).glob("*/config.yaml")):
+            return f"{path} is {what}, not a run: name its runs, as {path / inner / '*'} does"
+    return f"{path} is no run directory: it holds no config.yaml"
 
 
 def _check_order(directory: RunDirectory, lines: list[dict[str, Any]]) -> None:

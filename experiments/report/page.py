@@ -131,6 +131,26 @@ def page_text(data: dict[str, Any], chunks: dict[str, str]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: filled[found[1]], template)
 
 
+def runs_of_page(path: Path) -> list[str] | None:
+    """The run directories of a page, as they were named when it was written.
+
+    Returns:
+        ``None`` if the file is no page of runs.
+
+    Raises:
+        RunError: the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    found = re.search(r'<script type="text/plain" id="data">([\w+/=]+)</script>', text)
+    if found is None:
+        return None
+    data = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    return [run["path"] for run in data["runs"]]
+
+
 def packed(value: Any) -> str:
     """JSON, deflated, as base64: what a browser's DecompressionStream unpacks."""
     return base64.b64encode(zlib.compress(json_bytes(value), 9)).decode("ascii")

@@ -44,6 +44,20 @@ function number(value, digits = 3) {
   return String(Number(value.toPrecision(size < 1 ? digits : digits + (size >= 100))));
 }
 
+/** How numbers that stand side by side are written: all with the digits that the largest needs. */
+function sameFormat(values) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  const largest = known.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  if (largest >= 1000 || known.every(Number.isInteger)) return (value) => number(value === null || value === undefined ? value : Math.round(value));
+  const digits = largest ? Math.min(Math.max(3 - Math.max(Math.floor(Math.log10(largest)), 0), 0) + (largest < 0.01 ? 2 : 0), 6) : 0;
+  const least = 0.5 * 10 ** -digits;
+  return (value) => {
+    if (value === null || value === undefined) return "–";
+    if (Math.abs(value) <= 1e-9 * largest) return (0).toFixed(digits); // what is left of a running sum
+    return Math.abs(value) < least ? value.toExponential(1) : value.toFixed(digits);
+  };
+}
+
 /** A share or a reward: 0.35, 1.00, −0.10 */
 function share(value, digits = 2) {
   if (value === null || value === undefined) return "–";

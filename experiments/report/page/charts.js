@@ -7,13 +7,14 @@ const SHARES = /share|reward/;
 /** A chart. series: [{label, colour, dash, points: [[x, y, low?, high?]], faint?: [[x, y]], dots}] */
 function chart({ title, unit, series, domain }) {
   const drawn = series.filter((one) => one.points.length);
+  const say = sameFormat(drawn.flatMap((one) => one.points.map((point) => point[1])));
   const box = h("div.plot", {});
   const tip = h("div.tip", { hidden: true });
   const figure = h(
     "figure.chart",
     {},
     h("figcaption", {}, h("h4", {}, title), unit && h("span.unit", {}, unit)),
-    drawn.length > 1 ? legend(drawn) : null,
+    drawn.length > 1 ? legend(drawn, say) : null,
     box,
     tip,
   );
@@ -22,7 +23,7 @@ function chart({ title, unit, series, domain }) {
     const now = Math.floor(box.clientWidth);
     if (!now || now === width) return;
     width = now;
-    fill(box, plot(drawn, width, domain, tip, `${title}: ${described(drawn)}`));
+    fill(box, plot(drawn, width, domain, tip, say, `${title}: ${described(drawn, say)}`));
   };
   resized.observe(box);
   box.drawChart = draw;
@@ -33,12 +34,12 @@ const resized = new ResizeObserver((entries) => {
   for (const entry of entries) entry.target.drawChart?.();
 });
 
-function legend(series) {
+function legend(series, say) {
   return h(
     "ul.legend",
     {},
     series.map((one) =>
-      h("li", {}, swatch(one), h("span", {}, one.label), h("b", {}, number(one.points.at(-1)[1]))),
+      h("li", {}, swatch(one), h("span", {}, one.label), h("b", {}, say(one.points.at(-1)[1]))),
     ),
   );
 }
@@ -50,11 +51,11 @@ function swatch(one) {
 }
 
 /** What a screen reader says of a chart. */
-function described(series) {
-  return series.map((one) => `${one.label} from ${number(one.points[0][1])} to ${number(one.points.at(-1)[1])}`).join("; ");
+function described(series, say) {
+  return series.map((one) => `${one.label} from ${say(one.points[0][1])} to ${say(one.points.at(-1)[1])}`).join("; ");
 }
 
-function plot(series, width, domain, tip, label) {
+function plot(series, width, domain, tip, say, label) {
   const all = series.flatMap((one) => [...one.points, ...(one.faint || [])]);
   const xs = all.map((point) => point[0]);
   const ys = all.flatMap((point) => point.slice(1)).filter((y) => y !== null && y !== undefined);
@@ -73,7 +74,7 @@ function plot(series, width, domain, tip, label) {
     svg.append(h("text.mark", { x: x(mark), y: HEIGHT - 6, "text-anchor": "middle" }, mark.toLocaleString("en-US")));
   }
   for (const one of series) svg.append(curve(one, x, y));
-  hover(svg, series, x, y, [x0, x1], width, tip);
+  hover(svg, series, x, y, [x0, x1], width, tip, say);
   return svg;
 }
 
@@ -96,7 +97,7 @@ function curve(one, x, y) {
 }
 
 /** Values of all curves where the pointer is. */
-function hover(svg, series, x, y, [x0, x1], width, tip) {
+function hover(svg, series, x, y, [x0, x1], width, tip, say) {
   const guide = h("line.guide", { y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom, visibility: "hidden" });
   svg.append(guide);
   const hide = () => {
@@ -113,8 +114,8 @@ function hover(svg, series, x, y, [x0, x1], width, tip) {
     const rows = series.flatMap((one) => {
       const point = one.points.find((each) => each[0] === step);
       if (!point) return [];
-      const range = point[2] === undefined ? "" : ` [${number(point[2])}, ${number(point[3])}]`;
-      return [h("li", {}, swatch(one), h("span", {}, one.label), h("b", {}, number(point[1])), range)];
+      const range = point[2] === undefined ? "" : ` [${say(point[2])}, ${say(point[3])}]`;
+      return [h("li", {}, swatch(one), h("span", {}, one.label), h("b", {}, say(point[1])), range)];
     });
     fill(tip, h("strong", {}, `step ${step}`), h("ul", {}, rows));
     tip.hidden = false;

@@ -75,12 +75,14 @@ function lastSteps(data) {
   const heading = (place, name) => h("th", { scope: "col" }, data.runs.length > 1 && runDot(data, place), name);
   let group = null;
   const rows = table.figures.flatMap((figure) => {
+    const values = data.runs.map((run, place) => table.runs[place][figure.name]);
+    const say = sameFormat([...values, ...table.arms.flatMap((arm) => arm.values[figure.name] || [])]);
     const row = h(
       "tr",
       {},
       h("th", { scope: "row" }, figure.label),
-      data.runs.map((run, place) => h("td", {}, number(table.runs[place][figure.name]))),
-      table.arms.map((arm) => h("td", {}, interval3(arm.values[figure.name]))),
+      values.map((value) => h("td", {}, say(value))),
+      table.arms.map((arm) => h("td", {}, interval3(arm.values[figure.name], say))),
     );
     const title = figure.heading !== group && h("tr.group", {}, h("th", { colspan: 1 + data.runs.length + table.arms.length, scope: "rowgroup" }, figure.heading));
     group = figure.heading;
@@ -103,9 +105,9 @@ function lastSteps(data) {
   );
 }
 
-function interval3(value) {
+function interval3(value, say) {
   if (!value) return "–";
-  return [h("b", {}, number(value[0])), h("span.range", {}, `[${number(value[1])}, ${number(value[2])}]`)];
+  return [h("b", {}, say(value[0])), h("span.range", {}, `[${say(value[1])}, ${say(value[2])}]`)];
 }
 
 function armName(data, arm) {

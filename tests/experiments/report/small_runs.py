@@ -73,11 +73,12 @@ def _rules() -> Rules:
 def measured(accuracy: float) -> dict[str, Any]:
     """What an evaluation adds to a line."""
     near = [max(0.0, accuracy - 0.1), accuracy + 0.1]
+    groups = ("1", "2", "3", "4")
     return {
-        "accuracy": {"1": accuracy, "2": accuracy / 2},
-        "interval": {"1": near, "2": near},
-        "bounds": {"1": [accuracy] * 2, "2": [accuracy] * 2},
-        "questions": {"1": 10, "2": 10},
+        "accuracy": {group: accuracy / int(group) for group in groups},
+        "interval": dict.fromkeys(groups, near),
+        "bounds": dict.fromkeys(groups, [accuracy] * 2),
+        "questions": dict.fromkeys(groups, 10),
         "void_questions": 0,
     }
 

@@ -115,6 +115,17 @@ def tour(browser: Page, url: str, run: str, size: tuple[int, int], dark: bool) -
         DARK if dark else LIGHT
     )
     fits(browser, size[0])
+    assert browser.value("document.querySelector('.scroll').scrollWidth") <= browser.value(
+        "document.querySelector('.scroll').clientWidth"
+    ), "the table of accuracies is cut off"
+    written = browser.value(
+        "[...document.querySelectorAll('.legend')].map((one) =>"
+        " [...one.querySelectorAll('b')].map((b) => b.textContent).join(' ')).join('|')"
+    )
+    assert written or run == "seed1", "of several runs that are averaged, no chart has two curves"
+    for legend in filter(None, written.split("|")):
+        digits = {len(value.partition(".")[2]) for value in legend.split()}
+        assert len(digits) == 1, f"numbers of several formats in one legend: {legend}"
 
     browser.value("location.hash = 'settings'")
     browser.wait("document.body.dataset.view === 'settings'")

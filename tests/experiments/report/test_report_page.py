@@ -14,6 +14,7 @@ import pytest
 from small_runs import GAMES, HOSTILE, change_game, make_run
 
 from experiments.commands import REPORT
+from experiments.commands.report import default_name
 from experiments.report import page as page_module
 from experiments.report.arms import arm_names, arms
 from experiments.report.collect import described, open_runs
@@ -245,9 +246,46 @@ def test_incomplete_runs_are_refused_with_the_place(tmp_path: Path) -> None:
     change_game(run, 2, 0, outcome="splendid")
     refused(run.path, r"step_000002\.jsonl:2: field 'outcome'", DataError)
     run.config.unlink()
-    refused(run.path, "config.yaml is missing")
+    refused(run.path, "is no run directory: it holds no config.yaml")
     with pytest.raises(RunError, match="is no run directory"):
         open_runs([str(tmp_path / "nothing")])
+
+
+def test_a_page_is_named_after_its_runs_and_replaces_no_other(
+    two_runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def report(*runs: str, out: str | None = None) -> None:
+        REPORT.run(Namespace(runs=[*runs], out=out, tokens=False))
+
+    report(two_runs[0])
+    report(two_runs[0])
+    report(*two_runs)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "report-seed0-seed1.html",
+        "report-seed0.html",
+    ]
+    assert default_name(["a/x", "b/y/", "z"]) == "report-x-and-2-more.html"
+
+    other = make_run(tmp_path / "elsewhere" / "seed0", steps=1)
+    before = Path("report-seed0.html").read_bytes()
+    with pytest.raises(RunError, match="is a report of other runs"):
+        report(str(other.path))
+    assert Path("report-seed0.html").read_bytes() == before
+    report(str(other.path), out="report-seed0.html")
+    report("elsewhere/seed0")
+    Path("report-seed0.html").write_text("<p>mine</p>")
+    with pytest.raises(RunError, match="is no report"):
+        report(two_runs[0])
+
+
+def test_a_folder_of_runs_is_told_from_a_run(tmp_path: Path) -> None:
+    make_run(tmp_path / "sweep" / "trials" / "a-seed0", steps=0)
+    with pytest.raises(RunError, match=r"directory of a sweep, .* its runs, as .*trials/\* does"):
+        open_runs([str(tmp_path / "sweep")])
+    with pytest.raises(RunError, match=r"a folder of runs, .*/trials/\* does"):
+        open_runs([str(tmp_path / "sweep" / "trials")])
 
 
 def test_a_run_that_is_named_twice_is_refused(two_runs: list[str]) -> None:
