@@ -44,6 +44,19 @@ _ENDINGS = {
 }
 
 
+_REASONS = {
+    "empty_question": "there is no question",
+    "no_search": "nothing was searched for that a question could rest on",
+    "short_question": "the question is too short",
+    "long_question": "the question is too long",
+    "spoiler": "the question gives its answer away",
+    "repeated_query": "a query was repeated",
+    "unverified": "the documents that were found do not support the answer",
+    "closed_book": "the question can be answered without any search",
+}
+"""Why a question does not count, for a person to read."""
+
+
 @dataclass
 class Score:
     """Points so far, and of how many games."""
@@ -123,6 +136,7 @@ def _solve(
 
         if games is not None and score.games >= games:
             return
+        terminal.say(f"[dim]{score}[/dim]")
 
     terminal.say("The policy has not written any valid question for a long while.")
 
@@ -142,7 +156,6 @@ def _count_solution(
     terminal.say(f"the policy found it in {riddle.solve_rate:.0%} of its attempts")
 
     score.add(points, riddle.solve_rate)
-    terminal.say(f"[dim]{score}[/dim]")
 
 
 def _about(riddle: Riddle) -> list[str]:
@@ -180,6 +193,7 @@ def _propose(
 
         if games is not None and score.games >= games:
             return
+        terminal.say(f"[dim]{score}[/dim]")
 
 
 def _count_question(terminal: Terminal, score: Score, game: Game, rival: Game, hints: int) -> None:
@@ -192,15 +206,20 @@ def _count_question(terminal: Terminal, score: Score, game: Game, rival: Game, h
         terminal.say(f"{game.share_right:.0%} of that is right: {points:.2f} points for you")
     else:
         read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
-        terminal.say(f"[red]{game.outcome}[/red]: {game.reason}{read}, 0 points for you")
+        terminal.say(f"[red]{game.outcome}[/red]: {_why(game)}{read}, 0 points for you")
 
     theirs = rival.proposer_reward or 0.0
     wrote = escape(rival.question or "no question")
-    why = "" if rival.reason is None else f" ({rival.reason})"
+    why = "" if rival.reason is None else f" ({_why(rival)})"
     terminal.say(f"the policy itself would have asked: {wrote}{why}, {theirs:.2f} points")
 
     score.add(points, theirs)
-    terminal.say(f"[dim]{score}[/dim]")
+
+
+def _why(game: Game) -> str:
+    """Why a proposal failed, in words; a filter of the user's own has its name."""
+    reason = game.reason or ""
+    return _REASONS.get(reason, escape(reason.replace("_", " ")))
 
 
 class Terminal:

@@ -116,7 +116,8 @@ def _chosen(arguments: Namespace) -> Iterator[_Found]:
         SSPError: there is no game at all, or none that is asked for.
     """
     steps, number, count = _steps(arguments.step), 0, 0
-    for path, step in _files(Path(arguments.path)):
+    files = _files(Path(arguments.path))
+    for path, step in files:
         for line in scan_games(path):
             number += 1
             found = _Found(number, step, line)
@@ -127,7 +128,10 @@ def _chosen(arguments: Namespace) -> Iterator[_Found]:
     if number == 0:
         raise DataError(arguments.path, "holds no game")
     if count == 0:
-        raise SSPError(f"{arguments.path} holds {number} games, but none that is asked for")
+        held = [step for _, step in files if step is not None]
+        unknown = steps is not None and held and not any(step in steps for step in held)
+        there = f"; it has steps {held[0]} to {held[-1]}" if unknown else ""
+        raise SSPError(f"{arguments.path} holds {number} games, but none that is asked for{there}")
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:
@@ -209,7 +213,7 @@ def _show_in_full(console: Console, games: Iterable[_Found], tokenizers: _Tokeni
         else:
             result = counts.add(saved, tokenizers)
             if not result:
-                write(console, "identical", "bold green")
+                write(console, "replayed: identical to the record", "bold green")
             for difference in result:
                 write(console, f"differs: {difference}", "bold red")
         counts.show_own_code(console)

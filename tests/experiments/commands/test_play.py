@@ -192,3 +192,14 @@ def test_a_session_in_the_terminal(
     assert "no such word: xyzzy" in shown
     assert f"right: it is {riddle.truth.answer}, 0.75 points for you" in shown
     assert shown.rstrip().endswith("after 1 game")
+
+
+def test_a_question_that_fails_is_told_why_in_words_and_the_score_is_said_once(
+    riddle: Riddle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"a {riddle.question}\n"))
+    assert main(["play", "--role", "proposer", "--games", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "invalid: nothing was searched for that a question could rest on, 0 points" in shown
+    assert "no_search" not in shown
+    assert shown.count("after 1 game") == 1

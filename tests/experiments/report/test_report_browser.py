@@ -51,7 +51,7 @@ def test_a_run_in_progress_is_shown_and_followed(browser: Page, tmp_path: Path) 
     asked = len(browser.requests)
     with open_server(Viewer([str(run.path)]), "127.0.0.1", 0) as server:
         server.daemon_threads = True
-        thread = Thread(target=server.serve_forever, args=(0.02,))
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/"
         for size, dark in LOOKS:

@@ -75,7 +75,7 @@ def test_command() -> None:
 
 def test_a_few_games_are_printed_in_full(games: Path, capsys: Captured) -> None:
     out = shown(capsys, games)
-    assert out.count("identical\n") == 4
+    assert out.count("replayed: identical to the record\n") == 3
     assert "3 of 3 games are identical" in out
     first = next(read_games(games)).record
     for text in (
@@ -313,6 +313,13 @@ def test_what_cannot_be_chosen(
 ) -> None:
     assert main(["replay", str(games), *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_step_that_is_not_there_is_told_which_ones_are(run: Path, capsys: Captured) -> None:
+    assert main(["replay", str(run), "--step", "99"]) == 2
+    assert "none that is asked for; it has steps 1 to 10" in capsys.readouterr().err
+    assert main(["replay", str(run), "--step", "1", "--slot", "99"]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("none that is asked for")
 
 
 def test_files_that_cannot_be_read(games: Path, tmp_path: Path, capsys: Captured) -> None:
