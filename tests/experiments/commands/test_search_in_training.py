@@ -116,10 +116,11 @@ def test_an_evaluation_says_what_it_rests_on(
 ) -> None:
     command = ["eval", "--model", str(policy), "--per-group", "1"]
     shown = []
-    for search in ([], ["--search", str(files / "index")]):
-        assert main([*command, *search, "--out", str(tmp_path / "games.jsonl")]) == 0
+    for name, search in (("own", []), ("index", ["--search", str(files / "index")])):
+        games = tmp_path / f"{name}.jsonl"
+        assert main([*command, *search, "--out", str(games)]) == 0
         (found,) = re.findall(r"fingerprint: ([0-9a-f]{12})", capsys.readouterr().out)
-        header = json.loads((tmp_path / "games.jsonl").read_text().splitlines()[0])
+        header = json.loads(games.read_text().splitlines()[0])
         assert f'"fingerprint": "{found}"' in json.dumps(header)
         shown.append(found)
     # The same passages, but BM25 on disk is not quite that in memory.
