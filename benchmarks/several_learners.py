@@ -26,7 +26,7 @@ from agents.rows import Row
 from benchmarks.origin import origin
 from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.cluster import algorithm_config, local_ray
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "one": {"learners": 0, "sharding": "ddp"},

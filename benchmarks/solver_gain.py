@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.origin import origin
 from benchmarks.runs import SSP_COMMAND
 from experiments.config import make_config
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 
 
 def main() -> int:

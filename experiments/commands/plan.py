@@ -13,7 +13,7 @@ from rich.table import Table
 
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import ComputeConfig, RunConfig, load_preset
-from experiments.run.early_checks import check_model_directory
+from experiments.run.checks import check_model_directory
 from ssp_env.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(arguments: Namespace) -> int:
     # PyTorch is loaded from here on.
     from agents.planning.fit import check_allowed, check_fit
     from experiments.run import planned
-    from experiments.run.quiet import quiet_libraries
+    from experiments.run.process import quiet_libraries
 
     quiet_libraries()
     job, planner = planned.job_of(config), planned.planner_of(config.model_dir)
