@@ -18,7 +18,7 @@ pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
 import faiss
 
-from benchmarks.clustered import ClusteredEncoder
+from clustered import ClusteredEncoder
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import no_progress, passage_text
 from ssp_env.search.dense.build import BLOCK
