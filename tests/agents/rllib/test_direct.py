@@ -1,6 +1,6 @@
 """Weights that are read out of a learner's memory; between real processes where NIXL is installed.
 
-`benchmarks/results/handover.json` has the same with RLlib's learner and env runner, one of which dies."""
+`benchmarks/results/handover.json` has the same with RLlib's learner and env runner."""
 
 from __future__ import annotations
 
