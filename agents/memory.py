@@ -239,12 +239,12 @@ def _activations(shape: Shape, game: GameConfig, learning: LearningConfig, compu
     # Bytes per number: norms, queries, keys, values and the residual stream; the MLP; scores. Under
     # autocast some are kept in both precisions.
     of_width, of_inner, of_scores = (14, 9.2, 7.5) if half else (22, 16, 4.8)
-    layer = tokens * (of_width * (shape.width + attention) + of_inner * shape.inner)
+    layer: float = tokens * (of_width * (shape.width + attention) + of_inner * shape.inner)
     layer += of_scores * scores
     if learning.gradient_checkpointing:
         # Only each layer's input is kept; one layer at a time is computed again.
         stream = HALF if _sharded(compute) and half else FLOAT
-        kept, again = shape.layers * tokens * shape.width * stream, layer
+        kept, again = float(shape.layers * tokens * shape.width * stream), layer
     else:
         kept, again = shape.layers * layer, 0.0
 

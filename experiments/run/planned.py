@@ -138,16 +138,17 @@ def _on_fewer(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     """The same run on so many GPUs: half of them learn, or more, or one does both."""
     rounds = -(-config.learning.batch_size // config.learning.round_size)
     compute = config.compute
+    whole = replace(compute, gpus_per_env_runner=1, gpus_per_learner=1)
     for runners in range(min(gpus // 2, rounds), 0, -1):
-        learners = gpus - runners
-        split = {"env_runners": runners, "learners": learners}
-        sharding = compute.sharding if learners > 1 else "ddp"
-        one = {"gpus_per_env_runner": 1, "gpus_per_learner": 1, "sharding": sharding}
-        yield replace(config, compute=replace(compute, **split, **one))
+        split = replace(whole, env_runners=runners, sharding="ddp", learners=gpus - runners)
+        if split.learners > 1:
+            split = replace(split, sharding=compute.sharding)
+        yield replace(config, compute=split)
 
     if not compute.overlap:
-        shared = {"gpus_per_env_runner": 0.5, "gpus_per_learner": 0.5, "sharding": "ddp"}
-        yield replace(config, compute=replace(compute, env_runners=0, learners=0, **shared))
+        one = replace(whole, env_runners=0, sharding="ddp", learners=0)
+        half = replace(one, gpus_per_env_runner=0.5, gpus_per_learner=0.5)
+        yield replace(config, compute=half)
 
 
 def _fitting(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
