@@ -33,7 +33,7 @@ from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import answered, outage_of
 from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
 from experiments.run.checks import check, check_model
-from experiments.run.quiet import quiet_libraries
+from experiments.run.process import quiet_libraries
 from ssp_env.disk import finished_in_full, unwritten
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
