@@ -34,7 +34,7 @@ def learner(batches: list[list[Any]], model: str) -> Work:
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
     from agents.rllib.algorithm import SSPConfig
-    from agents.rllib.batch import MODULE_ID, to_batch
+    from agents.rllib.module import MODULE_ID, to_batch
     from agents.rows import Row
 
     config = SSPConfig().environment(env_config={"world": "mini"})

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.credit import Credit
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
-from agents.rows import Row, rows_of, with_loss_weights
+from agents.rows import Credit, Row, rows_of, with_loss_weights
 from experiments.config import RunConfig, load_preset, make_config
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
