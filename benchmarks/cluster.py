@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 import torch
 from ray.cluster_utils import Cluster
+from tests.scripted_model import serve
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from benchmarks.origin import origin
 from benchmarks.runs import PATIENCE, SSP_COMMAND, begin, figures, serving, sets, wait_for
 from ssp_env.replay import read_games
-from ssp_env.testing.hacks.model import serve
 
 SMALLER = {
     "learning.batch_size": 8,
