@@ -32,7 +32,7 @@ from ssp_env.game.prompts.formats import format_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
-from ssp_env.judge.lenient import LenientJudge
+from ssp_env.judge.judges import name_of
 from ssp_env.players.chat import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.replay.header import SavedRules
@@ -110,7 +110,7 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
     policy = _Policy(config, rules, arguments.player)
     records = _answers(arguments, config, rules, questions, policy)
     name = f"{config.openai.model} behind {config.openai.base_url}"
-    own = "lenient" if isinstance(rules.judge, LenientJudge) else type(rules.judge).__name__
+    own = name_of(rules.judge)
     known = policy.memory(questions) if arguments.closed_book else [None] * len(questions)
 
     return Evaluated(

@@ -119,7 +119,7 @@ def make_rules(config: RunConfig) -> Rules:
         tokenizer: Tokenizer = HuggingFaceTokenizer.load(config.model_dir)
         return MakeRules(config)(world, tokenizer, config.game)
 
-    setup = {"world": world, "game": config.game, **MakeRules(config).parts(config.game)}
+    setup = {"world": world, "game": config.game, **MakeRules(config).parts(world, config.game)}
     return set_up(cast(Setup, setup)).rules
 
 

@@ -281,7 +281,7 @@ def test_groups_and_attempts_that_an_outage_took_are_told(
     assert "1 attempt at other questions is void" in shown
     assert "\u2026" not in shown, "all heads are readable at 80 columns"
     assert max(map(len, shown.split("fingerprint")[0].splitlines()[1:])) <= 80
-    assert "accuracy on its questions, judge recorded: LenientJudge: " in shown
+    assert "accuracy on its questions, judge recorded: ExactMatchJudge: " in shown
 
     (found,) = figures(capsys, str(tmp_path / "some"))["evaluations"]
     assert found["void_groups"] == {"4": 4}
@@ -308,7 +308,7 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     file.write_text("".join(json.dumps(line) + "\n" for line in (*lines, long)))
     assert main(["eval", "--questions", str(file), "--per-group", "1"]) == 0
     shown = capsys.readouterr().out
-    assert f"accuracy on the questions of {file}, judge lenient:" in shown
+    assert f"accuracy on the questions of {file}, judge exact:" in shown
     assert re.search(r"^mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens): " in shown
