@@ -79,9 +79,9 @@ class PlayerTests:
     def _rules(self) -> Rules:
         """The rules of ``setup``, with both of the gates that a policy plays in."""
         gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
-        setup: Any = self.setup
-        game = setup.get("game", {})
-        return set_up({**setup, "game": {"max_response_tokens": 2_000, **game, **gates}}).rules
+        own: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
+        setup: Any = {**self.setup, "game": own}
+        return set_up(setup).rules
 
     def _deal(self, rules: Rules, seed: int) -> Round:
         dealer = Dealer(rules)
