@@ -11,11 +11,15 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
+<<<<<<< HEAD
 from benchmarks.harness import headline, origin, parser
+=======
+from tests.scripted_model import careful, obedient, serve
+
+>>>>>>> main
 from experiments.commands.probe import as_json, make_rules
 from experiments.config import load_preset, make_config, override
 from ssp_env.testing.hacks import GAMES, all_cheats, probe
-from ssp_env.testing.hacks.model import careful, obedient, serve
 
 TABLES = {
     "tiny": ("tiny", None),

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.harness import parser, write
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.game.game import Origin
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games

@@ -23,8 +23,8 @@ from experiments.config import (
     override,
     presets,
 )
+from experiments.run.checks import check_learning
 from experiments.run.cluster import algorithm_config
-from experiments.run.early_checks import check_learning
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
 from ssp_env.settings import plain
