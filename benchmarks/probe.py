@@ -11,12 +11,9 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
-<<<<<<< HEAD
-from benchmarks.harness import headline, origin, parser
-=======
 from tests.scripted_model import careful, obedient, serve
 
->>>>>>> main
+from benchmarks.harness import headline, origin, parser
 from experiments.commands.probe import as_json, make_rules
 from experiments.config import load_preset, make_config, override
 from ssp_env.testing.hacks import GAMES, all_cheats, probe
