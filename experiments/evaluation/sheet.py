@@ -14,8 +14,8 @@ from ssp_env.disk import unwritten, write_atomically
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
+from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
-from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.types import Question
 
 _HEADER = '{"format":'
