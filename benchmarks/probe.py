@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.scripted_model import careful, obedient, serve
+
 from experiments.commands.probe import as_json, make_rules
 from experiments.config import load_preset, make_config, override
 from experiments.run.provenance import git_commit, machine
 from ssp_env.testing.hacks import GAMES, all_cheats, probe
-from ssp_env.testing.hacks.model import careful, obedient, serve
 
 TABLES = {
     "tiny": ("tiny", None),
