@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game, Start
@@ -99,7 +99,7 @@ class TrajectoryRecord:
 class GameRecord:
     """One game: how it began, what came of it, and all that was written, found and decided."""
 
-    __pydantic_config__: ClassVar = LINE
+    __pydantic_config__ = LINE
 
     start: Start
     """Seed, slot, answer: what the game began with."""

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.config import GameConfig
@@ -219,7 +219,7 @@ class SavedParts:
 class SavedRules:
     """The header line of a file: it holds for all games that follow."""
 
-    __pydantic_config__: ClassVar = LINE
+    __pydantic_config__ = LINE
 
     format: int
     package: str
