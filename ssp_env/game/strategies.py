@@ -345,7 +345,8 @@ def check_strategy(strategy: object) -> None:
         check_call(f"strategy.{name}", method, arguments)
 
 
-STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset", "balanced", "compose")
+StrategyName = Literal["dummy", "resample", "reuse", "periodic_reset", "balanced", "compose"]
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 """Names that :func:`make_strategy` knows."""
 
 

@@ -30,6 +30,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.settings.hints import fields_of, hints_of, members_of, section_of
 from ssp_env.settings.suggestions import meant, suggestion, whole_paths
@@ -68,6 +69,8 @@ def read(
         ConfigError: an unknown field (offers the nearest one), one that is missing, a value of
             another type, or one that the dataclass itself refuses.
     """
+    if isinstance(kind, type) and issubclass(kind, Settings):
+        return kind(**{**(dict(default) if default is not None else {}), **values})  # type: ignore
     result: T = _Reader(strict).section(kind, values, where, default)
     return result
 
