@@ -46,13 +46,7 @@ lint: install
 
 # Speed and size: a quarter of an hour on two cores.
 bench: install
-	$(BIN)/python -m benchmarks.step_speed --out benchmarks/results/step_speed.json
-	$(BIN)/python -m benchmarks.env_speed --out benchmarks/results/env_speed.json
-	$(BIN)/python -m benchmarks.env_copy --out benchmarks/results/env_copy.json
-	$(BIN)/python -m benchmarks.bm25_speed --out benchmarks/results/bm25_speed.json
 	$(BIN)/python -m benchmarks.search_server --out benchmarks/results/search_server.json
-	$(BIN)/python -m benchmarks.search_scale --kinds bm25 dense-flat dense-ivf-sq8 --encoder generated \
-		--work build/search_scale --out benchmarks/results/search_scale.json
 
 # Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. Once begun, a sweep is gone on
 # with; an arm that several sweeps share is played once.

@@ -55,7 +55,6 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
         num_gpus_per_learner=compute.gpus_per_learner,
         num_cpus_per_learner=learner_cpus,
         sharding=compute.sharding,
-        weights=compute.weights,
     )
 
     made.debugging(seed=config.seed, log_level="ERROR")

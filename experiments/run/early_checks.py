@@ -14,7 +14,6 @@ from agents.config import (
     check_overlap,
     check_partner,
     check_rounds,
-    check_transport,
 )
 from agents.engines.config import check_package
 from experiments.config import RunConfig
@@ -55,7 +54,6 @@ def check_learning(config: RunConfig) -> None:
         check_partner(config.learning, config.compute.engine)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)
-    check_transport(config.compute.weights)
 
     # On a cluster, engines may be on other machines, which have packages of their own.
     if not (config.compute.env_runners and os.environ.get("RAY_ADDRESS")):

@@ -51,7 +51,6 @@ def job_of(config: RunConfig) -> Job:
         vllm=compute.engine == "vllm",
         engine_memory=compute.engine_memory,
         overlap=compute.overlap,
-        direct=compute.weights == "nixl",
         attention="sdpa" if on_gpu else "eager",
     )
 
