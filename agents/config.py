@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from ssp_env.config import Settings
-from ssp_env.errors import ConfigError, MissingExtra
+from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import StrategyName
 
@@ -210,7 +210,8 @@ def check_sharding(sharding: str, learners: int) -> None:
     Raises:
         ConfigError: it has not; names ``sharding``.
     """
-    one_of("sharding", sharding, SHARDINGS)
+    if sharding not in get_args(Sharding):
+        raise ConfigError("sharding", sharding, nearest(sharding, get_args(Sharding)))
     if sharding == "fsdp2" and learners < 2:
         fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
         raise ConfigError("sharding", sharding, fix)

@@ -9,7 +9,6 @@ import argparse
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +68,6 @@ def demonstrations(
     tokenizer: HuggingFaceTokenizer, config: TraceConfig, chains: int, seed: int
 ) -> list[Trace]:
     """So many demonstrations."""
-    game = replace(MINI_GAME, max_response_tokens=512)
+    game = MINI_GAME.replace(max_response_tokens=512)
     writer = TraceWriter(config, game, tokenizer, np.random.default_rng(seed))
     return list(itertools.islice(writer.stream(), chains))

@@ -12,7 +12,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +100,7 @@ def play_round(
     world: MiniWorld, retriever: Retriever, kind: str, count: int, seed: Sequence[int]
 ) -> Round:
     """A round of the scripted player that asks for citizens wherever it can, played to its end."""
-    config = replace(MINI_GAME, attempts=1, noise_kind=kind, noise_documents=count)
+    config = MINI_GAME.replace(attempts=1, noise_kind=kind, noise_documents=count)
     tokenizer = WordTokenizer(world.vocabulary, config.tags.all())
     rules = Rules.build(world, tokenizer, config, retriever=retriever)
     players = [MiniPlayer(config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,8 +73,7 @@ def measure(seed: int, rounds: int) -> dict[str, Any]:
     for form in FORMS:
         shares[form] = {}
         for count in COUNTS:
-            config = replace(
-                MINI_GAME,
+            config = MINI_GAME.replace(
                 attempts=1,
                 verifier="policy",
                 verification_prompt=form,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import yaml
 from pydantic import (
     BeforeValidator,
+    Field,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -117,7 +118,7 @@ class OpenAIConfig(Settings):
             raise ConfigError(f"openai.{name}", error.value, error.fix) from None
 
 
-def _search_section(given: object) -> object:
+def search_section(given: object) -> object:
     """The section ``search`` for a single text: a server's address, or an index directory."""
     if not isinstance(given, str):
         return given
@@ -135,7 +136,7 @@ class RunConfig(Settings):
     """Training steps."""
     world: str = "mini"
     """``mini``, ``small``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
-    world_options: dict[str, Any] = {}
+    world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
     model: str = ""
     """A causal LM directory; empty: the tiny policy that ships."""
@@ -158,7 +159,7 @@ class RunConfig(Settings):
     """How the solver is measured."""
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
-    search: Annotated[SearchConfig, BeforeValidator(_search_section)] = SearchConfig()
+    search: Annotated[SearchConfig, BeforeValidator(search_section)] = SearchConfig()
     """An index directory or a server that answers searches, in place of the world's own."""
     openai: OpenAIConfig = OpenAIConfig()
     """A judge or verifier behind an API."""
@@ -231,7 +232,7 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
 
     *sections, name = path.split(".")
     for section in sections:
-        held = _search_section(values.get(section)) if section == "search" else values.get(section)
+        held = search_section(values.get(section)) if section == "search" else values.get(section)
         # A single value where a section belongs could not have been read; it gives way.
         values[section] = held if isinstance(held, dict) else {}
         values = values[section]

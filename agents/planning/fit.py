@@ -157,9 +157,9 @@ def _remedy(planner: Planner, job: Job, full: Device, memory: float) -> Job | No
     learning, layout = job.learning, job.layout
     if "activations" in full.parts:
         if not learning.gradient_checkpointing:
-            return replace(job, learning=replace(learning, gradient_checkpointing=True))
+            return replace(job, learning=learning.replace(gradient_checkpointing=True))
         if job.rows > 1:
-            return replace(job, learning=replace(learning, microbatch_tokens=job.longest))
+            return replace(job, learning=learning.replace(microbatch_tokens=job.longest))
         if layout.learners > 1 and not job.sharded:
             return replace(job, layout=replace(layout, sharding="fsdp2"))
         if full.name == "learner" and job.sharded:
@@ -173,7 +173,7 @@ def _remedy(planner: Planner, job: Job, full: Device, memory: float) -> Job | No
         group = job.game.proposals
         smaller = min(learning.round_size, learning.batch_size) // 2 // group * group
         if smaller:
-            return replace(job, learning=replace(learning, round_size=smaller))
+            return replace(job, learning=learning.replace(round_size=smaller))
     return None
 
 

@@ -48,8 +48,8 @@ def job_of(config: RunConfig) -> Job:
         layout=layout,
         autocast=autocast_dtype(precision, torch.device("cpu")),
         engine_bytes=HALF if compute.gpus_per_env_runner > 0 else FLOAT,
-        vllm=compute.engine == "vllm",
-        engine_memory=compute.engine_memory,
+        vllm=config.engine.kind == "vllm",
+        engine_memory=config.engine.memory,
         overlap=compute.overlap,
         attention="sdpa" if on_gpu else "eager",
     )

@@ -179,7 +179,11 @@ class Board:
 def same_seed(config: RunConfig, rules: Rules) -> str:
     """What another run of the same seed on the same machine gives."""
     compute = config.compute
-    if compute.engine != "transformers" or compute.gpus_per_env_runner or compute.gpus_per_learner:
+    if (
+        config.engine.kind != "transformers"
+        or compute.gpus_per_env_runner
+        or compute.gpus_per_learner
+    ):
         return "the same up to floating point (engine or GPU)"
     if waits_for_others(rules):
         return "the same up to floating point (services of other machines)"
@@ -214,7 +218,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
         "seconds_per_step": round(median(line["seconds"]["step"] for line in lines[1:]), 3),
         "fingerprint": fingerprint(rules),
-        "engine": config.compute.engine,
+        "engine": config.engine.kind,
         "same_seed": same_seed(config, rules),
         "model": config.model or "tiny (shipped)",
         "git_commit": git_commit(),

@@ -123,7 +123,7 @@ def _play(
     recorder = Recorder(config, directory, questions, progress, first, began, report)
 
     # Needs no Ray, so the first figures are there seconds earlier. Of vLLM, a process holds one.
-    here = not config.compute.env_runners and config.compute.engine == "transformers"
+    here = not config.compute.env_runners and config.engine.kind == "transformers"
     if not first and here:
         recorder.base(_BasePolicy(config, rules))
 
@@ -180,7 +180,7 @@ class _BasePolicy:
         config, tokenizer = self._config, self._rules.tokenizer
         on_gpu = config.compute.gpus_per_env_runner > 0
         engine = open_engine(
-            config.compute.engine_config(),
+            config.engine,
             config.model_dir,
             tokenizer,
             StopRule.of(config.game, tokenizer),

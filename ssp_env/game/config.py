@@ -30,6 +30,7 @@ DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "spoiler",
 )
 
+
 def _as_text(given: object) -> object:
     return str(given) if isinstance(given, Path) else given
 

@@ -332,6 +332,8 @@ def plain(value: Any) -> Any:
     Raises:
         UsageError: something that no JSON can hold.
     """
+    if isinstance(value, Settings):
+        return value.model_dump(mode="json")
     match value:
         case Enum():
             return value.value

@@ -7,7 +7,6 @@ import io
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,7 @@ class PlayerTests:
             "max_response_tokens": max(2_000, rules.config.max_response_tokens),
         }
 
-        game = replace(rules.config, verifier="policy", closed_book=True, **sizes)  # type: ignore[arg-type]
+        game = rules.config.replace(verifier="policy", closed_book=True, **sizes)
         return set_up({**self.setup, "game": game, "world": rules.world, "world_options": {}}).rules  # type: ignore[typeddict-item]
 
     def _deal(self, rules: Rules, seed: int) -> Round:

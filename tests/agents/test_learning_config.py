@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -241,7 +241,7 @@ def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
 )
 def test_nonsense_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        replace(LearningConfig(), **changes)
+        LearningConfig().replace(**changes)
     assert caught.value.field == f"learning.{field}"
     assert caught.value.value == (
         changes[field] if field != "learning_roles" or not changes[field] else "judge"
@@ -258,15 +258,15 @@ def test_nonsense_is_refused_by_name(changes: dict[str, Any], field: str) -> Non
 )
 def test_numbers_that_are_none_are_refused(name: str, number: float) -> None:
     with pytest.raises(ConfigError) as caught:
-        replace(LearningConfig(), **{name: number})
+        LearningConfig().replace(**{name: number})
     assert caught.value.field == f"learning.{name}"
 
 
 @pytest.mark.parametrize("name", ["clip_high", "max_grad_norm"])
 def test_a_bound_may_be_infinite_but_not_nan(name: str) -> None:
-    replace(LearningConfig(), **{name: float("inf")})
+    LearningConfig().replace(**{name: float("inf")})
     with pytest.raises(ConfigError):
-        replace(LearningConfig(), **{name: float("nan")})
+        LearningConfig().replace(**{name: float("nan")})
 
 
 @pytest.mark.parametrize("value", ["4", 4.5, None, True])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -344,7 +344,7 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
     assert (made.num_learners, made.num_gpus_per_learner, made.num_cpus_per_learner) == (4, 0.25, 1)
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
     assert not made.is_sharded
-    assert algorithm_config(RunConfig(compute=replace(compute, sharding="fsdp2"))).is_sharded
+    assert algorithm_config(RunConfig(compute=compute.replace(sharding="fsdp2"))).is_sharded
 
     given = {"engine_memory": 0.6, "engine_check_every": 7, "engine_max_gap": 0.2}
     made = algorithm_config(RunConfig(compute=ComputeConfig(engine="vllm", **given)))

@@ -48,7 +48,7 @@ def learner(plan: Plan) -> dict[str, int]:
 
 
 def learning(**changes: Any) -> Job:
-    return replace(JOB, learning=replace(JOB.learning, **changes))
+    return replace(JOB, learning=JOB.learning.replace(**changes))
 
 
 def layout(**changes: Any) -> Job:
@@ -175,10 +175,10 @@ def test_an_engine_holds_the_caches_of_a_round(planner: Planner) -> None:
     assert smaller["the engine's passes"] == pytest.approx(engine["the engine's passes"] / 2, abs=1)
 
     # 64 + 64 + 300 tokens for both verifications are more than 128 for each of four attempts.
-    reading = replace(JOB.game, max_verification_tokens=300)
+    reading = JOB.game.replace(max_verification_tokens=300)
     verified = planner.plan(replace(JOB, game=reading)).devices[1].parts
     assert verified["KV cache"] == 2 * 4 * 428 * (2 * 3 * 2 * 16)
-    nobody = replace(reading, verifier="none")
+    nobody = reading.replace(verifier="none")
     assert planner.plan(replace(JOB, game=nobody)).devices[1].parts == engine
 
 
@@ -259,7 +259,7 @@ def test_an_engine_that_caches_too_much_gets_smaller_rounds_or_vllm(planner: Pla
         check_fit(planner, wide, memory, 1000)
     assert refused.value.field == "learning.round_size"
     assert check_fit(planner, replace(wide, vllm=True), memory, 1000)
-    smaller = replace(wide, learning=replace(wide.learning, round_size=16))
+    smaller = replace(wide, learning=wide.learning.replace(round_size=16))
     assert check_fit(planner, smaller, memory, 1000)
 
 

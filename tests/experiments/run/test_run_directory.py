@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,7 +106,7 @@ def test_directory_with_anything_in_it_is_refused_and_left_alone(tmp_path: Path)
 def test_another_run_s_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     begun(tmp_path / "run")
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    other = replace(CONFIG, seed=5)
+    other = CONFIG.replace(seed=5)
     for again in (False, True):
         with pytest.raises(RunError), RunDirectory(tmp_path / "run").claimed(other, resume=again):
             pass
@@ -500,9 +499,9 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
 
 def test_fewer_steps_than_are_done_are_refused(tmp_path: Path) -> None:
     directory = begun(tmp_path / "run")
-    assert resume(directory, replace(CONFIG, steps=2)) == 2
+    assert resume(directory, CONFIG.replace(steps=2)) == 2
     with pytest.raises(RunError, match="at step 2 already; ask for more than 2 --steps"):
-        resume(directory, replace(CONFIG, steps=1))
+        resume(directory, CONFIG.replace(steps=1))
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "\x00"])

@@ -3,7 +3,6 @@ judge."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +104,7 @@ def test_every_step(mini: MiniWorld, name: str, kind: str) -> None:
     script, changes = SCRIPTS[name]
     if name == "over at once":
         changes = {"max_prompt_tokens": NO_ANSWER_FITS[kind]}
-    game = replace(MINI, **{"attempts": 3, **(roomy if kind == "bytes" else {}), **changes})
+    game = MINI.replace(**{"attempts": 3, **(roomy if kind == "bytes" else {}), **changes})
     parts: dict[str, Any] = {}
     if "void" in name:
         search = parts["retriever"] = FlakySearch(mini.corpus)
@@ -153,7 +152,7 @@ def test_views_and_masks_of_legal_moves() -> None:
 
 
 def test_other_tokens_than_the_saved_ones(mini: MiniWorld) -> None:
-    env = ssp_env.raw_env(world=mini, game=replace(MINI, attempts=2))
+    env = ssp_env.raw_env(world=mini, game=MINI.replace(attempts=2))
     env.reset(seed=3)
     online(env, by_role(propose()))
     again = replay_env(save_game(env.game, env.rules))
@@ -185,7 +184,7 @@ def test_ready_rules_leave_no_room_for_others(mini: MiniWorld) -> None:
 
 def test_own_code_cannot_be_asked_about_other_questions(mini: MiniWorld) -> None:
     env = ssp_env.raw_env(
-        world=mini, filters={"even": lambda proposal: False}, game=replace(MINI, attempts=2)
+        world=mini, filters={"even": lambda proposal: False}, game=MINI.replace(attempts=2)
     )
     env.reset(seed=3)
     steps = online(env, by_role(propose()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from scripted import MINI
 
@@ -13,7 +11,7 @@ from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, GroundTruth, Role
 
-CONFIG = replace(MINI, min_question_chars=10, max_question_chars=20)
+CONFIG = MINI.replace(min_question_chars=10, max_question_chars=20)
 TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
 PAGE = Document("d", "", "text")
 FOUND = SearchRecord("cities", (PAGE,))
@@ -55,14 +53,14 @@ def test_empty_question(question: str, empty: bool) -> None:
 
 def test_least_number_of_searches() -> None:
     assert not fails("no_search", "?", FOUND)
-    assert fails("no_search", "?", FOUND, config=replace(CONFIG, min_searches=2))
-    assert not fails("no_search", "?", FOUND, NOTHING_FOUND, config=replace(CONFIG, min_searches=2))
+    assert fails("no_search", "?", FOUND, config=CONFIG.replace(min_searches=2))
+    assert not fails("no_search", "?", FOUND, NOTHING_FOUND, config=CONFIG.replace(min_searches=2))
 
 
 def test_least_number_of_words() -> None:
     question = "Which  city\u200b is it?"
-    assert not fails("short_question", question, config=replace(CONFIG, min_question_words=4))
-    assert fails("short_question", question, config=replace(CONFIG, min_question_words=5))
+    assert not fails("short_question", question, config=CONFIG.replace(min_question_words=4))
+    assert fails("short_question", question, config=CONFIG.replace(min_question_words=5))
 
 
 def test_no_search() -> None:
