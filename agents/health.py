@@ -206,9 +206,9 @@ SIGNS: dict[str, tuple[Look, str, str]] = {
     "engine_gap": (
         _engine_gap,
         "see that engine and learner compute the same policy: learning.precision=float32, another "
-        "compute.engine, the same temperature; if the gap grew slowly, a lower learning.lr",
+        "engine.kind, the same temperature; if the gap grew slowly, a lower learning.lr",
         "see that engine and learner compute the same policy: learning.precision=float32, another "
-        "compute.engine, the same temperature",
+        "engine.kind, the same temperature",
     ),
     "overlong": (
         _overlong,

@@ -134,7 +134,7 @@ def _begun(run: Path, mode: str, resume: bool = False) -> ForkServerProcess:
 
 def _ssp(arguments: list[str]) -> None:
     """What the command ``ssp`` does."""
-    from ssp_env.commands.cli import main as ssp
+    from ssp_env.cli import main as ssp
 
     sys.exit(ssp(arguments))
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.run.directory import RunDirectory
 from experiments.run.provenance import git_commit, machine
+from experiments.run.rundir import RunDirectory
 from ssp_env.game.game import Origin
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games

@@ -40,6 +40,7 @@ def make_app() -> App:
         version=__version__,
         default_parameter=Parameter(negative=(), show_default=False),
         result_action="return_value",
+        suppress_keyboard_interrupt=False,
     )
     missing = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
@@ -65,7 +66,10 @@ def _adapted(command: Command) -> Callable[..., int]:
     def run(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
         parser = ArgumentParser(prog=f"ssp {command.name}", allow_abbrev=False)
         command.configure(parser)
-        return command.run(parser.parse_args(tokens))
+        try:
+            return command.run(parser.parse_args(tokens))
+        except SystemExit as error:
+            raise SSPError(f"ssp {command.name} --help lists all options") from error
 
     run.__doc__ = command.help
     return run

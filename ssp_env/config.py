@@ -54,8 +54,9 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         # Raised by a validator of this section, which knows its name, or by a section within.
-        inner = cause.field.removeprefix(prefix)
-        return prefix + inner, cause.value, cause.fix
+        inner = cause.field
+        name = inner if inner == kind.section else prefix + inner.removeprefix(prefix)
+        return name, cause.value, cause.fix
 
     name, value = ".".join(map(str, error["loc"])), error["input"]
     if error["type"] == "extra_forbidden":

@@ -25,7 +25,7 @@ from experiments.evaluation.results import answered, outage_of
 from experiments.evaluation.sheet import Sheet
 from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison, show_gains
 from experiments.run.checks import check, check_model
-from experiments.run.quiet import quiet_libraries
+from experiments.run.process import quiet_libraries
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.prompts.formats import format_settings

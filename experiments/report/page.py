@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.report.collect import Run, described
 from experiments.report.games import StepFile, chunk, read_step, rows
-from experiments.run.directory import finite
+from experiments.run.rundir import finite
 from ssp_env.disk import finished_in_full
 from ssp_env.errors import RunError
 

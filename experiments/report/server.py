@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from experiments.report.collect import described, open_runs
 from experiments.report.games import StepFile, chunk, holds, light_rows, read_step, step_files
 from experiments.report.page import json_bytes, page_text
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import SSPError
 from ssp_env.replay.saved import scan_games
 

@@ -198,6 +198,8 @@ class _Reader:
     def _fits(self, hint: Any, value: Any) -> bool:
         """Whether a value has the outer form of a type that is not a union."""
         hint = get_origin(hint) or hint
+        if isinstance(hint, type) and issubclass(hint, Settings):
+            return isinstance(value, Mapping | hint)
         if is_dataclass(hint):
             empty = value is None and not self.strict  # a YAML section without a line in it
             spelled = isinstance(value, str) and not self.strict and hasattr(hint, "from_text")
@@ -237,6 +239,8 @@ class _Reader:
     def _converted(self, hint: Any, value: Any, name: str, default: Any) -> Any:
         """A value that fits, in the very type."""
         origin = get_origin(hint) or hint
+        if isinstance(origin, type) and issubclass(origin, Settings):
+            return origin(**value) if isinstance(value, Mapping) else value
         if is_dataclass(origin):
             if isinstance(value, _class(origin)):
                 return value

@@ -20,7 +20,7 @@ from experiments.evaluation import answers as answers_module
 from experiments.evaluation.answers import answer, by_engine, by_player
 from experiments.run.checks import check
 from experiments.run.cluster import build
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord

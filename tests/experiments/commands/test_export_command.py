@@ -13,7 +13,7 @@ from agents.adapters import adapt
 from agents.checkpoints import save_shares
 from agents.models import load_model, save_policy, tiny_directory
 from experiments.commands import EXPORT
-from ssp_env.commands import cli
+from ssp_env import cli
 
 IDS = torch.arange(3, 40)[None]
 

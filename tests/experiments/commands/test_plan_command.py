@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
-from agents.planning.count import Passes
 from experiments.commands import PLAN
 from experiments.config import load_preset, make_config
 from experiments.run import planned
-from experiments.run.planned import check_memory, planner_of
-from ssp_env.commands import cli
+from experiments.run.planned import check_memory
+from ssp_env import cli
 from ssp_env.errors import ConfigError
 
 
@@ -99,9 +97,6 @@ def test_what_a_plan_advises_for_seven_billion_parameters_fits(
         vocab_size=152_064,
         max_position_embeddings=32_768,
     ).save_pretrained(directory)
-    # The learner's passes as benchmarks/results/plans.json has them: counting takes ten seconds.
-    monkeypatch.setattr("agents.planning.plan.count_passes", lambda *_, **__: Passes(6 << 30, 0))
-    monkeypatch.setattr(planned, "planner_of", functools.cache(planner_of))
 
     def told(gpus: int, *changes: str) -> int:
         given = ["plan", "--preset", "paper-7b", "--model", str(directory), "--memory", "80"]
@@ -115,7 +110,7 @@ def test_what_a_plan_advises_for_seven_billion_parameters_fits(
     ):
         assert told(gpus) == 2
         ways = capsys.readouterr().err.strip().rpartition("; set ")[2].split("; or ")
-        assert ways == [processes + "learning.round_size=4", processes + "compute.engine=vllm"]
+        assert ways == [processes + "learning.round_size=4", processes + "engine.kind=vllm"]
         for way in ways:
             assert told(gpus, *way.split(", ")) == 0
             assert "KV cache" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.commands import PROBE
-from ssp_env.commands import cli
+from ssp_env import cli
 from ssp_env.doors.setup import set_up
 from ssp_env.game.rules import Rules
 from ssp_env.testing.hacks.model import obedient, serve

@@ -11,7 +11,7 @@ from typing import Any
 import ssp_env
 from agents.metrics import step_metrics
 from experiments.config import RunConfig
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env import scripted_player
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules

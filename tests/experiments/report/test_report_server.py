@@ -14,7 +14,7 @@ from small_runs import add_step, make_run
 
 from experiments.report.games import light_rows, rows, step_files
 from experiments.report.server import Viewer, open_server
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import RunError, SSPError
 from ssp_env.replay import read_games
 

@@ -18,12 +18,12 @@ from sweep_runs import make_sweep
 
 from experiments.commands.sweep import _play
 from experiments.config import load_preset, make_config, override
-from experiments.run.interrupt import telling
+from experiments.run.process import telling
 from experiments.sweeps.definition import Halving
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial, trials
 from experiments.sweeps.tuning import METRIC, resources, scheduler
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.settings import plain
 
 STEPS = 8

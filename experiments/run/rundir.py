@@ -1,10 +1,10 @@
-"""The run directory: where everything of a run lies, written so that nothing is ever half there.
+"""The run directory, in which every file is there in full or not at all.
 
 ============================= ====================================================================
 ``config.yaml``               the settings, in full
 ``metrics.jsonl``             one line per step; step 0 is the base policy
 ``games/step_000001.jsonl``   every game of the step, as ``ssp replay`` reads it
-``checkpoints/step_000040/``  everything that is needed to go on, and ``policy/``, a model directory
+``checkpoints/step_000040/``  everything to resume from, and ``policy/``, a model directory
 ``tensorboard/``              the same figures for TensorBoard
 ``summary.json``              the result
 ``stopped.json``              why the run was stopped, if its figures went wrong
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -28,9 +27,7 @@ import yaml
 
 from agents.health import Diagnosis
 from experiments.config import RunConfig
-from experiments.run.metrics_file import read_metrics
 from ssp_env.disk import (
-    check_free,
     finished_in_full,
     locked,
     make_directories,
@@ -43,8 +40,6 @@ from ssp_env.replay.header import SavedRules
 from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.settings import plain
 
-MIN_FREE_BYTES = 200 * 1024 * 1024
-"""A run does not start with less free disk than this and its checkpoints."""
 NO_CHECKPOINT = (
     "a run that ended before its first checkpoint; start it over with --resume, or "
     "choose another --out"
@@ -54,10 +49,10 @@ CHANGEABLE = (
     "checkpoint_every",
     "checkpoints_kept",
     "record_tokens",
-    "compute.env_runners",
     "health.patience",
     "health.max_engine_gap",
     "health.max_overlong",
+    "compute.env_runners",
     "compute.learners",
     "compute.gpus_per_env_runner",
     "compute.gpus_per_learner",
@@ -93,16 +88,11 @@ class RunDirectory:
     # -- the beginning of a run ----------------------------------------------------------------
 
     @contextmanager
-    def claimed(self, config: RunConfig, resume: bool, checkpoint_bytes: int = 0) -> Iterator[int]:
-        """Holds the directory for a run; gives the step to go on from (0: a new run).
+    def claimed(self, config: RunConfig, resume: bool) -> Iterator[int]:
+        """Locks the directory for a run; yields the step to continue from (0: a new run).
 
         A new run that fails or is interrupted before it wrote a line of metrics leaves nothing
         behind.
-
-        Args:
-            config: the run's settings.
-            resume: whether the directory's run goes on.
-            checkpoint_bytes: about what one checkpoint takes.
 
         Raises:
             RunError: it holds a run already, another run's settings, nothing to resume, or cannot
@@ -113,29 +103,21 @@ class RunDirectory:
         try:
             with locked(self.path):
                 step = self._first_step(config, resume)
-                # One more than are kept is there for a moment.
-                all_of_them = -(-config.steps // config.checkpoint_every)
-                room = (config.checkpoints_kept or all_of_them) + 1 - len(self.kept_checkpoints())
-                check_free(self.path, MIN_FREE_BYTES + checkpoint_bytes * max(1, room))
                 begun = step == 0
-                if resume and step:
+                if step:
                     self._drop_after(step)
                 elif resume:
-                    self._start_over()
+                    self._clear()
                 self.write_config(config)
                 yield step
         except BaseException:
             if begun and not self.metrics.exists():
-                self._empty()
+                self._clear()
             remove_empty(made)
             raise
 
     def check(self, config: RunConfig, resume: bool) -> None:
-        """Finds out whether :meth:`claimed` would take the directory, and leaves it as it is.
-
-        Raises:
-            RunError: as :meth:`claimed`, but for a disk that is too full.
-        """
+        """Raises what :meth:`claimed` would raise, and leaves the directory as it is."""
         made = make_directories(self.path)
         try:
             with locked(self.path):
@@ -143,48 +125,52 @@ class RunDirectory:
         finally:
             remove_empty(made)
 
-    def read_config(self) -> dict[str, Any]:
-        """The settings that the directory's run was started with.
+    def _first_step(self, config: RunConfig, resume: bool) -> int:
+        latest = self.latest_checkpoint()
+        if not resume:
+            if not any(self.path.iterdir()):
+                return 0
+            if latest is not None:
+                way = "continue it with --resume, or choose another --out"
+                raise RunError(f"{self.path} is not empty; {way}")
+            if self.config.exists() and self.metrics.exists():
+                raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")
+            raise RunError(f"{self.path} is not empty; choose another --out")
 
-        Raises:
-            RunError: there is no run, or its settings cannot be read.
-        """
-        try:
-            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)") from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunError(f"{self.config} cannot be read: {error}") from error
-        if not isinstance(values, dict):
-            raise RunError(f"{self.config} holds no settings")
-        return values
+        theirs, ours = flat(self.read_config()), flat(plain(config))
+        differing = [
+            name
+            for name in sorted({*theirs, *ours} - {*CHANGEABLE})
+            if theirs.get(name) != ours.get(name)
+        ]
+        if differing:
+            raise RunError(
+                f"{self.path} holds a run with other settings ({', '.join(differing)}); "
+                "leave them as they were, or choose another --out"
+            )
+        step = latest[0] if latest else 0
+        if step > config.steps:
+            raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
+        return step
 
     # -- what a run writes ---------------------------------------------------------------------
 
     def write_config(self, config: RunConfig) -> None:
-        """Writes the settings.
-
-        Raises:
-            RunError: they cannot be written.
-        """
-        write_atomically(
-            self.config, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
-        )
+        """Writes the settings."""
+        text = yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+        write_atomically(self.config, text)
 
     def append_metrics(self, line: dict[str, Any]) -> None:
-        """Adds one line to ``metrics.jsonl``, in full or not at all. A figure that is not finite
-        becomes ``null``.
+        """Adds one line to ``metrics.jsonl``; a figure that is not finite becomes ``null``.
 
         Raises:
-            RunError: it cannot be written (a full disk, say).
+            RunError: it cannot be written (a full disk, say). Resuming drops a line that was cut
+                off.
         """
-        before = 0
         try:
-            before = self.metrics.stat().st_size if self.metrics.exists() else 0
             with open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(finite(line), allow_nan=False) + "\n")
         except OSError as error:
-            self._shorten_metrics(before)
             raise RunError(f"{self.metrics} cannot be written: {error}") from error
 
     def write_games(
@@ -197,36 +183,24 @@ class RunDirectory:
             rules: what the games were played by.
             games: in the order of the step.
             tokens: write token ids and log-probabilities, without which no game can be replayed.
-
-        Raises:
-            RunError: they cannot be written.
         """
         make_directories(self.games)
         saved = (SavedGame(rules, game) for game in games)
         with finished_in_full(self.games / f"step_{step:06d}.jsonl") as file:
-            for line in game_lines(saved, tokens=tokens):
-                file.write(line)
+            file.writelines(game_lines(saved, tokens=tokens))
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Writes the result.
-
-        Raises:
-            RunError: it cannot be written.
-        """
+        """Writes the result."""
         write_atomically(self.summary, json.dumps(summary, indent=2) + "\n")
 
     def write_stopped(self, diagnosis: Diagnosis) -> None:
-        """Writes why the run was stopped; the next checkpoint takes it away again.
-
-        Raises:
-            RunError: it cannot be written.
-        """
+        """Writes why the run was stopped; the next checkpoint takes it away again."""
         write_atomically(self.stopped, json.dumps(asdict(diagnosis), indent=2) + "\n")
 
     def save_checkpoint(
         self, step: int, save: Callable[[Path], None], kept: int | None = None
     ) -> Path:
-        """Lets ``save`` fill a new checkpoint, makes it visible in one move, and forgets old ones.
+        """Lets ``save`` fill a new checkpoint, makes it visible by a rename, and deletes old ones.
 
         Args:
             step: names it.
@@ -257,6 +231,22 @@ class RunDirectory:
 
     # -- what was written ----------------------------------------------------------------------
 
+    def read_config(self) -> dict[str, Any]:
+        """The settings that the directory's run was started with.
+
+        Raises:
+            RunError: there is no run, or its settings cannot be read.
+        """
+        try:
+            values = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{self.path} holds no run to resume (config.yaml is missing)") from None
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.config} cannot be read: {error}") from error
+        if not isinstance(values, dict):
+            raise RunError(f"{self.config} holds no settings")
+        return values
+
     def read_metrics(self, *, growing: bool = False) -> list[dict[str, Any]]:
         """All lines of ``metrics.jsonl``.
 
@@ -266,18 +256,31 @@ class RunDirectory:
         Raises:
             RunError: there are none, or one is no line of metrics; names the line.
         """
-        return read_metrics(self.metrics, growing=growing)
+        try:
+            texts = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunError(f"{self.path} holds no metrics: {error}") from error
+        if growing and texts and not texts[-1].endswith("\n"):
+            texts.pop()
+        if not texts:
+            raise RunError(f"{self.metrics} is empty")
+
+        lines = []
+        for number, text in enumerate(texts, start=1):
+            try:
+                lines.append(json.loads(text))
+                lines[-1]["step"]
+            except (ValueError, LookupError, TypeError) as error:
+                what = f"no line of metrics ({error!r})" if text.endswith("\n") else "cut off"
+                raise RunError(f"{self.metrics}:{number}: {what}") from error
+        return lines
 
     def read_stopped(self) -> Diagnosis | None:
-        """Why the run was stopped after its newest checkpoint; ``None`` if it was not.
-
-        Raises:
-            RunError: it cannot be read.
-        """
+        """Why the run was stopped after its newest checkpoint; ``None`` if it was not."""
+        if not self.stopped.exists():
+            return None
         try:
             return Diagnosis(**json.loads(self.stopped.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
         except (OSError, ValueError, TypeError) as error:
             raise RunError(f"{self.stopped} cannot be read: {error}") from error
 
@@ -288,67 +291,24 @@ class RunDirectory:
 
     def kept_checkpoints(self) -> list[tuple[int, Path]]:
         """Steps and folders of all checkpoints that are there, the oldest first."""
-        if not self.checkpoints.is_dir():
-            return []
-        found = [
-            (re.fullmatch(r"step_(\d+)", child.name), child) for child in self.checkpoints.iterdir()
-        ]
-        return sorted((int(match[1]), child) for match, child in found if match)
+        folders = self.checkpoints.glob("step_*")
+        return sorted((int(folder.name.removeprefix("step_")), folder) for folder in folders)
 
-    # -- within --------------------------------------------------------------------------------
-
-    def _first_step(self, config: RunConfig, resume: bool) -> int:
-        return self._check_resumable(config) if resume else self._check_empty()
-
-    def _check_empty(self) -> int:
-        try:
-            taken = self.path.exists() and any(self.path.iterdir())
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be used: {error}") from error
-        if taken and self.latest_checkpoint() is not None:
-            raise RunError(
-                f"{self.path} is not empty; continue it with --resume, or choose another --out"
-            )
-        if taken and self.config.exists() and self.metrics.exists():
-            raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")
-        if taken:
-            raise RunError(f"{self.path} is not empty; choose another --out")
-        return 0
-
-    def _check_resumable(self, config: RunConfig) -> int:
-        theirs, ours = flat(self.read_config()), flat(plain(config))
-        names = sorted({*theirs, *ours} - {*CHANGEABLE})
-        differing = [name for name in names if theirs.get(name) != ours.get(name)]
-        if differing:
-            raise RunError(
-                f"{self.path} holds a run with other settings ({', '.join(differing)}); "
-                "leave them as they were, or choose another --out"
-            )
-        latest = self.latest_checkpoint()
-        if latest is None:
-            return 0
-        if latest[0] > config.steps:
-            raise RunError(
-                f"{self.path} is at step {latest[0]} already; ask for more than {latest[0]} --steps"
-            )
-        return latest[0]
+    # -- going back ----------------------------------------------------------------------------
 
     def go_back(self) -> int:
-        """Forgets what came after the newest checkpoint; its step, or 0 where there is none.
-
-        Raises:
-            RunError: the directory cannot be read or written.
-        """
+        """Deletes what came after the newest checkpoint; its step, or 0 where there is none."""
         latest = self.latest_checkpoint()
         step = latest[0] if latest else 0
         self._drop_after(step)
         return step
 
     def _drop_after(self, step: int) -> None:
-        """Forgets what came after the checkpoint: those steps are played again, to the same result.
+        """Deletes what came after the checkpoint: those steps are played again, to the same result.
 
         The last line may have been cut off by a crash, or be of a step after the checkpoint;
-        earlier ones are whole."""
+        earlier ones are whole.
+        """
         try:
             if self.metrics.exists():  # it begins with the measured base policy
                 lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -359,33 +319,15 @@ class RunDirectory:
                 if int(file.stem.removeprefix("step_")) > step:
                     file.unlink()
             self.summary.unlink(missing_ok=True)
-            for left in [
-                *self.path.rglob(".*.unfinished"),
-                *self.checkpoints.glob(".unfinished_*"),
-            ]:
+            for left in self.path.rglob(".*unfinished*"):
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
 
-    def _start_over(self) -> None:
-        """Forgets a run that has no checkpoint."""
-        try:
-            self.metrics.unlink(missing_ok=True)
-        except OSError as error:
-            raise RunError(f"{self.path} cannot be started over: {error}") from error
-        self._empty()
-
-    def _shorten_metrics(self, size: int) -> None:
-        try:
-            os.truncate(self.metrics, size)
-        except OSError:
-            # Resuming drops a line that was cut off; see _drop_after.
-            return
-        if size == 0:
-            self.metrics.unlink()
-
-    def _empty(self) -> None:
-        self.config.unlink(missing_ok=True)
+    def _clear(self) -> None:
+        """Deletes a run that has no checkpoint."""
+        for file in (self.metrics, self.config):
+            file.unlink(missing_ok=True)
         for folder in (self.tensorboard, self.games, self.checkpoints):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -407,14 +349,11 @@ def newest(base: str | Path) -> Path:
     """
     base = Path(base)
     pattern = re.compile(re.escape(base.name) + r"(?:-(\d+))?")
-    names = [
-        (pattern.fullmatch(held.parent.name), held.parent)
-        for held in base.parent.glob("*/config.yaml")
-    ]
-    runs = sorted((int(match[1] or 1), path) for match, path in names if match)
+    held = [config.parent for config in base.parent.glob("*/config.yaml")]
+    runs = [(match, path) for path in held if (match := pattern.fullmatch(path.name))]
     if not runs:
         raise RunError(f"there is no run {base} to resume; name its directory by --out")
-    return runs[-1][1]
+    return max(runs, key=lambda run: int(run[0][1] or 1))[1]
 
 
 def finite(value: Any) -> Any:
