@@ -125,7 +125,7 @@ def evaluate(
         prompts: Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other
             set or directory; NAME:FILE takes the instructions from FILE.
         closed_book: Also ask without search, to see what it knew anyway.
-        retriever: Search to be compared with: empty, random, lying or delayed:SECONDS.
+        retriever: Search to be compared with: empty, random or lying.
         player: A model here, or the one of openai.*.
         rules: MODULE:FUNCTION of yours that makes the rules.
         json: Print one JSON object.

@@ -13,26 +13,9 @@ from experiments.config import presets
 from ssp_env import cli
 from ssp_env.errors import SSPError
 
-COMMANDS = [
-    "bootstrap",
-    "eval",
-    "export",
-    "index",
-    "judge",
-    "league",
-    "plan",
-    "play",
-    "plot",
-    "probe",
-    "questions",
-    "replay",
-    "report",
-    "search",
-    "serve",
-    "sweep",
-    "train",
-    "view",
-]
+NAMES = """bootstrap eval export index judge league plan play plot probe questions replay report
+search serve sweep train view"""
+COMMANDS = NAMES.split()
 
 
 @pytest.fixture
