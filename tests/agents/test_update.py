@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from learning import some_rows
 
 from agents.adapters import adapt
 from agents.columns import Columns, columns_of, of_role
-from agents.config import AGGREGATIONS, ALGORITHMS, LearningConfig
+from agents.config import Aggregation, Algorithm, LearningConfig
 from agents.credit import credited
 from agents.models import autocast_dtype, load_model
 from agents.rows import ROLE_IDS, Row, with_loss_weights
@@ -112,10 +112,10 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
     """Under every algorithm, aggregation, cap, size of passes and chunks, checkpointing, precision,
     and with adapters."""
     learning = PLAIN.replace(
-        proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
-        solver_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
-        proposer_aggregation=data.draw(st.sampled_from(AGGREGATIONS)),
-        solver_aggregation=data.draw(st.sampled_from(AGGREGATIONS)),
+        proposer_algorithm=data.draw(st.sampled_from(get_args(Algorithm))),
+        solver_algorithm=data.draw(st.sampled_from(get_args(Algorithm))),
+        proposer_aggregation=data.draw(st.sampled_from(get_args(Aggregation))),
+        solver_aggregation=data.draw(st.sampled_from(get_args(Aggregation))),
         importance_cap=data.draw(st.sampled_from([None, 1.0, 2.0])),
         kl_coeff=data.draw(st.sampled_from([0.0, 0.1])),
         microbatch_tokens=data.draw(st.sampled_from([1, 60, 10**6])),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
-from experiments.commands import PLAN
+from experiments import cli as commands
 from experiments.config import load_preset, make_config
 from experiments.run import planned
 from experiments.run.planned import check_memory
@@ -23,7 +23,7 @@ class Point:
     name = "plan"
 
     def load(self) -> Any:
-        return PLAN
+        return commands.plan
 
 
 @pytest.fixture(autouse=True)

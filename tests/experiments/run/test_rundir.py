@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from experiments.config import RunConfig, load_preset, make_config, override
+from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.rundir import RunDirectory, fresh, newest
 from ssp_env.errors import RunError
 
@@ -46,9 +46,7 @@ def resume(directory: RunDirectory, config: RunConfig = CONFIG) -> int:
 
 def config_with(*assignments: str) -> RunConfig:
     values = load_preset("tiny")
-    for assignment in assignments:
-        override(values, assignment)
-    return make_config(values)
+    return make_config(values, set=assignments)
 
 
 def contents(path: Path) -> dict[Path, bytes]:
