@@ -124,7 +124,7 @@ class Credit:
     def __init__(self, config: LearningConfig) -> None:
         self._config = config
         # Exponential sums of mean returns, and of their weights: their ratio has no pull to 0.
-        self._sums = dict.fromkeys(ROLES, (0.0, 0.0))
+        self._sums = {str(role): (0.0, 0.0) for role in ROLES}
 
     @property
     def baselines(self) -> dict[str, float]:

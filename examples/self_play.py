@@ -67,7 +67,7 @@ def make_rules(tokenizer: HuggingFaceTokenizer) -> Rules:
     the answer without searching. ``verifier="policy"`` has the policy itself do that, as in the
     paper; here the world does, which knows all facts.
     """
-    game = replace(MINI_GAME, attempts=N, filters=())
+    game = MINI_GAME.replace(attempts=N, filters=())
     filters = {"no_search": no_search, "short_question": short, "spoiler": spoiler}
     return Rules.build(open_world("mini"), tokenizer, game, filters=filters)
 
@@ -229,7 +229,7 @@ def update(policy: Any, reference: Any, optimizer: torch.optim.Optimizer, rows: 
 
 def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> dict[str, float]:
     """Pass@1 by the number of hops, greedily, on questions that are never trained on."""
-    once = replace(rules, config=replace(rules.config, attempts=1))
+    once = replace(rules, config=rules.config.replace(attempts=1))
     questions = rules.world.questions(0, per_group)
     games = play(Round.of_questions(once, questions, [0]), engine, temperature=0.0, seed=0)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +95,7 @@ def step() -> list[Game]:
 
 
 def config(**changes: object) -> LearningConfig:
-    return replace(LearningConfig(batch_size=SLOTS, minibatches=1), **changes)
+    return LearningConfig(batch_size=SLOTS, minibatches=1).replace(**changes)
 
 
 def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:

@@ -83,7 +83,7 @@ def test_the_pages_update_is_that_of_ssp_train(
     optimizer = torch.optim.Adam(policy.parameters(), lr=page.LR, betas=page.BETAS)
     taught = page.learnable(games)
 
-    config = SSPConfig().training(model_dir=tiny_directory(), **dict(vars(learning)))
+    config = SSPConfig().training(model_dir=tiny_directory(), **dict(learning))
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
     learner = SSPLearner(config=config, module_spec=spec)
     learner.build()

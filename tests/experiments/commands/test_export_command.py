@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import adapt, load_model, save_policy, tiny_directory
 from agents.sharding import save_shares
-from experiments.commands import EXPORT
-from ssp_env.commands import cli
+from experiments import cli as commands
+from ssp_env import cli
 
 IDS = torch.arange(3, 40)[None]
 
@@ -23,7 +23,7 @@ class Point:
     name = "export"
 
     def load(self) -> Any:
-        return EXPORT
+        return commands.export
 
 
 @pytest.fixture(autouse=True)
