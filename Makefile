@@ -48,8 +48,7 @@ lint: install
 bench: install
 	$(BIN)/python -m benchmarks.search_server --out benchmarks/results/search_server.json
 
-# Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. Once begun, a sweep is gone on
-# with; an arm that several sweeps share is played once.
+# Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. A sweep that was begun is resumed.
 SCIENCE ?= runs/science
 SWEEPS ?= opponents noise batch algorithms penalty searches recipe
 SWEEP_ARGS ?= --seeds 0 --steps 10
@@ -57,8 +56,7 @@ sweeps: install
 	mkdir -p $(SCIENCE)/sweeps
 	for sweep in $(SWEEPS); do \
 		test -d $(SCIENCE)/sweeps/$$sweep && resume=--resume || resume=; \
-		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out $(SCIENCE)/sweeps/$$sweep $$resume \
-			--reuse $(SCIENCE)/sweeps || exit 1; \
+		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out $(SCIENCE)/sweeps/$$sweep $$resume || exit 1; \
 	done
 
 # What is learnt and found, and what never breaks, reduced to less than an hour of two cores. The results under benchmarks/results
@@ -74,7 +72,7 @@ science: sweeps
 		response=$(SCIENCE)/response/checkpoints/step_000010/policy --answers 16 --out $(SCIENCE)/league
 	test -d runs/bases/64 || $(BIN)/ssp bootstrap --width 64 --out runs/bases/64
 	test -d $(SCIENCE)/laws && resume=--resume || resume=; \
-	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws $$resume --reuse $(SCIENCE)/sweeps
+	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws $$resume
 	$(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions.jsonl
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.reach --span 10 run=$(SCIENCE)/run --out $(SCIENCE)/reach.json

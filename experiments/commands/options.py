@@ -335,13 +335,6 @@ def sweep(parser: ArgumentParser) -> None:
         help="make the tables of the trials in --out that have ended, and end; others may go on",
     )
     parser.add_argument(
-        "--reuse",
-        nargs="+",
-        metavar="DIR",
-        help="copy trials that sweeps in these directories have played with the same settings, "
-        "seed and code",
-    )
-    parser.add_argument(
         "--keep-checkpoints", action="store_true", help="finished trials keep their last policies"
     )
     parser.add_argument("--quiet", action="store_true", help="show only errors and the tables")
@@ -354,7 +347,6 @@ def sweep(parser: ArgumentParser) -> None:
     parser.epilog = """\
   ssp sweep noise --arms "no verification" "4 documents" --seeds 0 1 --steps 30
   ssp sweep mine.yaml --parallel 2 --set evaluation.per_group=50
-  ssp sweep penalty --reuse runs/sweeps
 
 Each trial is a run as of ssp train, in DIR/trials: ssp report, plot and replay read it. Ctrl-C or a
 crash loses the steps since the last checkpoints; --resume goes on, to the same tables. RAY_ADDRESS
