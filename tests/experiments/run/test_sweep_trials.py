@@ -13,7 +13,7 @@ from experiments.sweeps.definition import read_sweep, trials
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.results import Results
 from experiments.sweeps.tuning import play
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.disk import locked
 from ssp_env.settings import plain
 

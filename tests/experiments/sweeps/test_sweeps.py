@@ -15,14 +15,14 @@ import pytest
 import yaml
 
 from agents.health import OUTAGE, Diagnosis
-from experiments.config import load_preset, make_config, override
+from experiments.config import load_preset, make_config
 from experiments.run.rundir import RunDirectory
 from experiments.sweeps.definition import Sweep, Trial, find, read_sweep, shipped, trials
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.figure import draw
 from experiments.sweeps.results import Results
 from experiments.sweeps.tuning import resources
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import DataError
 from ssp_env.settings import plain
 
@@ -192,10 +192,8 @@ def test_a_dry_run_plays_nothing(
 def test_a_trial_takes_what_its_settings_ask_for(
     settings: tuple[str, ...], bundles: list[dict[str, float]]
 ) -> None:
-    values = load_preset("tiny")
-    for setting in settings:
-        override(values, setting)
-    assert resources({"trial": {"config": plain(make_config(values))}}).bundles == bundles
+    config = make_config(load_preset("tiny"), set=settings)
+    assert resources({"trial": {"config": plain(config)}}).bundles == bundles
 
 
 # -- tables ------------------------------------------------------------------------------------
