@@ -58,7 +58,7 @@ Your own corpus and answers (JSON lines):
 A verifier behind an OpenAI-compatible API:
   --verifier openai --set openai.base_url=http://localhost:8000/v1 --set openai.model=NAME
 
-Ctrl-C stops after the step in progress; --resume continues from there, to the same result."""
+Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result."""
 
 
 def eval(parser: ArgumentParser) -> None:
