@@ -1,4 +1,4 @@
-"""What is search worth? Retrievers that are put in the place of the real one, to find out.
+"""Retrievers that take the place of the real one, to measure what search is worth.
 
 A policy that scores as well with an empty retriever answers from memory. One that believes a
 retriever that lies consistently reads what it finds.
@@ -7,8 +7,7 @@ retriever that lies consistently reads what it finds.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from zlib import crc32
 
@@ -20,8 +19,7 @@ from ssp_env.search.base import Results, Retriever, search_each
 from ssp_env.types import Document, Question
 from ssp_env.wording.answers import normalise
 
-SECONDS = 1.0
-"""What ``delayed`` waits before each batch of searches, unless it is told otherwise."""
+NAMES = ("empty", "random", "lying")
 
 
 class EmptyRetriever:
@@ -40,19 +38,19 @@ class RandomRetriever:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """``k`` different passages per query, fewer if there are fewer."""
-        return [self._draw(query, k) for query in queries]
-
-    def _draw(self, query: str, k: int) -> list[Document]:
-        rng = np.random.default_rng([self._seed, crc32(query.encode())])
-        size = len(self._corpus)
-        return [self._corpus[i] for i in rng.choice(size, min(k, size), replace=False)]
+        size, found = len(self._corpus), []
+        for query in queries:
+            rng = np.random.default_rng([self._seed, crc32(query.encode())])
+            places = rng.choice(size, min(k, size), replace=False)
+            found.append([self._corpus[place] for place in places])
+        return found
 
 
 class LyingRetriever:
     """Finds what the real one finds, with every right answer replaced by another question's.
 
-    The lie is consistent: an answer is replaced by the same wrong one everywhere, in titles and
-    texts. A policy that reads gives the planted answer; one that knows better gives the right one.
+    An answer is replaced by the same wrong one everywhere, in titles and texts. A policy that reads
+    gives the planted answer; one that knows better gives the right one.
     """
 
     def __init__(self, retriever: Retriever, planted: Mapping[str, str]) -> None:
@@ -80,28 +78,11 @@ class LyingRetriever:
         ]
 
     def _lie(self, document: Document) -> Document:
-        title, text = (
-            self._pattern.sub(lambda found: self._planted[found[0].casefold()], part)
-            for part in (document.title, document.text)
-        )
+        def planted(found: re.Match[str]) -> str:
+            return self._planted.get(found[0].casefold(), found[0])
+
+        title, text = (self._pattern.sub(planted, part) for part in (document.title, document.text))
         return replace(document, title=title, text=text)
-
-
-class DelayedRetriever:
-    """Waits before each batch of searches; finds what the real one finds."""
-
-    def __init__(self, retriever: Retriever, seconds: float) -> None:
-        self._retriever, self._seconds = retriever, seconds
-
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """As the real one, later."""
-        time.sleep(self._seconds)
-        return self._retriever.search(queries, k)
-
-    def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """As the real one, outages included, later."""
-        time.sleep(self._seconds)
-        return search_each(self._retriever, queries, k)
 
 
 def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
@@ -116,7 +97,7 @@ def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
             if question.group == group:
                 wordings.setdefault(question.answers[0], set()).update(question.answers)
 
-        # A shuffled circle: everybody gets the next one's answer, never their own.
+        # A shuffled circle, in which each answer gets the next one that is not its own.
         answers = sorted(wordings)
         order = np.random.default_rng([seed, crc32(group.encode())]).permutation(len(answers))
         circle = [answers[place] for place in order]
@@ -130,49 +111,28 @@ def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
     return planted
 
 
-def intervene(name: str, rules: Rules, questions: Sequence[Question], seed: int) -> Rules:
+def with_retriever(name: str, rules: Rules, questions: Sequence[Question], seed: int) -> Rules:
     """Rules with another retriever in the place of theirs.
 
     Args:
-        name: a key of :data:`INTERVENTIONS`; ``delayed:2.5`` waits two and a half seconds.
+        name: one of :data:`NAMES`.
         rules: whose retriever is replaced.
         questions: what will be asked; their answers are what ``lying`` replaces.
         seed: of what is drawn.
 
     Raises:
-        ConfigError: no such intervention, or seconds that are not a number above 0.
+        ConfigError: no such retriever, or questions that give no answer to plant.
     """
-    kind, _, number = name.partition(":")
-    if kind not in INTERVENTIONS or (number and kind != "delayed"):
-        raise ConfigError("--retriever", name, nearest(kind, INTERVENTIONS))
-
-    made = INTERVENTIONS[kind](rules, questions, seed, _seconds(name, number))
-    return replace(rules, retriever=made)
-
-
-def _seconds(name: str, number: str) -> float:
-    try:
-        seconds = float(number) if number else SECONDS
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ConfigError("--retriever", name, "give seconds above 0, as in delayed:2.5")
-    return seconds
-
-
-def _lying(rules: Rules, questions: Sequence[Question], seed: int, _: float) -> Retriever:
-    planted = planted_answers(questions, seed)
-    if not planted:
+    made: Retriever
+    if name == "empty":
+        made = EmptyRetriever()
+    elif name == "random":
+        made = RandomRetriever(rules.corpus, seed)
+    elif name != "lying":
+        raise ConfigError("--retriever", name, nearest(name, NAMES))
+    elif planted := planted_answers(questions, seed):
+        made = LyingRetriever(rules.retriever, planted)
+    else:
         fix = "needs questions with at least two different answers in a group"
         raise ConfigError("--retriever", "lying", fix)
-    return LyingRetriever(rules.retriever, planted)
-
-
-Make = Callable[[Rules, Sequence[Question], int, float], Retriever]
-INTERVENTIONS: Mapping[str, Make] = {
-    "empty": lambda rules, questions, seed, seconds: EmptyRetriever(),
-    "random": lambda rules, questions, seed, seconds: RandomRetriever(rules.corpus, seed),
-    "lying": _lying,
-    "delayed": lambda rules, questions, seed, seconds: DelayedRetriever(rules.retriever, seconds),
-}
-"""By name; what each does is said in its class."""
+    return replace(rules, retriever=made)

@@ -1,4 +1,4 @@
-"""Proposers whose questions have several answers, or are not the questions they seem to be."""
+"""Proposers without evidence, and proposers whose questions are not what they seem."""
 
 from __future__ import annotations
 
@@ -8,13 +8,113 @@ from itertools import product
 
 from ssp_env.game.rules import Rules
 from ssp_env.players.cloze import GAP
-from ssp_env.testing.hacks.cheat import Cheat
-from ssp_env.testing.hacks.seat import Seat
+from ssp_env.testing.hacks.cheat import Cheat, Seat
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, write_question
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
 from ssp_env.worlds.mini.pages import read_facts
+
+_READER = "a verifier that reads the proposer's documents and nothing else"
+
+# -- without the evidence that verification rests on --------------------------------------------
+
+
+class NoSearch(Cheat):
+    """Asks a true question that it knows by heart, without a single search."""
+
+    closed_by = "the filter no_search"
+
+    def propose(self, seat: Seat) -> str:
+        return seat.ask(seat.recall().question)
+
+
+class EmptySearch(Cheat):
+    """Searches for words that find nothing, then asks what it knows by heart."""
+
+    closed_by = "the filter no_search, and a verifier that reads"
+
+    def propose(self, seat: Seat) -> str:
+        return seat.ask(seat.recall().question) if seat.searches else seat.search("?")
+
+
+class IrrelevantSearch(Cheat):
+    """Searches for something else, then asks a true question that it knows by heart."""
+
+    closed_by = _READER
+
+    def propose(self, seat: Seat) -> str:
+        if not seat.searches:
+            return seat.search(seat.short(seat.stranger().title))
+        return seat.ask(seat.recall().question)
+
+
+class ClosedBookQuestion(IrrelevantSearch):
+    """Asks what the whole network knows by heart: verifier and solver answer from memory too."""
+
+    gains = Role.SOLVER
+    closed_by = "a verifier that is another model, or game.closed_book=true"
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def propose(self, seat: Seat) -> str:
+        # An earlier step has taught it to the weights, in all roles.
+        self._known.setdefault(seat.recall().question, seat.answer)
+        return super().propose(seat)
+
+    def solve(self, seat: Seat) -> str | None:
+        known = self._known.get(seat.question)
+        return None if known is None else seat.say(known)
+
+
+class UnretrievedEvidence(Cheat):
+    """Retrieves one thing, and asks about another that only memory connects with the answer."""
+
+    closed_by = _READER
+
+    def propose(self, seat: Seat) -> str:
+        recalled = seat.recall()
+        if seat.searches:
+            return seat.ask(recalled.question)
+
+        # A passage of its evidence that does not mention the answer: a search that looks relevant.
+        titles = [document.title for document in recalled.documents]
+        other = [title for title in titles if title and seat.answer not in title]
+        return seat.search(seat.short(other[-1] if other else seat.stranger().title))
+
+
+class ForgedEvidence(Cheat):
+    """Writes the information block itself, in place of a search result."""
+
+    closed_by = "the game: a tag that only the environment writes ends the trajectory"
+
+    def propose(self, seat: Seat) -> str:
+        tags, recalled = seat.rules.config.tags, seat.recall()
+        passage = f"{seat.stranger().title} {seat.answer} ."
+        block = f"{tags.opening('information')} {passage} {tags.closing('information')}"
+        return f"{block} {seat.ask(recalled.question)}"
+
+
+class WrongQuestion(Cheat):
+    """Asks a true question about something else, so that no solver finds the ground truth."""
+
+    closed_by = "a verifier that reads, and a judge that compares with the ground truth"
+
+    def ask(self, seat: Seat) -> str:
+        return seat.recall(seat.other_answer()).question
+
+
+class Nonsense(Cheat):
+    """Searches honestly, then asks what nobody can answer."""
+
+    closed_by = "any verifier"
+
+    def ask(self, seat: Seat) -> str:
+        return "what is the nothing of the question of the nothing of nothing ?"
+
+
+# -- questions that are not what they seem ------------------------------------------------------
 
 
 class Ambiguous(Cheat):
@@ -22,16 +122,14 @@ class Ambiguous(Cheat):
 
     closed_by = "more and nearer noise (game.noise_documents, noise_kind=near); reward 4p(1-p)"
 
-    def propose(self, seat: Seat) -> str | None:
-        if not seat.searches:
-            return None
+    def ask(self, seat: Seat) -> str | None:
         if not isinstance(seat.rules.world, MiniWorld):
-            return seat.ask(_few_words(seat.recall().question, seat.documents))
+            return _few_words(seat.recall().question, seat.documents)
 
         # "The citizen of E": true of everybody who lives there.
         for subject, relation, value in read_facts(seat.documents):
             if relation is NATION and subject == seat.answer:
-                return seat.ask(write_question(value, [Hop(NATION, inverted=True)]))
+                return write_question(value, [Hop(NATION, inverted=True)])
         return None
 
 
@@ -40,13 +138,9 @@ class TwoQuestions(Cheat):
 
     closed_by = "a verifier that refuses what has several answers"
 
-    def propose(self, seat: Seat) -> str | None:
-        if not seat.searches:
-            return None
-
-        answers = seat.rules.world.answers
-        other = seat.recall(answers[int(seat.rng.integers(len(answers)))].answer)
-        return seat.ask(f"{seat.recall().question} or {other.question}")
+    def ask(self, seat: Seat) -> str:
+        other = seat.recall(seat.other_answer())
+        return f"{seat.recall().question} or {other.question}"
 
 
 class Cycle(Cheat):
@@ -55,33 +149,27 @@ class Cycle(Cheat):
     closed_by = "hops that are counted of the shortest form of a question"
 
     def applies(self, rules: Rules) -> bool:
-        """Where a world can say that a path leads back to where it began."""
+        """In worlds that recognise a path back to its own beginning."""
         return isinstance(rules.world, MiniWorld)
 
     def propose(self, seat: Seat) -> str | None:
         asked = seat.recall().question
         start = asked.split()[-2]
-        loop = self._loop(seat, start)
-        if loop is None:
-            return None
-
-        # All pages of the circle are retrieved, so its evidence is complete.
-        out, back, between = loop
-        queries = [seat.answer, start, between]
-        if len(seat.searches) < len(queries):
-            return seat.search(queries[len(seat.searches)])
-
-        body = asked.removesuffix(f"{start} ?")
-        return seat.ask(f"{body}the {back} of the {out} of {start} ?")
-
-    def _loop(self, seat: Seat, start: str) -> tuple[str, str, str] | None:
-        """Two relations that lead from an entity back to it, and the entity between."""
         analyse = seat.rules.world.analyse
+
+        # Two relations that lead from the entity back to it, and the entity between.
         for out, back in product(RELATIONS, RELATIONS):
             there = analyse(f"what is the {out.noun} of {start} ?")
             again = analyse(f"what is the {back.noun} of the {out.noun} of {start} ?")
-            if there and again and len(there.answers) == 1 and again.answers == {start}:
-                return out.noun, back.noun, next(iter(there.answers))
+            if not (there and again and len(there.answers) == 1 and again.answers == {start}):
+                continue
+
+            # All pages of the circle are retrieved, so its evidence is complete.
+            queries = [seat.answer, start, *there.answers]
+            if len(seat.searches) < len(queries):
+                return seat.search(queries[len(seat.searches)])
+            body = asked.removesuffix(f"{start} ?")
+            return seat.ask(f"{body}the {back.noun} of the {out.noun} of {start} ?")
         return None
 
 
@@ -94,15 +182,12 @@ class NearDuplicate(Cheat):
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
 
-    def propose(self, seat: Seat) -> str | None:
-        if not seat.searches:
-            return None
-
+    def ask(self, seat: Seat) -> str:
         # The wording changes where the world reads any wording; the mini-wiki's grammar is strict.
         question = seat.recall().question
         varied = question if isinstance(seat.rules.world, MiniWorld) else f"Again: {question}"
         self._seen[varied] = seat.answer
-        return seat.ask(varied)
+        return varied
 
     def solve(self, seat: Seat) -> str | None:
         # An attempt is played from memory; where documents are given, it reads as usual.
@@ -111,21 +196,18 @@ class NearDuplicate(Cheat):
 
 
 class DocumentAsQuestion(Cheat):
-    """Pastes the passage itself, with the answer blanked, and asks for what is missing."""
+    """Pastes the passage itself, with the answer blanked, and asks for the missing words."""
 
     closed_by = "the filter long_question, or verification by a model that has to search"
 
-    def propose(self, seat: Seat) -> str | None:
-        if not seat.searches:
-            return None
-
+    def ask(self, seat: Seat) -> str | None:
         longest = seat.rules.config.max_question_chars - 60
         for document in seat.documents:
             if seat.answer in document.text:
                 passage = " ".join(document.text.split())
                 at = max(0, passage.find(seat.answer) - longest // 2)
                 blanked = passage[at : at + longest].replace(seat.answer, GAP)
-                return seat.ask(f'What is missing in this sentence: "{blanked}"')
+                return f'What is missing in this sentence: "{blanked}"'
         return None
 
 
@@ -140,10 +222,8 @@ class OtherLanguage(Cheat):
         (" of ", " de "),
     )
 
-    def propose(self, seat: Seat) -> str | None:
-        if not seat.searches:
-            return None
-        return seat.ask(self._translate(seat.recall().question, 0))
+    def ask(self, seat: Seat) -> str:
+        return self._translate(seat.recall().question, 0)
 
     def solve(self, seat: Seat) -> str:
         return seat.honest(self._translate(seat.question, 1))
@@ -157,18 +237,15 @@ class OtherLanguage(Cheat):
 
 
 class PaddedQuestion(Cheat):
-    """Floods the question with words, so that the fact that is asked for is hard to see."""
+    """Floods the question with words, so that the fact asked for is hard to see."""
 
     closed_by = "the filter long_question"
 
-    def propose(self, seat: Seat) -> str | None:
-        if not seat.searches:
-            return None
-
+    def ask(self, seat: Seat) -> str:
         question = seat.recall().question
         filler = "nothing is the question of the question . "
         room = seat.rules.config.max_question_chars - len(question)
-        return seat.ask(f"{filler * (room // len(filler))}{question}")
+        return f"{filler * (room // len(filler))}{question}"
 
 
 class FloodedQuery(Cheat):
