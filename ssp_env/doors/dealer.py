@@ -179,4 +179,4 @@ def _check_questions(questions: Sequence[Question]) -> None:
 
 def single_attempt(rules: Rules) -> Rules:
     """The same rules with one solver attempt per question."""
-    return replace(rules, config=replace(rules.config, attempts=1))
+    return replace(rules, config=rules.config.replace(attempts=1))

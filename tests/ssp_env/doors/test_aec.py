@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
-SMALL = replace(MINI, max_response_tokens=60)
+SMALL = MINI.replace(max_response_tokens=60)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +43,7 @@ def wiki() -> World:
 
 def make(mini: World, tokenizer: Tokenizer | None = None, **changes: Any) -> SearchSelfPlayEnv:
     parts = {name: changes.pop(name) for name in ("retriever", "render_mode") if name in changes}
-    return ssp_env.raw_env(world=mini, tokenizer=tokenizer, game=replace(MINI, **changes), **parts)
+    return ssp_env.raw_env(world=mini, tokenizer=tokenizer, game=MINI.replace(**changes), **parts)
 
 
 def drive(env: SearchSelfPlayEnv, script: Script) -> None:
@@ -60,7 +59,7 @@ def drive(env: SearchSelfPlayEnv, script: Script) -> None:
 
 
 def test_api_and_seeds_with_the_policy_as_verifier(mini: MiniWorld) -> None:
-    game = replace(SMALL, verifier="policy", max_prompt_tokens=1000)
+    game = SMALL.replace(verifier="policy", max_prompt_tokens=1000)
     api_test(ssp_env.env(world=mini, game=game), num_cycles=100)
     seed_test(lambda: ssp_env.env(world=mini, game=game), num_cycles=100)
 

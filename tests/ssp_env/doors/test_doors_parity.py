@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import all_doors as doors
@@ -47,7 +46,7 @@ def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
 
 
 def game(**changes: Any) -> GameConfig:
-    return replace(MINI_GAME, **changes)
+    return MINI_GAME.replace(**changes)
 
 
 @pytest.mark.parametrize("verifier", ["world", "policy"])

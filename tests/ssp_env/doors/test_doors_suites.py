@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
@@ -67,7 +67,7 @@ def case(request: pytest.FixtureRequest, _worlds: dict[str, Any]) -> Case:
     setup["tokenizer"] = kind if kind != "bpe" else HuggingFaceTokenizer(byte_level(tags=True))
     setup["game"] = {"mini": MINI_GAME, "small": SMALL_GAME, "wiki-mini": GameConfig()}[name]
     if kind != "words" or name == "wiki-mini":
-        setup["game"] = replace(setup["game"], **LONG)
+        setup["game"] = setup["game"].replace(**LONG)
     if kind == "bytes":
         setup["view"] = {"legal_moves": False}
     if (name, kind) != ("wiki-mini", "words"):

@@ -3,7 +3,6 @@ alike."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import all_doors as doors
@@ -18,7 +17,7 @@ from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 
-GAME = replace(MINI_GAME, attempts=1, invalid_reward=-0.5)
+GAME = MINI_GAME.replace(attempts=1, invalid_reward=-0.5)
 
 
 class NoMentors(BM25Retriever):
@@ -79,7 +78,7 @@ def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attem
             LOST(trajectory) if played.index(trajectory.key) == attempts - 1 else solve(trajectory)
         )
 
-    game = replace(GAME, attempts=attempts)
+    game = GAME.replace(attempts=attempts)
     setup = {"world": mini, "game": game, "retriever": NoMentors(mini.corpus)}
     for door in (doors.aec, doors.rllib, doors.text):
         played.clear()
