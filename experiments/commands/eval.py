@@ -44,8 +44,8 @@ from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players.chat import ChatPlayer
 from ssp_env.replay import read_games
+from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
-from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.types import Question
 from ssp_env.worlds.files import read_questions, sample_questions
 

@@ -36,8 +36,8 @@ from ssp_env.disk import (
 )
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
+from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
-from ssp_env.replay.saved import SavedGame, game_lines
 from ssp_env.settings import plain
 
 NO_CHECKPOINT = (

@@ -16,9 +16,9 @@ from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.render import LiveView
 from ssp_env.game.round import Round, advance_all
 from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.transcript import LiveView
 from ssp_env.players import Player, player_for
 from ssp_env.types import Question, Role
 

@@ -26,7 +26,7 @@ from ssp_env.game.record import GameRecord
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import player_for
 from ssp_env.replay import read_games
-from ssp_env.replay.saved import game_lines
+from ssp_env.replay.files import game_lines
 
 SHORT = ("--set", "game.max_response_tokens=64")
 

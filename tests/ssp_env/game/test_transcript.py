@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from scripted import begin, by_role, play, propose, rules_of, say, solve, turn
 
-from ssp_env.game.render import LiveView, render_ansi, render_human
+from ssp_env.game.transcript import LiveView, render_ansi, render_human
 from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -16,28 +16,27 @@ def test_a_valid_game(mini: MiniWorld, words: WordTokenizer) -> None:
     played = play(begin(rules_of(mini, words, attempts=2), slots=1), by_role(propose(), solve))
     (game,) = played.games
     text = render_ansi(game, played.rules)
-    lines = text.splitlines()
-    assert lines[0] == f"answer: {game.truth.answer}"
-    assert [line.split("  ")[0].split(":")[0].strip() for line in lines[1:5]] == [
-        "proposer",
-        "verified",
+    outer = [line for line in text.splitlines() if not line.startswith(" ")]
+    assert outer[:2] == [f"answer: {game.truth.answer}", "proposer"]
+    assert outer[2] == f"question: {game.question}  (1 hop; right in this world: {outer[0][8:]})"
+    assert outer[3].startswith("verification: right (the documents support")
+    assert outer[4:] == [
         "solver 1",
+        "solver 1: right, paid 1",
         "solver 2",
+        "solver 2: right, paid 1",
+        "outcome: valid; proposer 0.0, solver 1.0",
     ]
-    assert str(game.question) in text
-    assert lines[3].endswith("right")
-    assert lines[2].startswith("verified: yes (the documents support")
-    assert lines[5] == "outcome: valid; proposer 0.0, solver 1.0"
+    for indented in (f"propose {game.truth.answer} :", "<information> ", "found: ", "read: "):
+        assert f"\n    {indented}" in text
 
 
-def test_an_invalid_game(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(begin(rules_of(mini, words), slots=1), by_role(say([1])))
-    assert render_ansi(played.games[0], played.rules).endswith("outcome: invalid (format)")
-
-
-def test_a_pending_game(mini: MiniWorld, words: WordTokenizer) -> None:
+def test_games_that_are_not_valid(mini: MiniWorld, words: WordTokenizer) -> None:
     played = begin(rules_of(mini, words), slots=1)
     assert render_ansi(played.games[0], played.rules).endswith("outcome: pending")
+    play(played, by_role(say([1])))
+    text = render_ansi(played.games[0], played.rules)
+    assert text.endswith("proposer ended by format\noutcome: invalid (format); proposer 0.0")
 
 
 def test_for_people(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -59,7 +58,7 @@ def test_a_live_view_prints_everything_once(mini: MiniWorld, words: WordTokenize
     printed = file.getvalue()
     for once in ("answer: ", "propose ", "</question>", "outcome: "):
         assert printed.count(once) == 1, once
-    assert printed.count("</answer>") == printed.count("  right") == 2
+    assert printed.count("</answer>") == printed.count(": right, paid 1") == 2
     assert printed.rstrip().endswith(render_ansi(played.games[0], played.rules).splitlines()[-1])
 
 
