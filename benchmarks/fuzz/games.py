@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -124,7 +124,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
 
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
     if config.prompts == "plain":
-        return replace(config, max_prompt_tokens=4000, max_verification_tokens=None)
+        return config.replace(max_prompt_tokens=4000, max_verification_tokens=None)
     return config
 
 

@@ -145,4 +145,4 @@ class _Given(Immutable):
 
 def single_attempt(rules: Rules) -> Rules:
     """The same rules with one solver attempt per question."""
-    return replace(rules, config=replace(rules.config, attempts=1))
+    return replace(rules, config=rules.config.replace(attempts=1))

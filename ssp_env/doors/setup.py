@@ -11,7 +11,7 @@ from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Parts, Rules
 from ssp_env.search.base import Retriever
-from ssp_env.settings import read, read_value
+from ssp_env.settings import read_value
 from ssp_env.tokenizers import (
     BPETokenizer,
     ByteTokenizer,
@@ -117,7 +117,7 @@ def _config(kind: type[C], given: C | Mapping[str, Any] | None, default: C, name
         return given
     if not isinstance(given, Mapping):
         raise ConfigError(name, given, f"give a {kind.__name__}, or a mapping of its fields")
-    return read(kind, given, name, default=default)
+    return default.replace(**given)
 
 
 def _retriever(setup: Setup) -> Retriever | None:

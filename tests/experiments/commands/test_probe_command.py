@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from scripted_model import obedient, serve
 
-from experiments.commands import PROBE
-from ssp_env.commands import cli
+from experiments import cli as commands
+from ssp_env import cli
 from ssp_env.doors.setup import set_up
 from ssp_env.game.rules import Rules
 
@@ -24,7 +24,7 @@ class Point:
     name = "probe"
 
     def load(self) -> Any:
-        return PROBE
+        return commands.probe
 
 
 @pytest.fixture(autouse=True)

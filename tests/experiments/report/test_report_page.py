@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from small_runs import GAMES, HOSTILE, make_run
 
-from experiments.commands import REPORT
+from experiments.commands import report
 from experiments.commands.report import default_name
 from experiments.report import page as page_module
 from experiments.report.arms import arm_names, arms
@@ -90,7 +90,7 @@ def test_games_that_do_not_fit_lie_beside_the_page(
 ) -> None:
     out = tmp_path / "report.html"
     monkeypatch.setattr(page_module, "LARGEST", 60_000)
-    REPORT.run(Namespace(runs=two_runs, out=str(out), tokens=True))
+    report.run(Namespace(runs=two_runs, out=str(out), tokens=True))
     folder = tmp_path / "report_games"
     assert "keep the two together" in capsys.readouterr().out
     names = {"index_0", "index_1"} | {f"step_{s}_{r}" for s in (1, 2) for r in (0, 1)}
@@ -211,7 +211,7 @@ def refused(run: Path, says: str, kind: type[SSPError] = RunError) -> None:
     """The page is refused with these words, and nothing is written."""
     out = run.parent / "page.html"
     with pytest.raises(kind, match=says):
-        REPORT.run(Namespace(runs=[str(run)], out=str(out), tokens=False))
+        report.run(Namespace(runs=[str(run)], out=str(out), tokens=False))
     assert [path.name for path in run.parent.iterdir() if path != run] == []
 
 
@@ -256,7 +256,7 @@ def test_a_page_is_named_after_its_runs_and_replaces_no_other(
     monkeypatch.chdir(tmp_path)
 
     def report(*runs: str, out: str | None = None) -> None:
-        REPORT.run(Namespace(runs=[*runs], out=out, tokens=False))
+        report.run(Namespace(runs=[*runs], out=out, tokens=False))
 
     report(two_runs[0])
     report(two_runs[0])
@@ -295,12 +295,12 @@ def test_a_run_that_is_named_twice_is_refused(two_runs: list[str]) -> None:
 def test_an_impossible_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     for out, says in ((tmp_path, "is a directory"), (tmp_path / "a" / "b.html", "no directory")):
         with pytest.raises(SSPError, match=says):
-            REPORT.run(Namespace(runs=["nowhere"], out=str(out), tokens=False))
+            report.run(Namespace(runs=["nowhere"], out=str(out), tokens=False))
 
 
 def test_a_run_without_games_is_shown_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path / "run", steps=0, finished=False)
-    REPORT.run(Namespace(runs=[str(run.path)], out=str(tmp_path / "page.html"), tokens=False))
+    report.run(Namespace(runs=[str(run.path)], out=str(tmp_path / "page.html"), tokens=False))
     assert "holds no games" in capsys.readouterr().out

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Role, World
 from ssp_env.worlds.mini import MiniWorld
 
-SMALL = replace(MINI, max_response_tokens=60)
+SMALL = MINI.replace(max_response_tokens=60)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def _quiet() -> Iterator[None]:
 
 def make(mini: World, tokenizer: Tokenizer | None = None, **changes: Any) -> SearchSelfPlayEnv:
     parts = {name: changes.pop(name) for name in ("retriever", "render_mode") if name in changes}
-    return ssp_env.raw_env(world=mini, tokenizer=tokenizer, game=replace(MINI, **changes), **parts)
+    return ssp_env.raw_env(world=mini, tokenizer=tokenizer, game=MINI.replace(**changes), **parts)
 
 
 def drive(env: SearchSelfPlayEnv, script: Script) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import all_doors as doors
@@ -51,7 +50,7 @@ def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
 
 
 def game(**changes: Any) -> GameConfig:
-    return replace(MINI_GAME, **changes)
+    return MINI_GAME.replace(**changes)
 
 
 @pytest.mark.parametrize("verifier", ["world", "policy"])
@@ -209,7 +208,7 @@ def test_bytes_are_too_many_tokens_for_it() -> None:
     assert told.record.reason == "budget_tokens"
 
 
-GAME = replace(MINI_GAME, attempts=1, invalid_reward=-0.5)
+GAME = MINI_GAME.replace(attempts=1, invalid_reward=-0.5)
 
 
 class NoMentors(BM25Retriever):
@@ -270,7 +269,7 @@ def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attem
             LOST(trajectory) if played.index(trajectory.key) == attempts - 1 else solve(trajectory)
         )
 
-    game = replace(GAME, attempts=attempts)
+    game = GAME.replace(attempts=attempts)
     setup = {"world": mini, "game": game, "retriever": NoMentors(mini.corpus)}
     for door in (doors.aec, doors.rllib, doors.text):
         played.clear()

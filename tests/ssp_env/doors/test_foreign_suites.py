@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -53,7 +52,7 @@ def case(request: pytest.FixtureRequest, _worlds: dict[str, Any]) -> dict[str, A
     setup["tokenizer"] = kind if kind != "bpe" else HuggingFaceTokenizer(byte_level(tags=True))
     setup["game"] = {"mini": MINI_GAME, "small": SMALL_GAME, "wiki-mini": GameConfig()}[name]
     if kind != "words" or name == "wiki-mini":
-        setup["game"] = replace(setup["game"], **LONG)
+        setup["game"] = setup["game"].replace(**LONG)
     if kind == "bytes":
         setup["view"] = {"legal_moves": False}
     return setup
