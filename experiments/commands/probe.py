@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 from argparse import Namespace
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -151,7 +150,7 @@ def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
     return {
         "preset": config.preset,
         "world": config.world,
-        "game": asdict(config.game),
+        "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
         "seed": report.seed,
         "margin": report.margin,
