@@ -366,7 +366,7 @@ def report(
 
     Args:
         runs: Run directories; those that differ in nothing but their seed become one line.
-        out: The page (default: report-RUN.html). Games beyond 5 MB lie in a folder beside it.
+        out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
     return _run("report", runs=runs, out=out, tokens=tokens)
