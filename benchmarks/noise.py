@@ -51,10 +51,8 @@ def main() -> int:
 def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str, Any]:
     """Shares by kind and number of noise documents.
 
-    Returns:
-        ``proposals`` and ``ambiguous_proposals``, and per kind and number: the share of
-        ``ambiguous`` questions among those accepted, the share of ambiguous questions that were
-        ``kept``, and the share of ``unique`` ones that were.
+    Of accepted questions, those that are ``ambiguous``; of ambiguous and of ``unique`` ones, those
+    that were ``kept``.
     """
     world = MiniWorld(seed)
     retriever = BM25Retriever(world.corpus)

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.report.figures import NOT_FIGURES, REASON
-from experiments.report.tables import LAST_STEPS
+from experiments.report.runs import LAST_STEPS
 from experiments.stats import Estimate, over_runs
 from experiments.sweeps.definition import Paper, Sweep, Trial
 from experiments.sweeps.directory import ENDED, SweepDirectory

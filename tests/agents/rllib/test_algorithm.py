@@ -180,7 +180,7 @@ def test_results_count_games_and_tokens(uninterrupted: dict[str, Any]) -> None:
 
 
 def test_a_void_game_is_no_episode(uninterrupted: dict[str, Any]) -> None:
-    games = [game.replace(outcome="void") for game in uninterrupted["games"][0]]
+    games = [replace(game, outcome="void") for game in uninterrupted["games"][0]]
     figures = flat(episode_figures(games))
     assert all(np.isnan(value) for value in figures.values())
     assert figures.keys() == flat(episode_figures(uninterrupted["games"][0])).keys()
