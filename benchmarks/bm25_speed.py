@@ -24,10 +24,8 @@ import numpy as np
 from benchmarks.env_speed import stay_on_one_core
 from experiments.run.provenance import git_commit, machine
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.disk import DiskIndex
-from ssp_env.search.bm25.index import tokenize, words_of
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.directory import build_index, open_passages
+from ssp_env.search.bm25 import BM25Retriever, DiskIndex, tokenize, words_of
+from ssp_env.search.index import build_index, open_passages
 from ssp_env.worlds.wiki import WikiMini, packaged
 
 K, BATCH = 3, 64

@@ -33,11 +33,11 @@ from rich.table import Table
 from benchmarks.origin import origin
 from benchmarks.recall import recall
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.dense.encoder import SentenceTransformerEncoder
-from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF
-from ssp_env.search.hybrid import HybridRetriever
-from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.dense import FLAT, HNSW, IVF
+from ssp_env.search.encoder import SentenceTransformerEncoder
+from ssp_env.search.fuse import HybridRetriever
+from ssp_env.search.index import build_index, open_index
 from ssp_env.types import Document, Question
 from ssp_env.wording.answers import normalise
 from ssp_env.wording.unicode import fold

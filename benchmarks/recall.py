@@ -7,9 +7,9 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from ssp_env.search.dense.neighbours import FLAT
-from ssp_env.search.index.directory import Encoder, open_index
-from ssp_env.search.index.manifest import read_manifest
+from ssp_env.search.dense import FLAT
+from ssp_env.search.index import Encoder, open_index
+from ssp_env.search.store import read_manifest
 
 TOP = 3
 

@@ -33,14 +33,12 @@ from benchmarks.clustered import ClusteredEncoder
 from benchmarks.origin import origin
 from benchmarks.recall import recall
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.disk import DiskIndex
-from ssp_env.search.bm25.index import tokenize
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever, DiskIndex, tokenize
 from ssp_env.search.corpus import Progress, passage_text
-from ssp_env.search.dense.encoder import SentenceTransformerEncoder
-from ssp_env.search.dense.neighbours import FLAT
-from ssp_env.search.index.directory import KINDS, PASSAGES, build_index, needs_encoder, open_index
-from ssp_env.search.index.store import PassageStore, build_store
+from ssp_env.search.dense import FLAT
+from ssp_env.search.encoder import SentenceTransformerEncoder
+from ssp_env.search.index import KINDS, PASSAGES, build_index, needs_encoder, open_index
+from ssp_env.search.store import PassageStore, build_store
 from ssp_env.worlds.wiki import WikiMini
 
 TAIL_SHARE, TAIL = 0.01, 1.3

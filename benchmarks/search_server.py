@@ -214,7 +214,7 @@ class _Stub:
 
 def _backend(name: str) -> Retriever:
     if name == "bm25":
-        from ssp_env.search.bm25.retriever import BM25Retriever
+        from ssp_env.search.bm25 import BM25Retriever
         from ssp_env.worlds import open_world
 
         return BM25Retriever(open_world("wiki-mini").corpus, cache_size=0)
@@ -222,8 +222,8 @@ def _backend(name: str) -> Retriever:
 
 
 def _serve_ours(backend: str, port: int) -> None:
-    from ssp_env.search.server.config import ServerConfig
-    from ssp_env.search.server.run import run_server
+    from ssp_env.search.config import ServerConfig
+    from ssp_env.search.server import run_server
 
     _core(0)
     run_server(lambda: _backend(backend), ServerConfig(port=port))

@@ -18,7 +18,6 @@ from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
 from ssp_env.settings import check_path, check_types, named, plain, read, read_value
 
@@ -179,13 +178,12 @@ class OpenAIConfig:
                 raise ConfigError(f"openai.{name}", "", f"{use}; give --set openai.{name}=...")
 
         try:
-            retry = RetryPolicy(attempts=self.attempts)
             return ChatConfig(
                 self.base_url,
                 self.model,
                 api_key_env=self.api_key_env,
                 timeout=self.timeout,
-                retry=retry,
+                attempts=self.attempts,
             )
         except ConfigError as error:
             # The user of these settings does not know the client's own names.

@@ -25,7 +25,7 @@ from benchmarks.runs import (
     wait_for,
 )
 from ssp_env.replay import read_games
-from ssp_env.search.index.directory import build_index
+from ssp_env.search.index import build_index
 from ssp_env.worlds.mini import MiniWorld
 
 AWAY = 20.0

@@ -76,7 +76,7 @@ class WorldTests:
         _check_unique("answer", [truth.id for truth in answers])
 
     def test_every_answer_can_be_found(self) -> None:
-        from ssp_env.search.bm25.index import tokenize
+        from ssp_env.search.bm25 import tokenize
 
         words = {
             word

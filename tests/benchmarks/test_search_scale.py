@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.search_scale import FIXED, GROWING, MEASURES, passages
-from ssp_env.search.bm25.index import tokenize
+from ssp_env.search.bm25 import tokenize
 from ssp_env.worlds.wiki import WikiMini
 
 

@@ -77,8 +77,8 @@ class Served(Address):
 @contextmanager
 def in_thread(app: Any) -> Iterator[Address]:
     """A FastAPI application, served by a thread of this process as ``ssp serve`` does it."""
-    from ssp_env.search.server.config import ServerConfig
-    from ssp_env.search.server.run import make_server
+    from ssp_env.search.config import ServerConfig
+    from ssp_env.search.server import make_server
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = make_server(app, ServerConfig(answer_seconds=1.0))

@@ -12,7 +12,7 @@ import pytest
 from ssp_env.commands.base import Command
 from ssp_env.commands.cli import main
 from ssp_env.commands.index import COMMAND
-from ssp_env.search.index.directory import KINDS
+from ssp_env.search.index import KINDS
 
 ROWS = [
     {"id": "p1", "contents": '"Danube"\nA river.'},

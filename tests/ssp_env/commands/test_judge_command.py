@@ -128,7 +128,7 @@ def test_an_outage_leaves_pairs_out(
     pairs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody listens on that port: no verdict, no figure, and another exit status."""
-    monkeypatch.setattr("ssp_env.net.retry.RetryPolicy.call_async", _once)
+    monkeypatch.setattr("ssp_env.net.RetryPolicy.call_async", _once)
     address = "http://127.0.0.1:9/v1"
     command = ["judge", pairs, "--judge", "openai", "--url", address, "--model", "m", "--json"]
     assert cli.main(command) == 1

@@ -30,7 +30,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.strategies import DynamicResampling, ReplayBuffer, make_strategy
 from ssp_env.judge.exact import F1Judge
 from ssp_env.players import MiniPlayer, RandomLegalPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld, SmallWorld

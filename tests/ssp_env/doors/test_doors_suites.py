@@ -24,7 +24,7 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 import ssp_env
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, GameConfig
 from ssp_env.game.protocol import Tags
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.types import Question
 from ssp_env.worlds import open_world

@@ -14,7 +14,7 @@ import ssp_env
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Outcome
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 

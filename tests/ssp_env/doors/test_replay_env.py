@@ -18,7 +18,7 @@ from ssp_env.game.config import SMALL_VIEW, ViewConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.players import RandomLegalPlayer
 from ssp_env.replay import SavedGame, replay, save_game
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld

@@ -15,7 +15,7 @@ import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.outcome import Outcome
 from ssp_env.players import MiniPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds import open_world

@@ -16,8 +16,8 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.judge.base import Verdict
 from ssp_env.players import TextPlayer, scripted_player
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.cache import CachedRetriever
 from ssp_env.types import Document
 from ssp_env.worlds.mini import SmallWorld
 

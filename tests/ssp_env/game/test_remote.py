@@ -11,9 +11,9 @@ from ssp_env.game.remote import is_remote
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
-from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.cache import CachedRetriever
 from ssp_env.search.client import HTTPRetriever
-from ssp_env.search.rerank import RerankedRetriever
+from ssp_env.search.fuse import RerankedRetriever
 
 SERVER = "http://127.0.0.1:9/retrieve"
 

@@ -13,8 +13,8 @@ from hostile import serving
 from scripted import begin, by_role, play, propose, records, rules_of, turn
 
 from ssp_env.game.outcome import Outcome
-from ssp_env.net.retry import RetryPolicy
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.net import RetryPolicy
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld

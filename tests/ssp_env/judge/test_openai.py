@@ -30,7 +30,7 @@ from ssp_env.judge.openai import (
     parse_answer,
     parse_verdict,
 )
-from ssp_env.net.retry import RetryPolicy
+from ssp_env.net import RetryPolicy
 from ssp_env.types import Document, GroundTruth
 
 TRUTH = GroundTruth("g", "Paris", ("Lutetia",))

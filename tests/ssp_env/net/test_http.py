@@ -11,8 +11,7 @@ from email.utils import format_datetime
 import pytest
 
 from ssp_env.errors import UsageError
-from ssp_env.net.http import Caller, NoAnswer, retry_after
-from ssp_env.net.loop import shared
+from ssp_env.net import Caller, NoAnswer, retry_after, shared
 
 
 @pytest.mark.parametrize(

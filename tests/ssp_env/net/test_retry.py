@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
-from ssp_env.net.retry import RetryPolicy
+from ssp_env.net import RetryPolicy
 
 
 def failing(times: int, error: BaseException) -> tuple[Callable[[], str], list[int]]:

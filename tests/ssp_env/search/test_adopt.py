@@ -18,10 +18,9 @@ import faiss
 from benchmarks.clustered import ClusteredEncoder
 from ssp_env.commands.cli import main
 from ssp_env.errors import DataError
-from ssp_env.search.dense.adopt import adopt_index
-from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF
-from ssp_env.search.index.directory import build_index, open_index
-from ssp_env.search.index.manifest import read_manifest
+from ssp_env.search.dense import FLAT, HNSW, IVF, adopt_index
+from ssp_env.search.index import build_index, open_index
+from ssp_env.search.store import read_manifest
 
 ENCODER = ClusteredEncoder(dimension=24, clusters=40)
 ANOTHER = ClusteredEncoder(dimension=24, clusters=40, seed=1)
@@ -127,7 +126,7 @@ def test_by_the_command_line_with_prefixes(
     pytest.importorskip("sentence_transformers", reason="needs the extra 'dense'")
     from small_models import bert_encoder
 
-    from ssp_env.search.dense.encoder import SentenceTransformerEncoder
+    from ssp_env.search.encoder import SentenceTransformerEncoder
 
     model = str(bert_encoder(tmp_path / "model"))
     encoder = SentenceTransformerEncoder(model, prefixes=("query: ", "passage: "))

@@ -16,11 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import DataError
-from ssp_env.search.bm25.disk import DiskIndex
-from ssp_env.search.bm25.index import tokenize, words_of
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever, DiskIndex, tokenize, words_of
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.index.directory import build_index, open_index
+from ssp_env.search.index import build_index, open_index
 from ssp_env.types import Document
 
 CORPUS = Corpus(

@@ -12,7 +12,7 @@ import pytest
 
 from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.search.base import Retriever
-from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.cache import CachedRetriever
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 

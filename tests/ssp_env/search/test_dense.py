@@ -21,8 +21,8 @@ import faiss
 from benchmarks.clustered import ClusteredEncoder
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import no_progress, passage_text
-from ssp_env.search.dense.build import BLOCK
-from ssp_env.search.dense.neighbours import (
+from ssp_env.search.dense import (
+    BLOCK,
     FLAT,
     HNSW,
     IVF,
@@ -34,8 +34,8 @@ from ssp_env.search.dense.neighbours import (
     tune,
     write_faiss,
 )
-from ssp_env.search.index.directory import build_index, open_index
-from ssp_env.search.index.manifest import EncoderInfo, read_manifest
+from ssp_env.search.index import build_index, open_index
+from ssp_env.search.store import EncoderInfo, read_manifest
 from ssp_env.types import Document
 
 SMALL = ClusteredEncoder(dimension=24, clusters=40)

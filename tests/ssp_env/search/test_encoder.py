@@ -14,7 +14,7 @@ import pytest
 from small_models import bert_encoder
 
 from ssp_env.errors import ConfigError, ModelError
-from ssp_env.search.dense.encoder import SentenceTransformerEncoder, choose_prefixes
+from ssp_env.search.encoder import SentenceTransformerEncoder, choose_prefixes
 
 # Not imported here: that takes seconds, in every process that collects the tests.
 pytestmark = pytest.mark.skipif(

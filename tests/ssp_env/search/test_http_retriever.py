@@ -16,7 +16,7 @@ import pytest
 from hostile import Hostile, lazy, serving
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.net.retry import RetryPolicy
+from ssp_env.net import RetryPolicy
 from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.testing import RetrieverTests

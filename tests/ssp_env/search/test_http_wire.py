@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.search.client.wire import WrongReply, read_reply
+from ssp_env.search.client import WrongReply, read_reply
 from ssp_env.types import Document
 
 DOCUMENT = {"id": "1", "contents": '"Title"\nText'}

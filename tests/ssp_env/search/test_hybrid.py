@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.hybrid import DEPTH, HybridRetriever, fuse
+from ssp_env.search.fuse import DEPTH, HybridRetriever, fuse
 from ssp_env.types import Document
 
 

@@ -14,9 +14,8 @@ import pytest
 from corpus_files import jsonl
 
 from ssp_env.errors import DataError
-from ssp_env.search.index.directory import build_index, one_kind, open_index
-from ssp_env.search.index.manifest import read_manifest
-from ssp_env.search.index.store import build_store
+from ssp_env.search.index import build_index, one_kind, open_index
+from ssp_env.search.store import build_store, read_manifest
 from ssp_env.types import Document
 
 PASSAGES = 1500

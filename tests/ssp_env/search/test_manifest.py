@@ -11,9 +11,9 @@ import pytest
 from corpus_files import jsonl
 
 from ssp_env.errors import ConfigError, DataError
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.directory import build_index, open_index, open_passages
-from ssp_env.search.index.manifest import (
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.index import build_index, open_index, open_passages
+from ssp_env.search.store import (
     FORMAT,
     EncoderInfo,
     Manifest,

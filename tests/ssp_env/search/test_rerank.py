@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ssp_env.errors import ModelError, ServiceError
-from ssp_env.search.rerank import CrossEncoderReranker, RerankedRetriever
+from ssp_env.search.fuse import CrossEncoderReranker, RerankedRetriever
 from ssp_env.types import Document
 
 

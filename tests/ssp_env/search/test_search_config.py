@@ -12,11 +12,11 @@ from corpus_files import jsonl
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, DataError, ServiceError
-from ssp_env.net.retry import RetryPolicy
+from ssp_env.net import RetryPolicy
+from ssp_env.search.base import identify
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.config import SearchConfig, check_search, open_search
-from ssp_env.search.identity import identify
-from ssp_env.search.index.directory import build_index
+from ssp_env.search.index import build_index
 from ssp_env.settings import read_value
 from ssp_env.worlds.mini import MiniWorld
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ssp_env.search.server.config import ServerConfig
+from ssp_env.search.config import ServerConfig
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "search.md").read_text(encoding="utf-8")
 

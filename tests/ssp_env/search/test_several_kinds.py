@@ -10,7 +10,7 @@ from corpus_files import jsonl
 from small_models import bert_encoder
 
 from ssp_env.commands.cli import main
-from ssp_env.search.index.directory import open_index
+from ssp_env.search.index import open_index
 from ssp_env.types import Document
 
 # Not imported here: that takes seconds, in every process that collects the tests.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ssp_env.errors import DataError
 from ssp_env.search.corpus import Corpus, read_corpus
-from ssp_env.search.index.store import PassageStore, build_store
+from ssp_env.search.store import PassageStore, build_store
 from ssp_env.types import Document
 
 ROWS = [Document(f"p{i}", f"Title {i}", f"Text {i}. " + "word " * (i % 7)) for i in range(50)]

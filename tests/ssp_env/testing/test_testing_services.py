@@ -19,9 +19,9 @@ from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge
 from ssp_env.judge.openai import ChatClient, ChatConfig, OpenAIJudge, OpenAIVerifier
 from ssp_env.judge.world import NoVerifier, WorldJudge, WorldVerifier
-from ssp_env.net.retry import RetryPolicy
+from ssp_env.net import RetryPolicy
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.testing import JudgeTests, RetrieverTests, VerifierTests
 from ssp_env.testing.material import PASSAGES

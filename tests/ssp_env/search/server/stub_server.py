@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 
 from ssp_env.errors import TransientServiceError
-from ssp_env.search.server.config import ServerConfig
-from ssp_env.search.server.run import run_server
+from ssp_env.search.config import ServerConfig
+from ssp_env.search.server import run_server
 from ssp_env.types import Document
 
 SECRET = "the password is hunter2"

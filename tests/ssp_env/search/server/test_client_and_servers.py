@@ -9,10 +9,10 @@ from r1_server import r1_app
 from serverkit import Address, in_thread
 from stub_server import Obedient
 
-from ssp_env.net.retry import RetryPolicy
+from ssp_env.net import RetryPolicy
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
-from ssp_env.search.server.app import build_app
-from ssp_env.search.server.config import ServerConfig
+from ssp_env.search.config import ServerConfig
+from ssp_env.search.server import build_app
 from ssp_env.types import Document
 
 RETRY = RetryPolicy(attempts=2, first_delay=0.01)

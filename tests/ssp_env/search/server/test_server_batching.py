@@ -14,9 +14,9 @@ from serverkit import in_thread
 from stub_server import Obedient
 
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.search.server.app import build_app
-from ssp_env.search.server.batcher import OUTAGE_AFTER, Batcher, QueueFull, Rankings
-from ssp_env.search.server.config import ServerConfig
+from ssp_env.search.batcher import OUTAGE_AFTER, Batcher, QueueFull, Rankings
+from ssp_env.search.config import ServerConfig
+from ssp_env.search.server import build_app
 from ssp_env.types import Document
 
 

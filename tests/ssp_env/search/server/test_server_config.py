@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.server.config import ServerConfig, read_token
+from ssp_env.search.config import ServerConfig, read_token
 
 TOKEN = "0123456789abcdef"
 

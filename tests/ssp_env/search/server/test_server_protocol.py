@@ -17,9 +17,9 @@ import requests
 from serverkit import Address, in_thread
 from stub_server import SECRET, Obedient
 
+from ssp_env.search.config import ServerConfig
 from ssp_env.search.corpus import join_contents, split_contents
-from ssp_env.search.server.app import build_app
-from ssp_env.search.server.config import ServerConfig
+from ssp_env.search.server import build_app
 from ssp_env.types import Document
 
 LIMITS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Encoders: texts to unit vectors, over the library sentence-transformers.
+"""Models of the library sentence-transformers: encoders (texts to vectors) and cross-encoders.
 
 Needs the extra ``dense``. Models are read from local directories only; nothing is downloaded, and
 no file of a model can run code: weights are safetensors."""
@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError, MissingExtra, ModelError
-from ssp_env.search.index.manifest import EncoderInfo, sha256
+from ssp_env.search.corpus import passage_text, well_formed
+from ssp_env.search.store import EncoderInfo, sha256
+from ssp_env.types import Document
 
 INSTALL = "pip install '.[dense]' in the checkout"
 BATCH_SIZE = 64
@@ -65,8 +67,11 @@ class SentenceTransformerEncoder:
 
         # Named as given: that is where `ssp search` and `ssp serve` load it again.
         dimension = int(self._model.get_embedding_dimension())
-        digest = self._digest(*prefixes)
-        self.info = EncoderInfo(str(directory), digest, dimension, *prefixes)
+        sha = hashlib.sha256(repr((*prefixes, self._model.max_seq_length)).encode())
+        for path in sorted(self._directory.rglob("*")):
+            if path.suffix in _DECIDING and path.is_file():
+                sha.update(f"{path.relative_to(self._directory)}\0{sha256(path)}\n".encode())
+        self.info = EncoderInfo(str(directory), sha.hexdigest(), dimension, *prefixes)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """See :meth:`Encoder.encode_queries`; :class:`ModelError` for vectors not finite."""
@@ -83,16 +88,12 @@ class SentenceTransformerEncoder:
         # An end that is cut off anyway would take long to tokenize.
         limit = self._model.max_seq_length
         most = None if limit is None else limit * _CHARACTERS_A_TOKEN
-        cleaned = [clean(text[:most]) for text in texts]
+        cleaned = [well_formed(text[:most]) for text in texts]
 
         # Fast tokenizers may not be used by two threads at once: they keep their padding.
+        options = {"batch_size": BATCH_SIZE, "show_progress_bar": False}
         with self._lock:
-            vectors = self._model.encode(
-                cleaned,
-                prompt=prefix,
-                batch_size=BATCH_SIZE,
-                show_progress_bar=False,
-            )
+            vectors = self._model.encode(cleaned, prompt=prefix, **options)
         vectors = np.asarray(vectors, np.float32)
         if not np.isfinite(vectors).all():
             raise ModelError(f"{self.info.name} gives vectors that are not finite")
@@ -100,17 +101,58 @@ class SentenceTransformerEncoder:
         unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
         return unit
 
-    def _digest(self, *prefixes: str) -> str:
-        settings = (*prefixes, self._model.max_seq_length)
-        sha = hashlib.sha256(repr((*settings, "unit length")).encode())
-        for path in sorted(self._directory.rglob("*")):
-            if path.suffix in _DECIDING and path.is_file():
-                name = path.relative_to(self._directory).as_posix()
-                sha.update(f"{name}\0{sha256(path)}\n".encode())
-        return sha.hexdigest()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._settings), (self._directory,)
+
+
+class CrossEncoderReranker:
+    """A cross-encoder with one output, read from a local directory. Threads take turns.
+
+    Scores are the model's raw output (logits). A pickled reranker is loaded again where it arrives.
+    """
+
+    def __init__(self, directory: str | Path, device: str | None = None) -> None:
+        """
+        Args:
+            directory: of the model; weights are safetensors.
+            device: PyTorch's name of it; ``None`` takes a GPU if there is one.
+
+        Raises:
+            ModelError: the directory holds no model that can be loaded, one with several outputs,
+                or an encoder, whose output was never trained for pairs.
+            MissingExtra: sentence-transformers is not installed.
+        """
+        self._arguments, self.name = (Path(directory), device), str(directory)
+        self._lock = Lock()
+        self._model = load_model("CrossEncoder", Path(directory), device)
+        if self._model.num_labels != 1:
+            what = f"has {self._model.num_labels} outputs; a reranker needs a model with one"
+            raise ModelError(f"{directory}: {what}")
+
+        # transformers draws weights that the files lack at random, and only logs that it did.
+        trained_as = self._model.model.config.architectures or []
+        if not any(name.endswith("ForSequenceClassification") for name in trained_as):
+            what = ", ".join(trained_as) or "nothing"
+            raise ModelError(f"{directory}: was not trained as a cross-encoder, but as {what}")
+
+    def scores(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float32]:
+        """See :meth:`ssp_env.search.fuse.Reranker.scores`.
+
+        Raises:
+            ModelError: the model gives scores that are not finite.
+        """
+        from torch.nn import Identity
+
+        texts = [(well_formed(query), well_formed(passage_text(found))) for query, found in pairs]
+        options = {"batch_size": BATCH_SIZE, "show_progress_bar": False}
+        with self._lock:
+            scores = self._model.predict(texts, activation_fn=Identity(), **options)
+        if not np.isfinite(scores).all():
+            raise ModelError(f"{self.name}: gives scores that are not finite")
+        return np.asarray(scores, np.float32)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
 
 def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, str]:
@@ -133,11 +175,6 @@ def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, s
         fix = f"{name} wants an instruction before queries; name it (--query-prefix, or prefixes=)"
         raise ConfigError("prefixes", None, fix)
     return "query: ", "passage: "
-
-
-def clean(text: str) -> str:
-    """The text without lone surrogates, which no tokenizer takes."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def load_model(name: str, directory: Path, device: str | None, **options: Any) -> Any:

@@ -1,34 +1,37 @@
-"""Index directories: passages once, and beside them any number of indexes over these passages.
+"""Index directories: passages once, and any number of indexes over these passages.
 
 ::
 
-    DIR/passages/     the passages (:mod:`ssp_env.search.index.store`)
-    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25.disk`)
-    DIR/dense-flat/   a dense index...
+    DIR/passages/     the passages (:mod:`ssp_env.search.store`)
+    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25`)
+    DIR/dense-flat/   a dense index (:mod:`ssp_env.search.dense`)...
 
-Each folder has its own ``manifest.json`` (:mod:`ssp_env.search.index.manifest`); an index whose
-manifest names other passages is refused. A folder appears when it is whole; until then it is called
-``NAME.building``."""
+An index whose manifest names other passages is refused. A folder appears when it is whole; until
+then it is called ``.NAME.unfinished``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ssp_env.disk import unfinished
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Retriever
 from ssp_env.search.corpus import Progress, no_progress
-from ssp_env.search.index.manifest import EncoderInfo, Manifest, read_manifest, write_manifest
-from ssp_env.search.index.store import PassageStore, build_store
-from ssp_env.search.index.workplace import Workplace, is_half_built
-
-PASSAGES = "passages"
-
+from ssp_env.search.store import (
+    PASSAGES,
+    EncoderInfo,
+    Manifest,
+    PassageStore,
+    build_store,
+    building,
+    read_manifest,
+    write_manifest,
+)
 
 KINDS = ("bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8")
 """Kinds of index, by the name that their folder has too."""
@@ -39,7 +42,7 @@ class Encoder(Protocol):
 
     @property
     def info(self) -> EncoderInfo:
-        """What ties an index to this encoder."""
+        """Name and digest, which tie an index to this encoder."""
         ...
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -79,19 +82,25 @@ def build_index(
         DataError: a corpus that cannot be read, a directory that is a file, of other passages or
             made with another encoder, a disk that is full.
     """
-    loaded = _loaded(kind, encoder)
-    info = None if loaded is None else loaded.info
+    model = _encoder(kind, encoder)
+    info = None if model is None else model.info
     store = build_store(source, Path(directory) / PASSAGES, progress)
-    place = Workplace(Path(directory) / kind)
-    if place.target.exists():
-        read_manifest(place.target, kind, corpus=store.digest(), encoder=info)
-        return place.target
+    folder = Path(directory) / kind
+    if folder.exists():
+        read_manifest(folder, kind, corpus=store.digest(), encoder=info)
+        return folder
 
-    with place.open():
-        parameters = _module(kind).build(place, store, loaded, progress)
-        write_manifest(place.path, Manifest(kind, store.digest(), len(store), info, parameters))
-        place.publish()
-    return place.target
+    with building(folder, resume=model is not None) as path:
+        if model is None:
+            from ssp_env.search import bm25
+
+            parameters = bm25.build(path, store, progress)
+        else:
+            from ssp_env.search import dense
+
+            parameters = dense.build(path, kind, store, model, progress)
+        write_manifest(path, Manifest(kind, store.digest(), len(store), info, parameters))
+    return folder
 
 
 def open_index(
@@ -118,19 +127,22 @@ def open_index(
             corpus or encoder.
         ModelError: the directory of the encoder holds no model that can be loaded.
     """
-    directory = Path(directory)
     store = open_passages(directory)
     kind = one_kind(directory, kind)
-    folder = directory / kind
+    folder = Path(directory) / kind
     manifest = read_manifest(folder, kind, corpus=store.digest())
-
     if encoder is None:
         encoder = recorded_encoder(folder)
-    loaded = _loaded(kind, encoder, manifest.encoder, device)
-    if loaded is not None:
-        read_manifest(folder, encoder=loaded.info)
-    retriever: Retriever = _module(kind).load(folder, store, loaded, manifest)
-    return retriever
+
+    model = _encoder(kind, encoder, manifest.encoder, device)
+    if model is None:
+        from ssp_env.search.bm25 import BM25Retriever, DiskIndex
+
+        return BM25Retriever(store, DiskIndex(folder))
+    from ssp_env.search.dense import DenseRetriever
+
+    read_manifest(folder, encoder=model.info)
+    return DenseRetriever(folder, store, model, manifest)
 
 
 def open_passages(directory: str | Path) -> PassageStore:
@@ -145,7 +157,7 @@ def open_passages(directory: str | Path) -> PassageStore:
 def kinds_in(directory: str | Path) -> list[str]:
     """The kinds of which a directory holds an index, whole or half built."""
     folders = {kind: Path(directory) / kind for kind in KINDS}
-    return [kind for kind, path in folders.items() if path.exists() or is_half_built(path)]
+    return [kind for kind, path in folders.items() if path.exists() or unfinished(path).exists()]
 
 
 def needs_encoder(kind: str) -> bool:
@@ -157,12 +169,6 @@ def needs_encoder(kind: str) -> bool:
     if kind not in KINDS:
         raise ConfigError("kind", kind, nearest(kind, KINDS))
     return kind != "bm25"
-
-
-def _module(kind: str) -> Any:
-    """The functions ``build`` and ``load`` of a kind, which stand above what stores an index."""
-    name = "dense.build" if needs_encoder(kind) else "bm25.disk"
-    return import_module(f"ssp_env.search.{name}")
 
 
 def one_kind(directory: str | Path, kind: str | None) -> str:
@@ -200,9 +206,9 @@ def recorded_encoder(folder: Path) -> str | None:
     return None if recorded is None else recorded.name
 
 
-def _loaded(
+def _encoder(
     kind: str,
-    encoder: Encoder | str | Path | None,
+    encoder: Any,
     recorded: EncoderInfo | None = None,
     device: str | None = None,
 ) -> Encoder | None:
@@ -215,11 +221,11 @@ def _loaded(
         fix = f"{kind!r} needs the encoder that turns texts into vectors"
         raise ConfigError("encoder", None, fix)
     if not isinstance(encoder, str | Path):
-        return encoder
+        made: Encoder = encoder
+        return made
 
-    prefixes = None
-    if recorded is not None:  # the model's directory may not name them
-        prefixes = recorded.query_prefix, recorded.passage_prefix
-    load = import_module("ssp_env.search.dense.encoder").SentenceTransformerEncoder
-    loaded: Encoder = load(encoder, prefixes=prefixes, device=device)
-    return loaded
+    from ssp_env.search.encoder import SentenceTransformerEncoder
+
+    # The model's directory may not name its prefixes.
+    prefixes = (recorded.query_prefix, recorded.passage_prefix) if recorded else None
+    return SentenceTransformerEncoder(encoder, prefixes=prefixes, device=device)
