@@ -27,7 +27,8 @@ T = TypeVar("T")
 OVERLOADED = frozenset({408, 425, 429, 502, 503, 504})
 """Statuses of a server, or of a proxy before it, that is away or has too much to do."""
 
-_pauses = wait_exponential_jitter(initial=0.25, max=8.0, jitter=0.25)
+_pauses = wait_exponential_jitter(multiplier=0.25, max=8.0, jitter=0.25)
+_sleep = asyncio.sleep
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 _lock = threading.Lock()
 
@@ -127,6 +128,7 @@ async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: floa
             stop=stop_after_attempt(attempts) | stop_before_delay(seconds),
             wait=pause,
             retry=retry_if_exception_type(TransientServiceError),
+            sleep=_sleep,
             reraise=True,
         ):
             calls += 1

@@ -74,7 +74,9 @@ class ChatClient:
         try:
             import openai
         except ImportError as error:
-            raise MissingExtra("a model that is asked", "pip install '.[chat]' in the checkout") from error
+            raise MissingExtra(
+                "a model that is asked", "pip install '.[chat]' in the checkout"
+            ) from error
 
         self.config = config
         self._key = key = read_key("chat.api_key_env", config.api_key_env)

@@ -182,9 +182,8 @@ class OpenAIVerifier:
                 search = tasks[place].search
                 if search is None:
                     raise UsageError("a verification by attempts needs VerifyTask.search")
-                query = _line(content)
                 try:
-                    said[place] += _search_turn(query, search(query))
+                    said[place] += _search_turn(_line(content), search(content))
                 except ServiceError as error:
                     ended[place] = error
 

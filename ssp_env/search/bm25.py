@@ -29,8 +29,6 @@ from ssp_env.types import Document, Passages
 Ranking = tuple[list[int], list[float]]
 """Positions of passages, best first, and their scores."""
 
-KEPT = 2**14
-"""Rankings that a retriever keeps, by query and ``k``."""
 _MEMORY = 256_000_000
 """Bytes that a build on disk may fill before it writes them out."""
 _WORD = re.compile(r"\w+")
@@ -68,15 +66,18 @@ class BM25Retriever:
     A word that a query repeats counts once. Documents that share no word with it are never
     returned; in memory, equal scores are ordered by position. May be shared between threads."""
 
-    def __init__(self, corpus: Passages, index: WordIndex | None = None) -> None:
+    def __init__(
+        self, corpus: Passages, index: WordIndex | None = None, *, cache_size: int = 2**14
+    ) -> None:
         """
         Args:
             corpus: the passages.
             index: their index, opened from disk; ``None`` builds one in memory.
+            cache_size: most rankings that are kept, by query and ``k``.
         """
-        self.corpus = corpus
+        self.corpus, self._cache_size = corpus, cache_size
         self._index: WordIndex = BM25Index(corpus) if index is None else index
-        self._ranked = lru_cache(KEPT)(self._rank)
+        self._ranked = lru_cache(cache_size)(self._rank)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """As in ``Retriever``; a query without a word of the corpus gets an empty list."""
@@ -100,7 +101,8 @@ class BM25Retriever:
         return tuple(zip(*self._index.best(words, k), strict=True))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.corpus, self._index)
+        again = partial(type(self), cache_size=self._cache_size)
+        return again, (self.corpus, self._index)
 
 
 class BM25Index:

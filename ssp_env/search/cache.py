@@ -88,8 +88,8 @@ class CachedRetriever:
         known: dict[str, list[Document] | ServiceError] = {}
         for query, key in keys.items():
             text = self._harmless(partial(self._kept.get, key))
-            if text is not None and (rows := json.loads(text)) is not None:
-                known[query] = [Document(*row) for row in rows]
+            if text is not None and (ranking := _read(text)) is not None:
+                known[query] = ranking
 
         misses = [query for query in keys if query not in known]
         results = search_each(self.retriever, misses, k) if misses else []
@@ -129,3 +129,11 @@ class CachedRetriever:
             _log.warning(text, self._path, error)
             self._usable = False
             return None
+
+
+def _read(text: str) -> list[Document] | None:
+    """The ranking of a text; ``None`` for one that was not written here."""
+    try:
+        return [Document(name, title, text, score) for name, title, text, score in json.loads(text)]
+    except (ValueError, TypeError):
+        return None

@@ -128,17 +128,18 @@ def read_jsonl(
         DataError: no such file, a pipe, not readable, or a line that is not a JSON object.
     """
     for number, line in enumerate(_lines(Path(path), progress), start=1):
-        if not line.strip():
-            continue
         try:
             # A byte order mark, which some editors put before the first line, is not part of it.
-            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            if not text.strip():
+                continue
+            row = json.loads(text)
         except (ValueError, RecursionError) as error:
-            what = f"cannot be read: {error}; JSON Lines is wanted: one object per line"
+            what = f"not JSON ({error}); JSON Lines is wanted: one object per line"
             raise DataError(path, what, number) from error
         if not isinstance(row, dict):
             what = f"a JSON object was expected, not {type(row).__name__}"
-            raise DataError(path, what, number)
+            raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
         yield number, row
 
 

@@ -39,9 +39,9 @@ from ssp_env.errors import DataError, MissingExtra
 from ssp_env.search.base import check_request
 from ssp_env.search.corpus import Progress, no_progress, passage_text
 from ssp_env.search.encoder import INSTALL
-from ssp_env.search.index import Encoder
 from ssp_env.search.store import (
     PASSAGES,
+    Encoder,
     Manifest,
     PassageStore,
     again,

@@ -11,12 +11,8 @@ then it is called ``.NAME.unfinished``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from ssp_env.disk import unfinished
 from ssp_env.errors import ConfigError, DataError, nearest
@@ -24,6 +20,7 @@ from ssp_env.search.base import Retriever
 from ssp_env.search.corpus import Progress, no_progress
 from ssp_env.search.store import (
     PASSAGES,
+    Encoder,
     EncoderInfo,
     Manifest,
     PassageStore,
@@ -35,23 +32,6 @@ from ssp_env.search.store import (
 
 KINDS = ("bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8")
 """Kinds of index, by the name that their folder has too."""
-
-
-class Encoder(Protocol):
-    """Turns texts into vectors whose inner product is the similarity that ranks."""
-
-    @property
-    def info(self) -> EncoderInfo:
-        """Name and digest, which tie an index to this encoder."""
-        ...
-
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of queries: shape ``(len(texts), info.dimension)``."""
-        ...
-
-    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
-        ...
 
 
 def build_index(

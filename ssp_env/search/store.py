@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ssp_env.disk import locked, make_directories, new_folder, remove_empty, replacing, unfinished
 from ssp_env.errors import DataError, RunError
@@ -26,6 +29,8 @@ MANIFEST = "manifest.json"
 PASSAGES = "passages"
 
 _FILE = "passages.sqlite"
+_FULL = ("disk is full", "no space", "quota", "too large", "disk i/o error")
+"""Words of the system and of SQLite where there is no room; libraries pass them on as text."""
 # Bytes, not text: lone surrogates, which JSON can spell, are not UTF-8.
 _TABLE = "CREATE TABLE passages (position INTEGER PRIMARY KEY, id BLOB, title BLOB, text BLOB)"
 _TWINS = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
@@ -46,6 +51,23 @@ class EncoderInfo:
     """Put before a query."""
     passage_prefix: str = ""
     """Put before a passage."""
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors whose inner product is the similarity that ranks."""
+
+    @property
+    def info(self) -> EncoderInfo:
+        """Name and digest, which tie an index to this encoder."""
+        ...
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of queries: shape ``(len(texts), info.dimension)``."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +104,7 @@ def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
         finally:
             remove_empty([unfinished(folder), *made])
     except (OSError, RunError) as error:
-        full = any(word in str(error).lower() for word in ("full", "no space", "quota"))
+        full = any(words in str(error).lower() for words in _FULL)
         hint = "; make room and run the same command again" if full else ""
         raise DataError(folder, f"cannot be built: {error}{hint}") from error
 

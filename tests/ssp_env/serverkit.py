@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-STUB = Path(__file__).parent / "search" / "server" / "stub_server.py"
+STUB = Path(__file__).parent / "search" / "stub_server.py"
 SSP = str(Path(sys.executable).with_name("ssp"))
 """The command as it is installed, whether or not the environment is active."""
 

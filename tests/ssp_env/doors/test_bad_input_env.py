@@ -188,7 +188,6 @@ def test_parts_that_are_none(setup: dict[str, Any], field: str, said: str) -> No
         (lambda: SMALL.questions(-1), "questions.seed"),
         (lambda: SMALL.questions(0, 0), "questions.per_group"),
         (lambda: SMALL.questions(0, 10**5), "questions.per_group"),
-        (lambda: BM25Retriever(SMALL.corpus, cache_size=-1), "cache_size"),
         (lambda: BM25Retriever(SMALL.corpus).search(["what"], 0), "k"),
         (lambda: F1Judge(0.0), "judge.threshold"),
         (lambda: DynamicResampling(0), "strategy.max_waves"),

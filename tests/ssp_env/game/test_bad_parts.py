@@ -319,5 +319,5 @@ def test_a_part_that_raises_is_named_and_no_game_is_decided(
 
 
 def test_a_fault_that_does_not_exist_is_no_refusal() -> None:
-    with pytest.raises(UsageError, match="fault is one of service, text, unclear, not 'player'"):
+    with pytest.raises(UsageError, match="fault is one of service, text, not 'player'"):
         ServiceError("judge", "HTTP 400", fault="player")

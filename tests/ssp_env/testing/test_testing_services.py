@@ -19,7 +19,6 @@ from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge
 from ssp_env.judge.openai import ChatClient, ChatConfig, OpenAIJudge, OpenAIVerifier
 from ssp_env.judge.world import NoVerifier, WorldJudge, WorldVerifier
-from ssp_env.net import RetryPolicy
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
@@ -187,9 +186,8 @@ class _WithModel:
             target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
         )
         thread.start()
-        retry = RetryPolicy(attempts=2, first_delay=0.001, max_delay=0.002)
         url = f"http://127.0.0.1:{self.server.server_address[1]}/v1"
-        with ChatClient(ChatConfig(url, "m", timeout=20.0, retry=retry)) as self.client:
+        with ChatClient(ChatConfig(url, "m", timeout=20.0, attempts=1)) as self.client:
             yield
         self.stop()
 

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
+import math
 import multiprocessing
 import pickle
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hostile
 import pytest
 from hostile import Hostile, lazy, serving
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.net import RetryPolicy
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.search.base import Retriever
-from ssp_env.search.client import HTTPConfig, HTTPRetriever
+from ssp_env.search.client import HTTPConfig, HTTPRetriever, read_reply
 from ssp_env.testing import RetrieverTests
 from ssp_env.types import Document
 
-RETRY = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
-
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("ssp_env.net._pauses", lambda state: 0.001)
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def server() -> Iterator[Hostile]:
 
 def client(server: Hostile | str, **settings: Any) -> HTTPRetriever:
     url = server if isinstance(server, str) else server.url
-    return HTTPRetriever(HTTPConfig(url, **({"retry": RETRY, "timeout": 10.0} | settings)))
+    return HTTPRetriever(HTTPConfig(url, **({"attempts": 3, "timeout": 10.0} | settings)))
 
 
 def expected(query: str, k: int) -> list[Document]:
@@ -69,32 +70,27 @@ class TestHTTPRetriever(RetrieverTests):
         self.server.usual = hostile.status(503)
 
 
-# -- what is sent ------------------------------------------------------------------------------
-
-
 def test_a_large_batch_is_divided_and_each_query_sent_once_side_by_side(server: Hostile) -> None:
     server.usual = lazy
-    queries = [f"q{i}" for i in range(50)]
-    with client(server, max_batch=4, connections=5) as retriever:
+    queries = [f"q{i}" for i in range(500)]
+    with client(server, connections=5) as retriever:
         found = retriever.search([*queries, "q0"], 2)
         found[0].clear()
         assert failed([*queries[1:], "q0"], found[1:]) == [], "each has its own list"
         assert retriever.search([], 2) == []
-    assert sorted(map(len, server.asked())) == [2] + [4] * 12
+    assert sorted(map(len, server.asked())) == [52] + [64] * 7
     assert 2 <= server.most_busy <= 5
 
 
 def test_awkward_queries_arrive_as_they_are_but_cut_and_well_formed(server: Hostile) -> None:
     awkward = ["", " \t\n", "\0\x1b[31m\x7f\u202e", "北京 👩‍👩‍👧", '"\\', "\u2028"]
-    with client(server, max_query_chars=1000) as retriever:
+    with client(server) as retriever:
         retriever.search([*awkward, "a\ud800b", "\udc00", "x" * 2**20], 2)
-    assert server.asked() == [[*awkward, "a\ufffdb", "\ufffd", "x" * 1000]]
+    assert server.asked() == [[*awkward, "a\ufffdb", "\ufffd", "x" * 4096]]
 
 
-def test_the_token_comes_from_the_environment_and_stays_out_of_errors(
-    server: Hostile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SEARCH_TOKEN", "sesame-42\n")
+def test_the_token_stays_out_of_errors(server: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_TOKEN", "sesame-42")
     with (
         client(server, token_env="SEARCH_TOKEN") as retriever,
         pytest.raises(ServiceError, match="who are") as raised,
@@ -102,12 +98,6 @@ def test_the_token_comes_from_the_environment_and_stays_out_of_errors(
         retriever.search(["hostile:forbidden"], 1)
     assert server.calls[0].headers["authorization"] == "Bearer sesame-42"
     assert "sesame" not in str(raised.value)
-    monkeypatch.delenv("SEARCH_TOKEN")
-    with pytest.raises(ConfigError, match=r"SEARCH_TOKEN.*set this environment variable"):
-        client(server, token_env="SEARCH_TOKEN")
-
-
-# -- retries and deadlines ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mark", ["flaky", "gateway", "resets_once"])
@@ -120,42 +110,27 @@ def test_a_passing_trouble_is_retried(server: Hostile, mark: str) -> None:
 @pytest.mark.parametrize(
     ("mark", "what", "calls"),
     [
-        ("down", r"HTTP 500: 'oops' \(after 3 calls\)", 3),
+        ("down", r"HTTP 500; .*'oops' \(after 3 calls\)", 3),
         ("busy", r"HTTP 503.*\(after 3 calls\)", 3),
-        ("html", r"not JSON.*\(after 3 calls\)", 3),
-        ("too_few", r"1 rankings for 2 queries.*\(after 3 calls\)", 3),
+        ("html", r"no answer: Expecting value.*\(after 3 calls\)", 3),
         ("truncated", r"RemoteProtocolError.*\(after 3 calls\)", 3),
-        ("endless", r"reply of more than 1000000 bytes", 3),
-        ("refused", r"HTTP 422: .*a bad query", 1),
+        ("endless", r"a reply of more than 1000000 bytes", 3),
+        ("refused", r"HTTP 422; .*a bad query", 1),
         ("forbidden", r"HTTP 401.*--token-env", 1),
-        ("moved", r"HTTP 307 to 'http://elsewhere/retrieve' .redirects are not followed", 1),
-        ("forever", r"after 1 call; it asks to be left alone for 86400 s", 1),
+        ("moved", r"HTTP 307.*redirects are not followed", 1),
+        ("forever", r"HTTP 429.*after 1 call", 1),
     ],
 )
-def test_anything_else_is_an_error_and_a_refusal_is_not_retried(
-    server: Hostile, mark: str, what: str, calls: int
+def test_a_lasting_trouble_is_an_error_and_a_refusal_is_not_retried(
+    server: Hostile, mark: str, what: str, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (
-        client(server, max_reply_bytes=10**6) as retriever,
-        pytest.raises(ServiceError, match=what) as raised,
-    ):
-        retriever.search([f"hostile:{mark}", "other"], 2)
+    monkeypatch.setattr("ssp_env.search.client.MAX_REPLY", 10**6)
+    with client(server) as retriever, pytest.raises(ServiceError, match=what) as raised:
+        retriever.search([f"hostile:{mark}"], 2)
     assert type(raised.value) is ServiceError
+    assert raised.value.fault == ("text" if mark == "refused" else "service")
     assert len(raised.value.what) < 1500
     assert len(server.calls) == calls
-
-
-def test_retry_after_is_honoured_within_the_deadline(server: Hostile) -> None:
-    began = time.monotonic()
-    assert client(server).search(["hostile:patience"], 1) == [expected("hostile:patience", 1)]
-    assert time.monotonic() - began >= 1.0
-    began = time.monotonic()
-    with (
-        client(server, deadline=0.5) as retriever,
-        pytest.raises(ServiceError, match="no time is left for another"),
-    ):
-        retriever.search(["hostile:patience", "b"], 1)
-    assert time.monotonic() - began < 0.5
 
 
 @pytest.mark.parametrize("mark", ["never", "trickle"])
@@ -165,35 +140,18 @@ def test_nothing_outlasts_its_deadline(
 ) -> None:
     began = time.monotonic()
     with client(server, timeout=timeout, deadline=deadline) as retriever:
-        with pytest.raises(ServiceError, match=r"not complete after|no reply after"):
+        with pytest.raises(ServiceError, match="no complete reply"):
             retriever.search([f"hostile:{mark}"], 1)
         assert time.monotonic() - began < min(3 * timeout, deadline) + 1.5
         assert retriever.search(["fine"], 1) == [expected("fine", 1)]
 
 
-# -- which queries are hit ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mark", "bad"),
-    [
-        ("down", {0}),
-        *((mark, {10, 11, 40}) for mark in ("refused", "too_few", "html", "truncated", "reset")),
-        ("refused", set(range(8, 40))),
-    ],
-)
-def test_exactly_the_queries_that_are_to_blame_fail(
-    server: Hostile, mark: str, bad: set[int]
-) -> None:
-    queries = [f"hostile:{mark} {i}" if i in bad else f"fine {i}" for i in range(64)]
+@pytest.mark.parametrize("mark", ["down", "refused", "too_few", "html", "truncated", "reset"])
+def test_exactly_the_queries_that_are_to_blame_fail(server: Hostile, mark: str) -> None:
+    queries = [f"hostile:{mark} {i}" if i in {10, 11, 40} else f"fine {i}" for i in range(64)]
     with client(server) as retriever:
         results = retriever.search_each(queries, 2)
-    assert failed(queries, results) == [queries[i] for i in sorted(bad)]
-    if bad == {0}:  # the whole, halves down to pairs, and the two of the last pair
-        assert len(server.calls) == 3 + 2 * 5 + 1 + 3, "only one that stands alone is retried"
-
-
-# -- a server that is dead or overloaded -------------------------------------------------------
+    assert failed(queries, results) == [queries[i] for i in (10, 11, 40)]
 
 
 def test_a_dead_or_overloaded_server_is_not_asked_for_every_query(server: Hostile) -> None:
@@ -208,24 +166,6 @@ def test_a_dead_or_overloaded_server_is_not_asked_for_every_query(server: Hostil
         assert time.monotonic() - began < 5
     with client("http://no-such-host.invalid", deadline=5.0) as lost:
         assert "no-such-host" in str(lost.search_each(["q"], 1)[0])
-
-
-def test_a_client_left_at_its_defaults_outlives_a_restart_of_seconds(server: Hostile) -> None:
-    with HTTPRetriever(server.url) as retriever, ThreadPoolExecutor(8) as pool:
-        retriever.search(["before"], 2)
-        server.stop()
-        queries = [[f"thread {name} query {i}" for i in range(3)] for name in range(8)]
-        searches = [pool.submit(retriever.search_each, each, 2) for each in queries]
-        time.sleep(2.5)  # longer than four tries take
-
-        again = Hostile(port=server.port)
-        again.start()
-        for each, search in zip(queries, searches, strict=True):
-            assert failed(each, search.result(30)) == []
-        again.stop()
-
-
-# -- life cycle --------------------------------------------------------------------------------
 
 
 def _child(retriever: HTTPRetriever, queue: Any) -> None:
@@ -248,3 +188,69 @@ def test_copies_and_forks_work_on_their_own_and_a_closed_one_says_so(server: Hos
         assert retriever.search(["c"], 1) == [expected("c", 1)]
     with pytest.raises(UsageError, match="closed"):
         retriever.search(["a"], 1)
+
+
+# -- replies -----------------------------------------------------------------------------------
+
+DOCUMENT = {"id": "1", "contents": '"Title"\nText'}
+HIT = {"document": DOCUMENT, "score": 0.5}
+
+
+def reply(result: Any) -> bytes:
+    return json.dumps({"result": result}).encode()
+
+
+@pytest.mark.parametrize(
+    ("document", "read"),
+    [
+        (DOCUMENT, ("1", "Title", "Text")),
+        (DOCUMENT | {"id": 7, "url": "x"}, ("7", "Title", "Text")),
+        ({"id": "1", "title": "T", "text": "x"}, ("1", "T", "x")),
+        ({"id": "1", "contents": "a\ud800b"}, ("1", "", "a\ufffdb")),
+    ],
+)
+def test_what_servers_send_is_understood(document: Any, read: tuple[str, str, str]) -> None:
+    [[found]] = read_reply(reply([[{"document": document, "score": 1, "rank": 1}]]), 1, 1)
+    assert found == Document(*read, 1.0)
+
+
+def test_documents_without_an_id_are_told_apart_by_what_they_say() -> None:
+    hits = [{"document": {"contents": text}, "score": 1.0} for text in ("a", "b")]
+    [[first, second]] = read_reply(reply([hits]), 1, 2)
+    [[again, _]] = read_reply(reply([hits]), 1, 2)
+    assert first.id == again.id != second.id
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"result": [["\xe9"]]}',
+        b"[" * 100_000,
+        b"[]",
+        reply([None]),
+        reply([]),
+        reply([[HIT] * 3]),
+        reply([[HIT] * 2]),
+        reply([[DOCUMENT]]),
+        reply([[HIT | {"document": DOCUMENT | {"id": 1.5}}]]),
+        *(reply([[HIT | {"score": score}]]) for score in (True, 10**400, math.nan)),
+    ],
+)
+def test_anything_else_is_wrong(raw: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_reply(raw, 1, 2)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+DOCUMENTS = st.fixed_dictionaries({"contents": st.text(max_size=5)}, optional={"id": VALUES})
+HITS = st.fixed_dictionaries({"document": DOCUMENTS | VALUES, "score": st.floats() | VALUES})
+
+
+@given(st.lists(st.lists(HITS, max_size=3) | VALUES, max_size=2) | VALUES, st.integers(1, 3))
+def test_a_reply_is_rankings_or_wrong(result: Any, k: int) -> None:
+    try:
+        rankings = read_reply(reply(result), 1, k)
+    except ValueError:
+        return
+    assert len(rankings[0]) <= k
+    assert all(math.isfinite(document.score or 0.0) for document in rankings[0])

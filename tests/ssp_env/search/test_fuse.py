@@ -1,11 +1,9 @@
-"""Reciprocal rank fusion: the formula, ties, weights, what its parts may do wrong."""
+"""Retrievers over others: rank fusion and reranking."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
-from ssp_env.search.fuse import DEPTH, HybridRetriever, fuse
+from ssp_env.search.fuse import DEPTH, HybridRetriever, RerankedRetriever
 from ssp_env.types import Document
 
 
@@ -27,11 +25,10 @@ class Fixed:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         self.asked.append((list(queries), k))
-        return [documents(self.rankings[query])[:k] for query in queries]
-
-
-def documents(letters: str) -> list[Document]:
-    return [Document(letter, f"title {letter}", "", 1.0) for letter in letters]
+        return [
+            [Document(letter, f"title {letter}", "", 1.0) for letter in self.rankings[query]][:k]
+            for query in queries
+        ]
 
 
 def ids(ranking: Sequence[Document]) -> str:
@@ -63,46 +60,30 @@ def test_a_part_that_fails_or_forgets_a_query_is_no_ranking() -> None:
         HybridRetriever([good, Short()]).search(["q", "p"], 3)
 
 
-@pytest.mark.parametrize(
-    ("parts", "settings", "field"),
-    [
-        ([], {}, "retrievers"),
-        ([Fixed({}), "bm25"], {}, "retrievers"),
-        *(([Fixed({})], {"rrf_k": value}, "rrf_k") for value in (-1, math.nan, math.inf)),
-        *(
-            ([Fixed({}), Fixed({})], {"weights": weights}, "weights")
-            for weights in ([1], [1, 0], [1, -1], [1, math.nan], [1, math.inf], [1, 1, 1])
-        ),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(
-    parts: list[Any], settings: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(ConfigError) as raised:
-        HybridRetriever(parts, **settings)
-    assert raised.value.field == field
-
-
-def test_parts_over_different_corpora_are_refused() -> None:
+def test_parts_over_different_corpora_and_wrong_weights_are_refused() -> None:
     passages = [Document("a", "Vienna", "capital"), Document("b", "Danube", "river")]
     one, same = Corpus(passages, "one"), Corpus(passages, "same")
     other = BM25Retriever(Corpus(passages[::-1], "other"))
     HybridRetriever([BM25Retriever(one), BM25Retriever(same), BM25Retriever(one), Fixed({})])
     with pytest.raises(ConfigError, match=r"retrievers = \['one', .*: these corpora differ"):
         HybridRetriever([BM25Retriever(one), Fixed({}), BM25Retriever(same), other])
+    for weights in ([1], [1, 0], [1, float("nan")]):
+        with pytest.raises(ConfigError, match="give 2 numbers above 0"):
+            HybridRetriever([Fixed({}), Fixed({})], weights)
 
 
-rankings = st.lists(
+RANKINGS = st.lists(
     st.lists(st.sampled_from("abcdefghij"), max_size=12).map("".join), min_size=1, max_size=4
 )
 
 
-@given(rankings, st.integers(0, 100), st.data())
+@given(RANKINGS, st.integers(0, 100), st.data())
 def test_fusion_is_the_formula_for_any_rankings(
     letters: list[str], rrf_k: int, data: st.DataObject
 ) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(letters), max_size=len(letters)))
-    fused = fuse([documents(ranking) for ranking in letters], weights, rrf_k)
+    parts = [Fixed({"q": ranking}) for ranking in letters]
+    [fused] = HybridRetriever(parts, weights, rrf_k=rrf_k).search(["q"], 20)
     exact: dict[str, Fraction] = {}
     for ranking, weight in zip(letters, weights, strict=True):
         for rank, letter in enumerate(ranking, start=1):
@@ -113,3 +94,34 @@ def test_fusion_is_the_formula_for_any_rankings(
     )
     scores = [document.score for document in fused]
     assert scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+
+
+class Backwards:
+    """A reranker that likes letters late in the alphabet, in pairs of equals."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[tuple[str, str]]] = []
+
+    def scores(self, pairs: Sequence[tuple[str, Document]]) -> list[float]:
+        self.calls.append([(query, document.id) for query, document in pairs])
+        return [float((ord(document.id) - ord("a")) // 2) for _, document in pairs]
+
+
+def test_the_rerankers_order_holds_in_one_call_and_equals_keep_the_retrievers() -> None:
+    reranker = Backwards()
+    inner = Fixed({"q": "abcdefgh", "": "", "p": "ab"})
+    found = RerankedRetriever(inner, reranker, depth=6).search(["q", "", "p"], 5)
+    assert [ids(ranking) for ranking in found] == ["efcda", "", "ab"]
+    assert [document.score for document in found[0]] == [2, 2, 1, 1, 0]
+    assert reranker.calls == [[*(("q", letter) for letter in "abcdef"), ("p", "a"), ("p", "b")]]
+    assert RerankedRetriever(inner, reranker).search([""], 2) == [[]]
+    assert len(reranker.calls) == 1
+
+
+def test_a_reranker_that_forgets_documents_is_an_outage() -> None:
+    class Forgetful:
+        def scores(self, pairs: Sequence[tuple[str, Document]]) -> list[float]:
+            return [1.0]
+
+    with pytest.raises(ServiceError, match="1 scores for 2 documents"):
+        RerankedRetriever(Fixed({"q": "ab"}), Forgetful()).search(["q"], 3)
