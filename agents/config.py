@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar
@@ -22,10 +22,6 @@ LORA = "pip install -e '.[lora]'"
 """What brings adapters."""
 SHARDINGS = ("ddp", "fsdp2")
 """How several learners may hold a policy."""
-WEIGHTS = ("store", "nixl")
-"""How weights may get from remote learners to remote env runners."""
-NIXL = "pip install -e '.[nixl]'"
-"""What brings the second."""
 
 
 @dataclass(frozen=True)
@@ -283,40 +279,6 @@ def check_sharding(sharding: str, learners: int) -> None:
     if sharding == "fsdp2" and learners < 2:
         fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
         raise ConfigError("sharding", sharding, fix)
-
-
-def check_weights(weights: str, processes: Mapping[str, int], on_gpu: Set[bool]) -> None:
-    """Makes sure that weights can take the way that they are to take.
-
-    Args:
-        weights: one of ``WEIGHTS``.
-        processes: how many learners and env runners there are, by these names; 0 for one that is
-            in the main process.
-        on_gpu: whether learners are on a GPU, and whether env runners are.
-
-    Raises:
-        ConfigError: they cannot; names ``weights``.
-    """
-    one_of("weights", weights, WEIGHTS)
-    missing = [name for name, count in processes.items() if not count]
-    if weights == "nixl" and missing:
-        fix = (
-            f"goes from process to process: give one or more {' and '.join(missing)}, or use store"
-        )
-        raise ConfigError("weights", weights, fix)
-    if weights == "nixl" and len(on_gpu) > 1:
-        fix = "goes from GPU to GPU or from CPU to CPU: give GPUs to all or to none, or use store"
-        raise ConfigError("weights", weights, fix)
-
-
-def check_transport(weights: str) -> None:
-    """Makes sure that this way is there, if it is to be taken.
-
-    Raises:
-        MissingExtra: `nixl` is not installed.
-    """
-    if weights == "nixl" and find_spec("nixl") is None:
-        raise MissingExtra("compute.weights=nixl", NIXL)
 
 
 def check_partner(learning: LearningConfig, engine: str) -> None:

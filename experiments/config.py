@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from agents.config import LearningConfig, check_sharding, check_weights
+from agents.config import LearningConfig, check_sharding
 from agents.engines.config import EngineConfig
 from agents.health import HealthConfig
 from ssp_env.checks import at_least
@@ -68,10 +68,6 @@ class ComputeConfig:
     sharding: str = "ddp"
     """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a share of
     weights, gradients, optimizer and reference, for policies that do not fit on one GPU)."""
-    weights: str = "store"
-    """How weights get from learners to env runners, where these are processes of their own:
-    ``store`` (through the machines' memory and Ray's object store) or ``nixl`` (read from the first
-    learner's device, GPU to GPU), which needs its package on every machine."""
     threads: int = 1
     """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
     engine: str = "transformers"
@@ -97,8 +93,6 @@ class ComputeConfig:
         "num_gpus_per_learner": "gpus_per_learner",
         "fsdp": "sharding",
         "parallelism": "sharding",
-        "weight_transfer": "weights",
-        "weight_sync_backend": "weights",
         "num_threads": "threads",
         "backend": "engine",
         "rollout_engine": "engine",
@@ -116,11 +110,6 @@ class ComputeConfig:
         at_least(self, "compute", 1, "threads")
         with named("compute"):
             check_sharding(self.sharding, self.learners)
-            check_weights(
-                self.weights,
-                {"learners": self.learners, "env_runners": self.env_runners},
-                {self.gpus_per_learner > 0, self.gpus_per_env_runner > 0},
-            )
         try:
             self.engine_config()
         except ConfigError as error:

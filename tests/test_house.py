@@ -24,7 +24,7 @@ PACKAGES = ("ssp_env", "agents", "experiments")
 
 FLOORS = (
     ("errors", "version", "wording"),
-    ("types", "checks", "disk", "net", "settings"),
+    ("types", "checks", "config", "disk", "net", "settings"),
     ("tokenizers",),
     ("search", "judge"),
     ("game", "worlds"),

@@ -98,7 +98,7 @@ def eval(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--retriever",
         metavar="NAME",
-        help="what search is worth: empty, random, lying or delayed:SECONDS",
+        help="what search is worth: empty, random or lying",
     )
     parser.add_argument(
         "--player",

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from experiments.config import name_search, parse_assignment
-from experiments.run.directory import flat
 from experiments.run.provenance import git_commit, machine
+from experiments.run.rundir import flat
 from experiments.sweeps.definition import Sweep, find, read_sweep, shipped
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import (

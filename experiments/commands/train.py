@@ -12,9 +12,15 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.config import RunConfig, load_preset, make_config, name_search, override
-from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
-from experiments.run.early_checks import check_early
-from experiments.run.interrupt import ignore_at_exit, uninterrupted
+from experiments.run.checks import check_early
+from experiments.run.process import (
+    handling,
+    ignore_at_exit,
+    raise_interruption,
+    status_of,
+    uninterrupted,
+)
+from experiments.run.rundir import NO_CHECKPOINT, RunDirectory, fresh, newest
 from ssp_env.errors import ConfigError, DataError, UnhealthyRun
 
 DEFAULT_PRESET = "tiny"
@@ -29,14 +35,15 @@ def run(arguments: Namespace) -> int:
     if not arguments.quiet:
         print(f"loading PyTorch ({config.preset}, {_steps(config.steps)})", file=sys.stderr)
     try:
-        from experiments.run.training import train
+        with handling(raise_interruption):
+            from experiments.run.training import train
 
-        summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
-    except KeyboardInterrupt:
+            summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
+    except KeyboardInterrupt as interruption:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
             ignore_at_exit()
-            return 130
+            return status_of(interruption)
     except UnhealthyRun as error:
         print(f"ssp: {after_collapse(out, error)}", file=sys.stderr)
         return UNHEALTHY

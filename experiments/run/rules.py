@@ -7,9 +7,8 @@ from typing import TypedDict
 from experiments.config import RunConfig
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
-from ssp_env.game.rules import Rules
+from ssp_env.game.rules import Rules, own_judge
 from ssp_env.judge.base import Judge, Verifier
-from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
 from ssp_env.search.base import Retriever
 from ssp_env.search.config import open_search
@@ -33,11 +32,11 @@ class MakeRules:
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
         """The rules, with retriever, judge and verifier as the settings name them."""
-        return Rules.build(world, tokenizer, game, **self.parts(game))
+        return Rules.build(world, tokenizer, game, **self.parts(world, game))
 
-    def parts(self, game: GameConfig) -> Parts:
+    def parts(self, world: World, game: GameConfig) -> Parts:
         """Retriever, judge and verifier as the settings name them; only what they name."""
-        parts = Parts(judge=LenientJudge())
+        parts = Parts()
 
         client = chat_client(self._config)
         if client is not None:
@@ -46,7 +45,8 @@ class MakeRules:
             if game.verifier == "openai":
                 form = game.verification_prompt
                 own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
-                searches, judge = game.max_searches, parts["judge"]
+                searches = game.max_searches
+                judge = parts.get("judge", own_judge(world))
                 parts["verifier"] = OpenAIVerifier(client, judge, own, form, searches)
 
         retriever = open_search(self._config.search)

@@ -17,10 +17,10 @@ from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import RenderModeError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.render import LiveView, render_ansi, render_human
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.transcript import LiveView, render_ansi, render_human
 from ssp_env.types import Role
 from ssp_env.worlds import WORLDS
 

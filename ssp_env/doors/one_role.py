@@ -17,7 +17,7 @@ from ssp_env.doors.seats import Seat, advance_seats
 from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game
-from ssp_env.game.render import LiveView, render_ansi, render_human
+from ssp_env.game.transcript import LiveView, render_ansi, render_human
 from ssp_env.players import Player, player_for
 from ssp_env.types import Question, Role
 

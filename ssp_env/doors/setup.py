@@ -59,7 +59,8 @@ class Setup(TypedDict, total=False):
     retriever: Retriever
     """A retriever of your own, in place of ``search``."""
     judge: Judge
-    """By rules (:class:`~ssp_env.judge.lenient.LenientJudge`) when not given."""
+    """The world's own when not given: exact match in generated worlds, else
+    :class:`~ssp_env.judge.lenient.LenientJudge`."""
     verifier: Verifier
     """In place of the one that ``game.verifier`` names."""
     filters: Mapping[str, Filter]

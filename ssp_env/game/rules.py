@@ -112,7 +112,7 @@ class Rules(Immutable):
             config: the settings.
             retriever: the world's own when not given: BM25 over its corpus, or the index that it
                 has.
-            judge: the judge by rules (``LenientJudge``) when not given.
+            judge: the world's own when not given, see :func:`own_judge`.
             verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
             filters: more rules for a question, by reason code; they follow those that
                 ``config.filters`` names.
@@ -176,7 +176,7 @@ class Rules(Immutable):
             prompts=prompts,
             retriever=retriever,
             corpus=world.corpus,
-            judge=judge if judge is not None else LenientJudge(),
+            judge=judge if judge is not None else own_judge(world),
             verifier=verifier,
             limits={role: Limits.of(role, config, tokenizer) for role in Role},
             world=world,
@@ -212,8 +212,14 @@ def own_retriever(world: World) -> Retriever:
     return BM25Retriever(world.corpus)
 
 
+def own_judge(world: World) -> Judge:
+    """The judge that a world has, such as exact match where names are generated; else lenient."""
+    own: Judge | None = getattr(world, "judge", None)
+    return LenientJudge() if own is None else own
+
+
 _SHORT_FORMS = {
-    "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for the judge by rules",
+    "judge": ", such as ssp_env.judge.exact.F1Judge(0.8); leave it out for the world's own",
     "verifier": '; one that ships is named in the rules: game={"verifier": "world"}',
     "proposer_reward": '; one that ships is named in the rules: game={"proposer_reward": '
     '"4p(1-p)"}',

@@ -22,6 +22,12 @@ JUDGES = (*BY_RULES, "openai")
 """Every name that :func:`make_judge` knows; the first is the default."""
 
 
+def name_of(judge: Judge) -> str:
+    """The name of a judge by rules; the class of any other."""
+    names = {made: name for name, made in BY_RULES.items()}
+    return names.get(type(judge), type(judge).__name__)
+
+
 def make_judge(name: str, chat: ChatConfig | None = None) -> Judge:
     """The judge of this name.
 

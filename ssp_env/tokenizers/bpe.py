@@ -1,7 +1,6 @@
 """The packaged byte-pair encoding: spells everything, in about a quarter of the tokens of bytes.
 
-``experiments/wiki_mini/tokenizer.py`` fitted it to the passages of wiki-mini;
-``data/NOTICE-bpe.md`` says so, and under which licence the file is.
+It was fitted to the passages of wiki-mini; ``data/NOTICE-bpe.md`` has its licence.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """wiki-mini: real Wikipedia passages, real answers and seven open-domain QA benchmarks, packaged.
 
 27,197 passages and 1,306 answers. ``data/NOTICE-wiki_mini.md`` and ``data/wiki_mini/manifest.json``
-say where every record comes from and under which licence; ``experiments/wiki_mini/build.py`` made
-the files.
+say where every record comes from and under which licence.
 """
 
 from __future__ import annotations

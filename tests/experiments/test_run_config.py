@@ -23,8 +23,8 @@ from experiments.config import (
     override,
     presets,
 )
+from experiments.run.checks import check_learning
 from experiments.run.cluster import algorithm_config
-from experiments.run.early_checks import check_learning
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
 from ssp_env.settings import plain
@@ -253,8 +253,6 @@ def test_override_leaves_its_neighbours_alone() -> None:
         ("compute.threads=0", "compute.threads", "at least 1"),
         ("compute.sharding=fsdp", "compute.sharding", "did you mean 'fsdp2'"),
         ("compute.sharding=fsdp2", "compute.sharding", "give two learners or more"),
-        ("compute.weights=nccl", "compute.weights", "did you mean 'nixl'?"),
-        ("compute.weights=nixl", "compute.weights", "give one or more learners and env_runners"),
         ("compute.engine=vlm", "compute.engine", "did you mean 'vllm'?"),
         ("compute.engine_memory=1.5", "compute.engine_memory", "between 0 and 1"),
         ("compute.engine_check_every=0", "compute.engine_check_every", "at least 1"),
@@ -347,9 +345,6 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
     assert algorithm_config(RunConfig(compute=ComputeConfig(threads=3))).num_cpus_per_learner == 3
     assert not made.is_sharded
     assert algorithm_config(RunConfig(compute=replace(compute, sharding="fsdp2"))).is_sharded
-    assert made.weights == "store"
-    made = algorithm_config(RunConfig(compute=replace(compute, weights="nixl")))
-    assert made.weights == "nixl"
 
     given = {"engine_memory": 0.6, "engine_check_every": 7, "engine_max_gap": 0.2}
     made = algorithm_config(RunConfig(compute=ComputeConfig(engine="vllm", **given)))

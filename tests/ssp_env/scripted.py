@@ -18,6 +18,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.mini import _backwards
+from ssp_env.replay.files import SavedGame, game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
@@ -175,3 +176,10 @@ def begin(
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
     """The bytes that ids stand for."""
     return b"".join(tokenizer.pieces[i] for i in ids)
+
+
+def written(saved: SavedGame) -> SavedGame:
+    """A saved game as it comes back from a file."""
+    lines = [line.encode() for line in game_lines([saved])]
+    (back,) = parse_games(lines, "games.jsonl")
+    return back

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ssp_env.errors import ConfigError
+from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.search.corpus import Corpus
 from ssp_env.types import Action, Analysis, Document, GroundTruth, Question
 from ssp_env.worlds.mini.grammar import (
@@ -41,6 +42,8 @@ class MiniWorld:
 
     name = "mini"
     can_read = True
+    judge = ExactMatchJudge()
+    """Names differ by single letters, and each has one spelling."""
     per_group = 150
     """Evaluation questions per hop count, unless the caller says how many."""
 

@@ -396,7 +396,7 @@ def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> N
 def test_a_remote_learner_gives_the_weights_of_none(
     uninterrupted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`benchmarks/several_learners.py` does the same with two, DDP and FSDP2; their updates are
+    """With two, DDP and FSDP2, see `benchmarks/results/several_learners.json`; their updates are
     compared without Ray in `tests/agents/test_sharding.py`."""
     config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=1)
     with running(config) as algorithm:
@@ -493,7 +493,7 @@ def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SS
 
 
 def test_tune_finds_the_algorithm() -> None:
-    """`benchmarks/faults` has it play two trials; that steps have the same keys is tested above."""
+    """That steps have the same keys is tested above."""
     from ray.tune.registry import get_trainable_cls
 
     assert get_trainable_cls("SSP") is SSP

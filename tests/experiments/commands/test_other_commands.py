@@ -20,7 +20,7 @@ from agents.models import load_model
 from agents.tiny.bootstrap import BootstrapConfig
 from experiments.commands import plot
 from experiments.run.checks import check_model
-from experiments.run.quiet import filtered_stderr, quiet_libraries
+from experiments.run.process import filtered_stderr, quiet_libraries
 from ssp_env.commands.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 

@@ -18,7 +18,7 @@ from experiments.league.games import Games, Proposals
 from experiments.league.players import Player, find_players
 from experiments.league.ratings import Interval, exploited, rate, ratings, wins
 from experiments.league.results import League, as_data, make_tables
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import ConfigError, RunError
 
 

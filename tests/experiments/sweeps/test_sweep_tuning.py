@@ -18,7 +18,7 @@ from sweep_runs import make_sweep
 
 from experiments.commands.sweep import _play
 from experiments.config import load_preset, make_config, override
-from experiments.run.interrupt import telling
+from experiments.run.process import telling
 from experiments.sweeps.definition import Halving
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial, trials

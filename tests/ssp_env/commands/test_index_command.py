@@ -114,7 +114,7 @@ def test_mistakes(
 def test_what_is_half_built_reads_the_same_in_every_command(
     index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (Path(index) / "passages").rename(Path(index) / "passages.building")
+    (Path(index) / "passages").rename(Path(index) / ".passages.unfinished")
     for kinds_there in (True, False):
         said = set()
         for command in (["search", "--index", index, "river"], ["serve", "--index", index]):

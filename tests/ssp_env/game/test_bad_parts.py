@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,10 +164,10 @@ def test_results_of_a_search_that_are_no_list(kind: type[Retriever], whole: Any,
     refused(said, retriever=kind(whole=whole))
 
 
-def test_a_retriever_behind_a_cache_is_named_too() -> None:
+def test_a_retriever_behind_a_cache_is_named_too(tmp_path: Path) -> None:
     refused(
         "at most k = 1 are wanted",
-        retriever=CachedRetriever(Retriever(lambda ranking: ranking * 3)),
+        retriever=CachedRetriever(Retriever(lambda ranking: ranking * 3), tmp_path),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hostile import serving
-from scripted import begin, by_role, play, propose, records, rules_of, say, word_tokenizer
+from scripted import begin, by_role, play, propose, records, rules_of, say, word_tokenizer, written
 
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
@@ -20,7 +20,7 @@ from ssp_env.game.idle import idle_settings
 from ssp_env.game.noise import NOISE, draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
-from ssp_env.replay import SavedGame, replay, save_game
+from ssp_env.replay import replay, save_game
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.index import build_index
@@ -158,14 +158,14 @@ def test_an_outage_voids_the_games_that_it_hits(
 
         assert (game.outcome, game.reason, game.noise) == (Outcome.VOID, "search", ())
         assert (game.verifier, game.proposer_reward, game.attempts) == (None, None, [])
-        again = replay(SavedGame.from_text(save_game(game, rules).to_text()))
+        again = replay(written(save_game(game, rules)))
         assert [str(difference) for difference in again.differences] == []
 
 
 def test_near_noise_is_replayed_without_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, noise_kind="near")
     for game in play(begin(rules), by_role(propose(2))).games:
-        again = replay(SavedGame.from_text(save_game(game, rules).to_text()))
+        again = replay(written(save_game(game, rules)))
         assert again.identical
         assert again.game.noise == game.noise != ()
 

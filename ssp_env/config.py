@@ -1,0 +1,67 @@
+"""Base class of all settings: frozen pydantic models whose errors name field, value and fix."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ssp_env.errors import ConfigError, nearest
+
+
+class Settings(BaseModel):
+    """A section of settings. Values are checked and converted whenever one is made.
+
+    Raises:
+        ConfigError: an unknown name (offers the nearest one), a missing value, or one that does not
+            fit. Names the field with its section, such as ``game.attempts``.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    section: ClassVar[str] = ""
+    """Name of the field that holds this section in larger settings; errors begin with it."""
+
+    def __init__(self, **values: Any) -> None:
+        # Sweeps draw NumPy's numbers, which pydantic does not take for Python's.
+        values = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _config_error(type(self), error) from None
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new one."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def _config_error(kind: type[Settings], error: ValidationError) -> ConfigError:
+    """The first complaint of pydantic's as our error, the others in its last words."""
+    complaints = [_complaint(kind, dict(one)) for one in error.errors(include_url=False)]
+    field, value, fix = complaints[0]
+    for other in complaints[1:]:
+        fix += "; also {} = {!r}: {}".format(*other)
+    return ConfigError(field, value, fix)
+
+
+def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object, str]:
+    """Field, value and fix of one complaint."""
+    prefix = f"{kind.section}." if kind.section else ""
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        # Raised by a validator of this section, which knows its name, or by a section within.
+        inner = cause.field.removeprefix(prefix)
+        return prefix + inner, cause.value, cause.fix
+
+    name, value = ".".join(map(str, error["loc"])), error["input"]
+    if error["type"] == "extra_forbidden":
+        return prefix + name, value, f"no such setting; {nearest(name, kind.model_fields)}"
+    if error["type"] == "literal_error" and isinstance(value, str):
+        return prefix + name, value, nearest(value, re.findall(r"'([^']*)'", error["msg"]))
+    if error["type"] == "missing":
+        return prefix + name, None, "give a value"
+    return prefix + name, value, error["msg"][0].lower() + error["msg"][1:]
