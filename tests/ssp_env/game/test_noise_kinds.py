@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hostile import serving
@@ -15,7 +15,7 @@ from scripted import begin, by_role, play, propose, records, rules_of, say, word
 
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.config import MINI_GAME, NOISE_KINDS
+from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.idle import idle_settings
 from ssp_env.game.noise import NOISE, draw_noise
 from ssp_env.game.outcome import Outcome
@@ -40,7 +40,7 @@ def origins(played: Round) -> set[str]:
 
 
 def test_the_names_are_those_of_the_settings() -> None:
-    assert tuple(NOISE) == NOISE_KINDS
+    assert tuple(NOISE) == get_args(NoiseKind)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_corpus_fills_up_what_is_not_near(mini: MiniWorld, words: WordTokeni
 # -- other retrievers --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", NOISE_KINDS)
+@pytest.mark.parametrize("kind", get_args(NoiseKind))
 def test_a_server_and_an_index_directory(
     mini: MiniWorld, words: WordTokenizer, kind: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
