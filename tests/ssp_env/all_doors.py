@@ -17,7 +17,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Role, World
 
 Seen = tuple[str, bytes, bytes, dict[str, Any]]
@@ -109,13 +109,13 @@ def rounds(seed: int, script: Script, **setup: Any) -> Outcome:
     dealer.seed(seed)
     played, infos = dealer.deal(), []
     while pending := played.pending():
-        infos.append(ssp_env.doors.infos.turn_info(played, pending[0]))
+        infos.append(ssp_env.doors.observation.turn_info(played, pending[0]))
         pending[0].feed_turn(turn(pending[0], script))
         played.advance()
     (game,) = played.games
     void = game.outcome == "void"
     rewards = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
-    infos.append(ssp_env.doors.infos.final_info(game, rules.config.attempts))
+    infos.append(ssp_env.doors.observation.final_info(game, rules.config.attempts))
     return outcome(game, rules, rewards, (not void, void), infos)
 
 
