@@ -21,7 +21,7 @@ import ssp_env.doors.rllib
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import World
 from ssp_env.worlds import open_world
 
