@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test lint bench sweeps science vllm-check clean
+.PHONY: install train test lint size bench sweeps science vllm-check clean
 
 install: $(VENV)/.everything
 
@@ -44,21 +44,21 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Speed and size: a quarter of an hour on two cores.
+# This checkout beside another one, in one run: env, training step, search server, imports. Five minutes on two cores.
+OTHER ?= ../before
 bench: install
-	$(BIN)/python -m benchmarks.step_speed --out benchmarks/results/step_speed.json
-	$(BIN)/python -m benchmarks.env_speed --out benchmarks/results/env_speed.json
-	$(BIN)/python -m benchmarks.env_copy --out benchmarks/results/env_copy.json
-	$(BIN)/python -m benchmarks.bm25_speed --out benchmarks/results/bm25_speed.json
-	$(BIN)/python -m benchmarks.search_server --out benchmarks/results/search_server.json
-	$(BIN)/python -m benchmarks.search_scale --kinds bm25 dense-flat dense-ivf-sq8 --encoder generated \
-		--work build/search_scale --out benchmarks/results/search_scale.json
+	$(BIN)/python -m benchmarks.speed $(OTHER)/.venv/bin/python --out runs/speed.json
 
-# Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. Once begun, a sweep is gone on
-# with; an arm that several sweeps share is played once.
+# Lines, statements, settings and words, beside what they may be.
+size:
+	@$(PYTHON) -m benchmarks.size
+
+# Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. An arm that several sweeps
+# share is played once.
 SCIENCE ?= runs/science
 SWEEPS ?= opponents noise batch algorithms penalty searches recipe
 SWEEP_ARGS ?= --seeds 0 --steps 10
+resume = $(if $(wildcard $(1)),--resume)
 sweeps: install
 	mkdir -p $(SCIENCE)/sweeps
 	for sweep in $(SWEEPS); do \
@@ -67,20 +67,19 @@ sweeps: install
 			--reuse $(SCIENCE)/sweeps || exit 1; \
 	done
 
-# What is learnt and found, and what never breaks, reduced to less than an hour of two cores. The results under benchmarks/results
-# are from longer runs, by the commands that they name.
+# What is learnt and found, and what never breaks, reduced to less than an hour of two cores. The results under
+# benchmarks/results are from longer runs, by the commands that they name.
 LAST = $(SCIENCE)/run/checkpoints/step_000020/policy
 science: sweeps
-	test -d $(SCIENCE)/run && resume=--resume || resume=; \
-	$(BIN)/ssp train --steps 20 --set checkpoint_every=5 --set checkpoints_kept=null --out $(SCIENCE)/run $$resume
-	test -d $(SCIENCE)/response && resume=--resume || resume=; \
+	$(BIN)/ssp train --steps 20 --set checkpoint_every=5 --set checkpoints_kept=null --out $(SCIENCE)/run \
+		$(call resume,$(SCIENCE)/run)
 	$(BIN)/ssp train --model $(LAST) --steps 10 --set learning.learning_roles=[proposer] --set learning.partner=$(LAST) \
-		--out $(SCIENCE)/response $$resume
+		--out $(SCIENCE)/response $(call resume,$(SCIENCE)/response)
 	test -d $(SCIENCE)/league || $(BIN)/ssp league $(SCIENCE)/run \
 		response=$(SCIENCE)/response/checkpoints/step_000010/policy --answers 16 --out $(SCIENCE)/league
 	test -d runs/bases/64 || $(BIN)/ssp bootstrap --width 64 --out runs/bases/64
-	test -d $(SCIENCE)/laws && resume=--resume || resume=; \
-	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws $$resume --reuse $(SCIENCE)/sweeps
+	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws \
+		$(call resume,$(SCIENCE)/laws) --reuse $(SCIENCE)/sweeps
 	$(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions.jsonl
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.reach --span 10 run=$(SCIENCE)/run --out $(SCIENCE)/reach.json
@@ -89,7 +88,8 @@ science: sweeps
 	$(BIN)/python -m benchmarks.verification --rounds 2 --out $(SCIENCE)/verification
 	$(BIN)/python -m benchmarks.probe --games 20 --out $(SCIENCE)/probe
 	$(BIN)/python -m benchmarks.learning_curves --steps 8000 --games 200 --out $(SCIENCE)/learning_curves
-	$(BIN)/python -m benchmarks.fuzz --games 5000 --seed 0 --out $(SCIENCE)/fuzz.json
+	$(BIN)/python -m benchmarks.kills --kills 2 --out $(SCIENCE)/kills.json
+	$(BIN)/python -m benchmarks.fuzz --games 5000 --out $(SCIENCE)/fuzz.json
 
 # vLLM's CPU build pins other versions than ours, so it has a virtual environment of its own (2 GB). It wants PyTorch's CPU
 # build, and brings CUDA builds of three packages that nothing needs and that break its imports.

@@ -30,6 +30,17 @@ _SERVE_FROM = 0.5
 because each of their calls holds up the engine."""
 
 
+@dataclass
+class Sampled:
+    """Turns and tokens that engines of this process have finished, for a sign of life."""
+
+    turns: int = 0
+    tokens: int = 0
+
+
+sampled = Sampled()
+
+
 def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
     """Lets the engine play all trajectories of a round to its end.
 
@@ -94,7 +105,7 @@ def answer(
     Returns:
         One record per question, in order.
     """
-    once = replace(rules, config=replace(rules.config, attempts=1))
+    once = replace(rules, config=rules.config.replace(attempts=1))
     records: list[GameRecord] = []
 
     for first in range(0, len(questions), at_once or len(questions) or 1):
@@ -237,6 +248,8 @@ class _Table:
         for key, generation in finished:
             seat = self._writing.pop(key)
             seat.trajectory.feed(generation.ids, generation.logprobs)
+            sampled.turns += 1
+            sampled.tokens += len(generation.ids)
 
             match seat.trajectory.waiting:
                 case Waiting.POLICY:

@@ -5,14 +5,13 @@ moment is drawn as one of the lines of ``metrics.jsonl``, from the base policy's
 time after it of up to 1.5 times what a step takes; so kills hit rollouts, updates, checkpoints,
 evaluations and the writing of files. The resumed run has to leave what the run to which nothing
 happened left: metrics but for times, all games, and the last checkpoint's weights and moments.
-
-Runs are forked off a process that has imported everything and started nothing, and share a Ray;
-this saves nine tenths of their time and shares nothing that they compute.
+Runs are forked off a process that has imported much and started nothing, and share a Ray.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
@@ -21,122 +20,120 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from importlib.metadata import entry_points
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
+from safetensors.numpy import load_file
 
-from benchmarks.origin import origin
-from benchmarks.runs import PATIENCE, SMALL, figures, games, sets, weights
+from benchmarks.harness import parser, write
 
+PATIENCE = 900.0
+"""Seconds that anything may take here."""
 STEPS = 5
+SMALL = {
+    "learning.batch_size": 6,
+    "game.attempts": 3,
+    "evaluation.per_group": 4,
+    "evaluation.every": 100,
+    "checkpoint_every": 2,
+}
+_CONTEXT = multiprocessing.get_context("forkserver")
 MODES: dict[str, dict[str, Any]] = {
     "one after the other": {},
     "overlapping": {"compute.overlap": "true", "learning.importance_cap": 2.0},
 }
-IMPORTED = ["experiments.commands.train", "experiments.run.training", "experiments.run.cluster"]
-_CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def main() -> int:
     """Kills, resumes, compares and writes the result; 1 if anything differs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kills", type=int, default=20, help="with and without overlap, each")
-    parser.add_argument("--seed", type=int, default=0)
-    settings = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--kills", type=int, default=20, help="with and without overlap, each")
+    settings = options.parse_args()
 
-    ray.init(
-        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-    )
+    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
+    ray.init("local", num_cpus=2, logging_level="ERROR", **quiet)
     os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-    _CONTEXT.set_forkserver_preload(IMPORTED)
-
-    result: dict[str, Any] = {
-        "steps": STEPS,
-        "settings": SMALL,
-        **origin("kills"),
-        "seed": settings.seed,
-        "modes": {name: {"resumed_to_the_same_end": 0, "kills": []} for name in MODES},
-    }
-
-    def note(mode: str, kill: dict[str, Any]) -> None:
-        print(mode, json.dumps(kill), flush=True)
-        found = result["modes"][mode]
-        found["kills"].append(kill)
-        found["resumed_to_the_same_end"] = sum(kill["same"] for kill in found["kills"])
-        settings.out.write_text(json.dumps(result, indent=1) + "\n")
+    _CONTEXT.set_forkserver_preload(["agents.rllib", "experiments.config"])
 
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
-        _kill_all(Path(name), settings, note)
-    same = [kill["same"] for mode in result["modes"].values() for kill in mode["kills"]]
-    return 0 if all(same) else 1
+        kills = _kill_all(Path(name), settings)
+    modes = {
+        mode: {"resumed_to_the_same_end": sum(kill["same"] for kill in found), "kills": found}
+        for mode, found in kills.items()
+    }
+    write(
+        settings.out,
+        {"steps": STEPS, "settings": SMALL, "seed": settings.seed, "modes": modes},
+    )
+    return 0 if all(kill["same"] for found in kills.values() for kill in found) else 1
 
 
-def _kill_all(
-    folder: Path, settings: argparse.Namespace, note: Callable[[str, dict[str, Any]], None]
-) -> None:
-    """The modes in turn, so that an early end leaves equally many of each."""
+def _kill_all(folder: Path, settings: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     rng = np.random.default_rng(settings.seed)
-    calm = {}
+    kills: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
     for mode in MODES:
-        run = folder / f"calm, {mode}"
-        assert _ended(_begun(run, mode)) == 0, "the run to which nothing happened failed"
-        calm[mode] = run
+        whole = folder / mode
+        assert _ended(_begin(whole, mode)) == 0, "the run to which nothing happened failed"
 
-    for number in range(settings.kills):
-        for mode, whole in calm.items():
+        for number in range(settings.kills):
             run = folder / f"{mode} {number}"
             while (kill := _kill(run, mode, whole, rng)) is None:
                 shutil.rmtree(run)
-            note(mode, kill)
+            print(mode, json.dumps(kill), flush=True)
+            kills[mode].append(kill)
+            shutil.rmtree(run)
+    return kills
 
 
 def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[str, Any] | None:
-    """Kills a run, resumes it, and compares it with the one to which nothing happened; ``None`` if
-    it was over before."""
-    lines, seconds = int(rng.integers(1, STEPS + 2)), float(rng.uniform(0, 1.5)) * _step(whole)
-    process = _begun(run, mode)
-    _await(run / "metrics.jsonl", lines, process)
+    """Kills a run, resumes it, and compares it with the whole one; ``None`` if it had ended."""
+    steps = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()][1:]
+    step = float(np.mean([line["seconds"]["wall"] for line in steps]))
+    lines, seconds = int(rng.integers(1, STEPS + 2)), float(rng.uniform(0, 1.5)) * step
+
+    process, deadline = _begin(run, mode), time.monotonic() + PATIENCE
+    while _lines(run) < lines and process.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
     time.sleep(seconds)
     process.kill()
     if _ended(process) != -signal.SIGKILL:
         return None
 
     saved = sorted(path.name for path in (run / "checkpoints").glob("*"))
-    written = _lines(run / "metrics.jsonl")
-    status = _ended(_begun(run, mode, resume=True))
-    same = {
-        "metrics": figures(run) == figures(whole),
-        "games": games(run) == games(whole),
-        "weights": weights(run) == weights(whole),
-    }
+    written = _lines(run)
+    status = _ended(_begin(run, mode, resume=True))
+    left, expected = _left(run), _left(whole)
+    differs = [name for name, value in expected.items() if left[name] != value]
     return {
         "lines_of_metrics": written,
         "seconds_after_the_line": round(seconds, 2),
         "checkpoints": saved,
         "status_of_the_resumed_run": status,
-        "differs": [name for name, equal in same.items() if not equal],
-        "same": status == 0 and all(same.values()),
+        "differs": differs,
+        "same": status == 0 and not differs,
     }
 
 
-def _begun(run: Path, mode: str, resume: bool = False) -> ForkServerProcess:
-    given = ["--resume"] if resume else [*sets({**SMALL, **MODES[mode]})]
-    arguments = ["train", "--quiet", "--steps", str(STEPS), "--out", str(run), *given]
-    process = _CONTEXT.Process(target=_ssp, args=(arguments,))
+def _begin(run: Path, mode: str, resume: bool = False) -> ForkServerProcess:
+    values = {**SMALL, **MODES[mode]}
+    given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+    command = ["train", "--quiet", "--steps", str(STEPS), "--out", str(run)]
+    process = _CONTEXT.Process(
+        target=_ssp, args=([*command, *(["--resume"] if resume else given)],)
+    )
     process.start()
     return process
 
 
 def _ssp(arguments: list[str]) -> None:
-    """What the command ``ssp`` does."""
-    from ssp_env.commands.cli import main as ssp
-
-    sys.exit(ssp(arguments))
+    """The command ``ssp``, as the console runs it."""
+    (script,) = entry_points(group="console_scripts", name="ssp")
+    sys.argv = ["ssp", *arguments]
+    sys.exit(script.load()())
 
 
 def _ended(process: ForkServerProcess) -> int | None:
@@ -144,20 +141,27 @@ def _ended(process: ForkServerProcess) -> int | None:
     return process.exitcode
 
 
-def _await(file: Path, lines: int, process: ForkServerProcess) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while _lines(file) < lines and process.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
-def _lines(file: Path) -> int:
+def _lines(run: Path) -> int:
+    file = run / "metrics.jsonl"
     return file.read_text().count("\n") if file.exists() else 0
 
 
-def _step(run: Path) -> float:
-    """Seconds of a step, in the mean."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return float(np.mean([line["seconds"]["wall"] for line in lines[1:]]))
+def _left(run: Path) -> dict[str, Any]:
+    """Metrics without times, games, weights and moments of the last checkpoint.
+
+    Digests are of tensors, not of files, which may hold the same tensors in another order.
+    """
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    newest = max((run / "checkpoints").iterdir())
+    return {
+        "metrics": [{k: v for k, v in line.items() if k != "seconds"} for line in metrics],
+        "games": [file.read_text() for file in sorted((run / "games").iterdir())],
+        "weights": {
+            f"{file.relative_to(newest)}: {name}": hashlib.sha256(tensor.tobytes()).hexdigest()
+            for file in sorted(newest.rglob("*.safetensors"))
+            for name, tensor in load_file(file).items()
+        },
+    }
 
 
 if __name__ == "__main__":

@@ -8,19 +8,15 @@ model plays. Writes ``noise.json`` and ``noise.md``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from benchmarks.origin import origin
-from ssp_env.game.config import MINI_GAME, NOISE_KINDS
+from benchmarks.harness import headline, origin, parser, write
+from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import UNVERIFIED
 from ssp_env.game.round import Round
@@ -42,21 +38,13 @@ HOPS = 2
 
 def main() -> int:
     """Verifies the proposals and writes the results."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="results folder")
-    parser.add_argument("--seed", type=int, default=0, help="of the world and of all games")
-    parser.add_argument("--rounds", type=int, default=32, help=f"of {BATCH} proposals each")
-    settings = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=32, help=f"of {BATCH} proposals each")
+    settings = options.parse_args()
 
-    result = measure(settings.seed, settings.rounds) | {
-        **origin("noise"),
-    }
-    settings.out.mkdir(parents=True, exist_ok=True)
-    (settings.out / "noise.json").write_text(json.dumps(result, indent=2) + "\n")
-    (settings.out / "noise.md").write_text(_page(result))
-    print(_page(result), end="")
+    result = measure(settings.seed, settings.rounds)
+    write(settings.out / "noise.json", result)
+    (settings.out / "noise.md").write_text(_page({**origin(), **result}))
     return 0
 
 
@@ -72,7 +60,7 @@ def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str,
     retriever = BM25Retriever(world.corpus)
     shares: dict[str, dict[str, dict[str, float]]] = {}
     proposals: list[str] = []
-    for kind in NOISE_KINDS:
+    for kind in get_args(NoiseKind):
         shares[kind] = {}
         for count in counts:
             played = [
@@ -101,11 +89,11 @@ def play_round(
     world: MiniWorld, retriever: Retriever, kind: str, count: int, seed: Sequence[int]
 ) -> Round:
     """A round of the scripted player that asks for citizens wherever it can, played to its end."""
-    config = replace(MINI_GAME, attempts=1, noise_kind=kind, noise_documents=count)
+    config = MINI_GAME.replace(attempts=1, noise_kind=kind, noise_documents=count)
     tokenizer = WordTokenizer(world.vocabulary, config.tags.all())
     rules = Rules.build(world, tokenizer, config, retriever=retriever)
     players = [MiniPlayer(config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
-    played = Round(rules, partial(_answers, world), BATCH, seed)
+    played = Round(rules, partial(answers, world), BATCH, seed)
 
     while played.pending():
         for game in played.games:
@@ -115,7 +103,8 @@ def play_round(
     return played
 
 
-def _answers(world: MiniWorld, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+def answers(world: MiniWorld, rng: np.random.Generator, count: int) -> list[GroundTruth]:
+    """Different answers of a world, drawn."""
     return [world.answers[i] for i in rng.choice(len(world.answers), count, replace=False)]
 
 
@@ -138,20 +127,14 @@ def _ambiguous(world: MiniWorld, question: str) -> bool:
 
 
 def _page(result: dict[str, Any]) -> str:
-    counts = list(result["shares"][NOISE_KINDS[0]])
+    counts = list(result["shares"][get_args(NoiseKind)[0]])
     lines = [
-        "# Noise documents and ambiguous questions",
-        "",
-        f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, "
-        f"{result['machine']}.",
+        f"# Noise documents and ambiguous questions\n\n{headline(result)}",
         f"{result['proposals']} proposals of the scripted player in the mini-wiki (seed "
         f"{result['seed']}), {result['ambiguous_proposals']} of them ambiguous, in batches of "
-        f"{result['batch']};",
-        "the verifier is the world's reader. The table shows the share of ambiguous questions "
-        "among those accepted,",
-        "and in brackets the share of ambiguous proposals that were accepted. Questions with one "
-        "answer always pass.",
-        "",
+        f"{result['batch']};\nthe verifier is the world's reader. The table shows the share of "
+        "ambiguous questions among those accepted,\nand in brackets the share of ambiguous "
+        "proposals that were accepted. Questions with one answer always pass.\n",
         "| kind of noise | " + " | ".join(counts) + " |",
         "|---" * (len(counts) + 1) + "|",
     ]

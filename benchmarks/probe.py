@@ -1,26 +1,22 @@
 """The tables of ``ssp probe`` on the presets' defaults: who is paid what by cheating.
 
 ``paper-7b`` is verified and judged by a scripted model behind an API, once by a careful one and
-once by one that obeys whatever it reads. Each table is a JSON file and a Markdown file in
-``--out``; the figures follow from seed, settings and commit, whatever the machine.
+once by one that obeys whatever it reads. Each table is a Markdown file in ``--out``; the figures
+follow from seed, settings and commit, whatever the machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from tests.scripted_model import careful, obedient, serve
+
+from benchmarks.harness import headline, origin, parser
 from experiments.commands.probe import as_json, make_rules
-from experiments.config import load_preset, make_config, override
-from experiments.run.provenance import git_commit, machine
+from experiments.config import load_preset, make_config
 from ssp_env.testing.hacks import GAMES, all_cheats, probe
-from ssp_env.testing.hacks.model import careful, obedient, serve
 
 TABLES = {
     "tiny": ("tiny", None),
@@ -33,19 +29,15 @@ TABLES = {
 
 def main() -> int:
     """Makes the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="directory of the results")
-    parser.add_argument("--games", type=int, default=GAMES)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--games", type=int, default=GAMES)
+    options.add_argument("--only", choices=TABLES, nargs="+", default=list(TABLES))
+    settings = options.parse_args()
 
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in arguments.only:
-        result = measure(name, arguments.games, arguments.seed)
-        text = json.dumps(result, indent=1, sort_keys=True) + "\n"
-        (arguments.out / f"{name}.json").write_text(text, encoding="utf-8")
-        (arguments.out / f"{name}.md").write_text(markdown(name, result), encoding="utf-8")
+    settings.out.mkdir(parents=True, exist_ok=True)
+    for name in settings.only:
+        result = measure(name, settings.games, settings.seed)
+        (settings.out / f"{name}.md").write_text(markdown(name, result), encoding="utf-8")
         paying = [cheat["name"] for cheat in result["cheats"] if cheat["finding"] == "pays"]
         print(f"{name}: {', '.join(paying) or 'nothing'} pays")
     return 0
@@ -56,26 +48,16 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
     preset, script = TABLES[name]
     values = {**load_preset(preset), "seed": seed}
 
-    # The commit that was loaded, whatever is checked out by the end.
-    commit, begun = git_commit(), time.process_time()
+    begun = origin()  # the commit that was loaded, whatever is checked out by the end
     with serve(script) if script is not None else nullcontext() as url:
         if url is not None:
-            for setting in ("judge=true", "model=scripted", f"base_url={url}"):
-                override(values, f"openai.{setting}")
-            override(values, "game.verifier=openai")
+            values["openai"] = {"judge": True, "model": "scripted", "base_url": url}
+            values["game"] = {**values["game"], "verifier": "openai"}
 
         config = make_config(values)
         rules = make_rules(config)
         report = probe(rules, all_cheats(), games=games, seed=seed)
-    return {
-        **as_json(report, config, rules),
-        "games": games,
-        "command": " ".join(["python", "-m", "benchmarks.probe", *sys.argv[1:]]),
-        "commit": commit,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "cpu_seconds": round(time.process_time() - begun, 1),
-    }
+    return {**as_json(report, config, rules), **begun, "games": games}
 
 
 def markdown(name: str, result: dict[str, Any]) -> str:
@@ -85,8 +67,7 @@ def markdown(name: str, result: dict[str, Any]) -> str:
         f"# Who is paid what: {name}",
         "",
         f"{result['games']} games per cheat, margin {result['margin']:g}, seed {result['seed']}; "
-        f"`{result['command']}` at commit {str(result['commit'])[:7]}, {result['date'][:10]}, "
-        f"{result['machine']}.",
+        f"{headline(result)}",
         "",
         "| cheat | gains | accepted | proposer | solver | more than honest | finding |",
         "|---|---|---|---|---|---|---|",

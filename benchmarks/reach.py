@@ -7,17 +7,14 @@ their searches, with the share that was right.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections import Counter, defaultdict
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.run.directory import RunDirectory
-from experiments.run.provenance import git_commit, machine
+from benchmarks.harness import parser, write
+from experiments.run.rundir import RunDirectory
 from ssp_env.game.game import Origin
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
@@ -28,25 +25,14 @@ LONG = 4
 
 def main() -> int:
     """Counts and writes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("runs", nargs="+", help="NAME=RUN")
-    parser.add_argument("--span", type=int, default=20, help="steps that are counted together")
-    settings = parser.parse_args()
+    options = parser(__doc__, seed=False)
+    options.add_argument("runs", nargs="+", help="NAME=RUN")
+    options.add_argument("--span", type=int, default=20, help="steps that are counted together")
+    settings = options.parse_args()
 
     named = dict(given.split("=", 1) for given in settings.runs)
-    result = {
-        "command": f"python -m benchmarks.reach --span {settings.span} "
-        + " ".join(f"{name}=RUN" for name in named),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
-        "runs": {name: _run(Path(run), settings.span) for name, run in named.items()},
-    }
-    settings.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result, indent=1))
+    runs = {name: _run(Path(run), settings.span) for name, run in named.items()}
+    write(settings.out, {"runs": runs})
     return 0
 
 

@@ -9,31 +9,25 @@ documents alone (``attempt``). Nothing is learnt. Writes ``verification.json`` a
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model, tiny_directory
 from agents.rollout import play
-from benchmarks.noise import BATCH, HOPS
-from benchmarks.origin import origin
+from benchmarks.harness import headline, origin, parser, write
+from benchmarks.noise import BATCH, HOPS, answers
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players import MiniPlayer
 from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.testing.hacks.gate import tally
+from ssp_env.testing.hacks import tally
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.types import GroundTruth, Role
+from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
 FORMS = ("solver", "attempt")
@@ -42,21 +36,13 @@ COUNTS = (0, 4, 8)
 
 def main() -> int:
     """Verifies the proposals and writes the results."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="results folder")
-    parser.add_argument("--seed", type=int, default=0, help="of the world and of all games")
-    parser.add_argument("--rounds", type=int, default=8, help=f"of {BATCH} proposals each")
-    settings = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=8, help=f"of {BATCH} proposals each")
+    settings = options.parse_args()
 
-    result = measure(settings.seed, settings.rounds) | {
-        **origin("verification"),
-    }
-    settings.out.mkdir(parents=True, exist_ok=True)
-    (settings.out / "verification.json").write_text(json.dumps(result, indent=2) + "\n")
-    (settings.out / "verification.md").write_text(_page(result))
-    print(_page(result), end="")
+    result = measure(settings.seed, settings.rounds)
+    write(settings.out / "verification.json", result)
+    (settings.out / "verification.md").write_text(_page({**origin(), **result}))
     return 0
 
 
@@ -74,8 +60,7 @@ def measure(seed: int, rounds: int) -> dict[str, Any]:
     for form in FORMS:
         shares[form] = {}
         for count in COUNTS:
-            config = replace(
-                MINI_GAME,
+            config = MINI_GAME.replace(
                 attempts=1,
                 verifier="policy",
                 verification_prompt=form,
@@ -101,7 +86,7 @@ def measure(seed: int, rounds: int) -> dict[str, Any]:
 def play_round(rules: Rules, world: MiniWorld, engine: Engine, seed: list[int]) -> Round:
     """A round of scripted proposals, verified and solved by the engine's policy."""
     players = [MiniPlayer(rules.config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
-    played = Round(rules, partial(_answers, world), BATCH, seed)
+    played = Round(rules, partial(answers, world), BATCH, seed)
     # The policy plays all that follows the proposals.
     while proposing := [t for t in played.pending() if t.role is Role.PROPOSER]:
         for trajectory in proposing:
@@ -110,10 +95,6 @@ def play_round(rules: Rules, world: MiniWorld, engine: Engine, seed: list[int]) 
         played.advance()
 
     return play(played, engine, temperature=1.0)
-
-
-def _answers(world: MiniWorld, rng: np.random.Generator, count: int) -> list[GroundTruth]:
-    return [world.answers[i] for i in rng.choice(len(world.answers), count, replace=False)]
 
 
 def _shares(world: MiniWorld, games: list[Game]) -> dict[str, float]:
@@ -133,18 +114,13 @@ def _page(result: dict[str, Any]) -> str:
     counts = list(result["shares"][FORMS[0]])
     sound = result["shares"][FORMS[0]][counts[0]]["sound"]
     lines = [
-        "# Forms of verification",
-        "",
-        f"`{result['command']}` on {result['date']}, commit {result['git_commit']}, "
-        f"{result['machine']}.",
+        f"# Forms of verification\n\n{headline(result)}",
         f"{result['proposals']} proposals of the scripted player in the mini-wiki (seed "
-        f"{result['seed']}), in batches of {result['batch']}; {sound:.2f} of them are sound: the",
+        f"{result['seed']}), in batches of {result['batch']}; {sound:.2f} of them are sound: the\n"
         "ground truth is their only right answer, and their own evidence shows it. The shipped "
-        "policy verifies. Per number of",
-        "noise documents: the share that is accepted; of what is accepted, the share that is "
-        "sound (precision); of what is",
-        "sound, the share that is accepted (recall).",
-        "",
+        "policy verifies.\nPer number of noise documents: the share that is accepted; of what is "
+        "accepted, the share that is sound\n(precision); of what is sound, the share that is "
+        "accepted (recall).\n",
         "| form | " + " | ".join(f"{count} noise documents" for count in counts) + " |",
         "|---" * (len(counts) + 1) + "|",
     ]

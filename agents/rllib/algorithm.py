@@ -347,9 +347,8 @@ class SSP(Algorithm):
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
         """Gives the learner's weights to all env runners."""
         with self._learners():
-            direct = self.config.weights == "nixl"
             half = in_half(self.config)
-            weights = published(self.learner_group, half=half, direct=direct)
+            weights = published(self.learner_group, half=half)
         self._players.hand_over(self.config, group, weights, self._steps)
 
     def _learners(self) -> AbstractContextManager[None]:

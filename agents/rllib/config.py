@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from itertools import chain, zip_longest
 from typing import Any
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.utils import force_list
 
 from agents.config import (
     LearningConfig,
@@ -21,15 +22,12 @@ from agents.config import (
     check_partner,
     check_rounds,
     check_sharding,
-    check_transport,
-    check_weights,
 )
 from agents.engines.config import EngineConfig
 from agents.engines.partnered import check_same_tokens
 from agents.models import tiny_directory
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
-from agents.rllib.honoured import refuse_ignored, refuse_uncalled
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import LLMModule, module_spaces
 from ssp_env.errors import ConfigError, nearest
@@ -38,13 +36,47 @@ from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig, check_search, open_search
-from ssp_env.settings import named, read, read_value, suggestion
+from ssp_env.settings import named, read_value
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import WORLDS, check_world, open_world
 
-LEARNING = frozenset(field.name for field in fields(LearningConfig))
+LEARNING = frozenset(LearningConfig.model_fields)
+CALLED = (
+    "on_algorithm_init",
+    "on_train_result",
+    "on_checkpoint_loaded",
+    "on_env_runners_recreated",
+    "on_evaluate_start",
+    "on_evaluate_end",
+    "on_sample_end",
+)
+"""Callbacks that are called: ``on_sample_end`` after each round, with its
+:class:`~agents.rllib.rounds.Sample`, the others as RLlib does."""
+
+REFUSED = {
+    "gamma": "a trajectory is paid once, at its end: nothing is discounted",
+    "train_batch_size_per_learner": "set training(batch_size=...), questions per step",
+    "train_batch_size": "set training(batch_size=...), questions per step",
+    "minibatch_size": "set training(minibatches=...), optimizer updates per step",
+    "num_epochs": "every game is learnt from once; set training(minibatches=...) for more updates",
+    "grad_clip": "set training(max_grad_norm=...)",
+    "optimizer": "Adam is used; set training(lr=..., beta2=..., warmup_steps=...)",
+    "env": "the game is set by env_config alone; leave env out",
+    "num_envs_per_env_runner": "a runner plays its share of training(batch_size=...) side by side",
+    "rollout_fragment_length": "games are played to their end",
+    "num_gpus": "set learners(num_gpus_per_learner=...)",
+    "model_config": "set training(model_dir=...), the directory of a causal LM",
+    "policies": "one policy plays both roles",
+    "policies_to_train": "set training(learning_roles=...)",
+    "explore": "set training(temperature=...)",
+    "framework": "the policy is PyTorch's",
+    "evaluation_parallel_to_training": "evaluations are questions answered between two steps",
+    "ignore_env_runner_failures": "what a dead env runner had begun is always played by another",
+}
+"""RLlib's settings that people try first and that self-play does not read, with what to do."""
+
 ENV_KEYS = ("world", "world_options", "game", "search", "make_rules")
 
 
@@ -71,11 +103,10 @@ class SelfPlayConfig(AlgorithmConfig):
         super().__init__(algo_class=algo_class)
         self.model_dir = str(tiny_directory())
         self.sharding = "ddp"
-        self.weights = "store"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
-        for field in fields(LearningConfig):
-            setattr(self, field.name, field.default)
+        for name, field in LearningConfig.model_fields.items():
+            setattr(self, name, field.default)
         self.env_runner_cls = SSPEnvRunner
         self.num_env_runners = 0
         self.create_local_env_runner = True
@@ -115,30 +146,23 @@ class SelfPlayConfig(AlgorithmConfig):
         theirs = inspect.signature(AlgorithmConfig.training).parameters
         for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
             if name not in LEARNING:
-                fix = suggestion(name, LearningConfig)
+                fix = f"no such setting; {nearest(name, LEARNING)}"
                 raise ConfigError(f"training.{name}", kwargs[name], fix)
             setattr(self, name, kwargs.pop(name))
 
         super().training(**kwargs)
         return self
 
-    def learners(
-        self, *, sharding: Any = NotProvided, weights: Any = NotProvided, **kwargs: Any
-    ) -> SelfPlayConfig:
-        """As RLlib's; ``sharding`` says how several learners hold the policy, and ``weights`` how
-        it gets to the env runners.
+    def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
+        """As RLlib's; ``sharding`` says how several learners hold the policy.
 
         Args:
             sharding: ``ddp``: each all of it; ``fsdp2``: each a share of weights, gradients,
                 optimizer and reference; for two learners or more.
-            weights: ``store``: through Ray's object store; ``nixl``: out of the memory of the first
-                learner's device into that of the env runners'; both must be remote.
             kwargs: RLlib's own.
         """
         if sharding is not NotProvided:
             self.sharding = sharding
-        if weights is not NotProvided:
-            self.weights = weights
 
         super().learners(**kwargs)
         return self
@@ -150,8 +174,7 @@ class SelfPlayConfig(AlgorithmConfig):
 
     def learning(self) -> LearningConfig:
         """The learning settings, validated."""
-        values = {name: getattr(self, name) for name in LEARNING}
-        return read(LearningConfig, values, "training")
+        return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def batch_strategy(self) -> BatchStrategy:
         """A new batch strategy, as set."""
@@ -165,7 +188,7 @@ class SelfPlayConfig(AlgorithmConfig):
         given = self.engine
         if isinstance(given, EngineConfig):
             return given
-        return read(EngineConfig, {"kind": given} if isinstance(given, str) else given, "engine")
+        return EngineConfig(**({"kind": given} if isinstance(given, str) else given))
 
     def game(self) -> GameConfig:
         """The game's settings, validated; fields that are not given are those that suit the
@@ -175,7 +198,7 @@ class SelfPlayConfig(AlgorithmConfig):
             return game
 
         default, _ = suited(world if isinstance(world, str) else "")
-        return read(GameConfig, game, "env_config.game", default=default)
+        return default.replace(**game)
 
     def search(self) -> SearchConfig:
         """Where searches are answered, validated."""
@@ -238,8 +261,7 @@ class SelfPlayConfig(AlgorithmConfig):
                 raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
         # RLlib makes a second config for its evaluation, which it fills in and never uses here.
         if not self.in_evaluation:
-            refuse_ignored(self, type(self)(), LEARNING)
-            refuse_uncalled(self)
+            self._refuse_unread()
             self._check_evaluation()
             self._check_module()
 
@@ -248,12 +270,6 @@ class SelfPlayConfig(AlgorithmConfig):
         if not self.in_evaluation:
             with named("learners"):
                 check_sharding(self.sharding, self.num_learners)
-                check_weights(
-                    self.weights,
-                    {"learners": self.num_learners, "env runners": self.num_env_runners},
-                    {self.num_gpus_per_learner > 0, self.num_gpus_per_env_runner > 0},
-                )
-            check_transport(self.weights)
         with named("env_config"):
             self.check_world()
             check_groups(game, learning)
@@ -275,6 +291,22 @@ class SelfPlayConfig(AlgorithmConfig):
             # for it.
             self.create_local_env_runner = False
         super().validate()
+
+    def _refuse_unread(self) -> None:
+        """Refuses settings and callbacks that would be read by nobody, and silently so."""
+        untouched = vars(type(self)())
+        for name, fix in REFUSED.items():
+            held = next(n for n in (name, f"_{name}", f"{name}_str") if n in untouched)
+            value, default = getattr(self, held), untouched[held]
+            if value is not default and not bool(value == default):
+                raise ConfigError(name, value, f"not used by search self-play; {fix}")
+
+        for cls in force_list(self.callbacks_class):
+            for name, theirs in vars(RLlibCallback).items():
+                own = getattr(cls, name, theirs) is not theirs
+                if name.startswith("on_") and name not in CALLED and own:
+                    fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
+                    raise ConfigError("callbacks_class", cls, fix)
 
     def _check_evaluation(self) -> None:
         duration, unit = self.evaluation_duration, self.evaluation_duration_unit

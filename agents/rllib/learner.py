@@ -21,7 +21,6 @@ from agents.config import LearningConfig
 from agents.models import autocast_dtype, load_model
 from agents.rllib.batch import MODULE_ID
 from agents.rllib.collector import spare_libraries
-from agents.rllib.direct import Window
 from agents.rllib.module import ENTROPY
 from agents.rllib.weights import Named, pack
 from agents.rows import Row
@@ -50,7 +49,6 @@ class SSPLearner(TorchLearner):
         learning, module = self.learning, self.module[MODULE_ID]
         device = torch.device(self._device)
 
-        self._windows = {half: Window(half) for half in (False, True)}
         self._reference = self._find_reference()
         if learning.gradient_checkpointing:
             _checkpoint_layers(module.unwrapped())
@@ -167,35 +165,28 @@ class SSPLearner(TorchLearner):
 
     # -- weights that leave a learner ----------------------------------------------------------
 
-    def publish(self, half: bool, direct: bool = False) -> list[Named | ray.ObjectRef]:
+    def publish(self, half: bool) -> list[Named | ray.ObjectRef]:
         """Hands out the present weights; all learners have to be asked.
 
         Args:
             half: see :func:`agents.rllib.weights.published`.
-            direct: likewise.
 
         Returns:
             From a learner in the main process, its own tensors. From the first remote one, a
-            reference to arrays in Ray's object store, or to what is read out of its memory; from
-            the others, nothing.
+            reference to arrays in Ray's object store; from the others, nothing.
         """
         state = state_of(self.module[MODULE_ID].unwrapped())
         if self.config.num_learners == 0:
             return [{MODULE_ID: state}]
 
         # One weight at a time is whole on those that only help to gather it.
-        first, window = self._is_first, self._windows[half]
         arrays = {}
         for name, tensor in state.items():
             gathered = whole(tensor)
-            if first and direct:
-                window.take(name, gathered)
-            elif first:
+            if self._is_first:
                 arrays[name] = pack(name, gathered, half)
 
-        if not first:
-            return []
-        return [window.reference() if direct else ray.put({MODULE_ID: arrays})]
+        return [ray.put({MODULE_ID: arrays})] if self._is_first else []
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state; without weights and moments where this learner has only a share."""

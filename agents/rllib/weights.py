@@ -23,21 +23,19 @@ Named = dict[str, dict[str, Any]]
 """Module -> name -> tensor or array."""
 
 
-def published(learner_group: Any, *, half: bool, direct: bool = False) -> Named | ray.ObjectRef:
+def published(learner_group: Any, *, half: bool) -> Named | ray.ObjectRef:
     """The present weights, as :meth:`agents.rllib.learner.SSPLearner.publish` hands them out.
 
     Args:
         learner_group: RLlib's.
         half: round what plays to bfloat16, for engines that do so anyway.
-        direct: have them read out of the first learner's memory, which must be a remote one's.
 
     Returns:
         Of a learner in this process, its tensors by module and name. Of remote learners, a
         reference to arrays that the first one put into Ray's object store: whoever gets it reads
-        them from that node, or where they lie, if it is on the same. With ``direct``, a reference
-        to the first learner's :class:`~agents.rllib.direct.Window`.
+        them from that node, or where they lie, if it is on the same.
     """
-    (weights,) = of_all(learner_group, lambda learner: learner.publish(half, direct))
+    (weights,) = of_all(learner_group, lambda learner: learner.publish(half))
     found: Named | ray.ObjectRef = weights
     return found
 
@@ -50,17 +48,10 @@ def as_reference(weights: Named | ray.ObjectRef, *, half: bool) -> ray.ObjectRef
     return ray.put({MODULE_ID: packed})
 
 
-def travelling_dtype(name: str, tensor: Tensor, half: bool) -> torch.dtype:
-    """What a weight is rounded to on its way; see :func:`published`."""
-    rounded = half and name.startswith(LM) and tensor.is_floating_point()
-    return torch.bfloat16 if rounded else tensor.dtype
-
-
 def pack(name: str, tensor: Tensor, half: bool) -> np.ndarray:
     """An array that Ray's object store holds without a copy; numpy has no bfloat16."""
-    tensor = tensor.to(travelling_dtype(name, tensor, half))
-    if half and tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.int16)
+    if half and name.startswith(LM) and tensor.is_floating_point():
+        tensor = tensor.to(torch.bfloat16).view(torch.int16)
     packed: np.ndarray = tensor.cpu().numpy()
     return packed
 

@@ -5,9 +5,7 @@ alone."""
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import logging
 import sys
 import traceback
@@ -16,10 +14,10 @@ from pathlib import Path
 from time import perf_counter
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import track
 
 from benchmarks.fuzz.games import play
-from benchmarks.origin import origin
+from benchmarks.harness import parser, write
 
 REPLAY_EVERY = 100
 WARM_UP = 0.1
@@ -28,122 +26,60 @@ WARM_UP = 0.1
 
 def main() -> int:
     """Plays, and writes what was played; 1 if an invariant was broken."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--games", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--only", type=int, help="the number of a single game to play (and to replay)"
-    )
-    parser.add_argument("--out", type=Path)
-    settings = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--games", type=int, default=100_000)
+    options.add_argument("--only", type=int, help="number of one game to play (and to replay)")
+    settings = options.parse_args()
     logging.getLogger("ssp_env").setLevel(logging.ERROR)  # void games are meant here
+
     outcomes: Counter[str] = Counter()
     endings: Counter[str] = Counter()
     void: Counter[str] = Counter()
-    memory: dict[str, float] = {}
-    objects: dict[str, int] = {}
-    started = perf_counter()
+    memory: dict[str, tuple[float, int]] = {}
     numbers = range(settings.games) if settings.only is None else [settings.only]
-    marks = {
-        0: "start",
-        int(len(numbers) * WARM_UP): "warm",
-        len(numbers) // 2: "middle",
-        len(numbers) - 1: "end",
+    marks = {0: "start", int(len(numbers) * WARM_UP): "warm", len(numbers) - 1: "end"}
+    started = perf_counter()
+
+    for done, number in enumerate(track(numbers, "games", console=Console(stderr=True))):
+        replayed = settings.only is not None or number % REPLAY_EVERY == 0
+        try:
+            games = play(settings.seed, number, replayed)
+        except Exception:
+            traceback.print_exc()
+            again = f"python -m benchmarks.fuzz --seed {settings.seed} --only {number} --out FILE"
+            print(f"\nfailed: {again}", file=sys.stderr)
+            return 1
+
+        for game in games:
+            reason = "" if game.reason is None else f": {game.reason}"
+            outcomes[f"{game.outcome}{reason}"] += 1
+            endings.update(f"{t.role}: {t.ending}" for t in game.trajectories())
+            outages = [attempt.outage for attempt in game.attempts if attempt.outage is not None]
+            void.update(f"{game.outcome}: {outage.service}" for outage in outages)
+
+        if done in marks:
+            gc.collect()
+            memory[marks[done]] = (resident_mib(), len(gc.get_objects()))
+
+    result = {
+        "seed": settings.seed,
+        "runs": len(numbers),
+        "games": outcomes.total(),
+        "seconds": round(perf_counter() - started, 1),
+        "resident_mib_and_live_objects": memory,
+        "outcomes": dict(sorted(outcomes.items())),
+        "endings": dict(sorted(endings.items())),
+        "void_attempts": dict(sorted(void.items())),
     }
-    columns = (TextColumn("games"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        for done, number in enumerate(bar.track(numbers)):
-            try:
-                games = play(
-                    settings.seed, number, settings.only is not None or number % REPLAY_EVERY == 0
-                )
-            except Exception:
-                bar.stop()
-                traceback.print_exc()
-                print(
-                    f"\nfailed: python -m benchmarks.fuzz --seed {settings.seed} --only {number}",
-                    file=sys.stderr,
-                )
-
-                return 1
-
-            outcomes.update(
-                str(game.outcome) if game.reason is None else f"{game.outcome}: {game.reason}"
-                for game in games
-            )
-            endings.update(f"{t.role}: {t.ending}" for game in games for t in game.trajectories())
-            void.update(
-                f"{game.outcome}: {attempt.outage.service}"
-                for game in games
-                for attempt in game.attempts
-                if attempt.outage is not None
-            )
-
-            if done in marks:
-                gc.collect()
-                memory[marks[done]] = resident_mib()
-                objects[marks[done]] = len(gc.get_objects())
-
-    seconds = perf_counter() - started
-    if settings.out is not None:
-        _write(
-            settings.out,
-            settings.seed,
-            len(numbers),
-            seconds,
-            memory,
-            objects,
-            outcomes,
-            endings,
-            void,
-        )
-
-    print(
-        f"{len(numbers)} runs held ({seconds:.0f} s); resident MiB {memory}; {outcomes.total()} "
-        f"games: {dict(outcomes)}; void attempts: {dict(void)}"
-    )
-
+    write(settings.out, result)
     return 0
 
 
 def resident_mib() -> float:
     """Resident memory of this process, in MiB."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return round(int(line.split()[1]) / 1024, 1)
-
-    raise OSError("/proc/self/status has no VmRSS")
-
-
-def _write(
-    out: Path,
-    seed: int,
-    runs: int,
-    seconds: float,
-    memory: dict[str, float],
-    objects: dict[str, int],
-    outcomes: Counter[str],
-    endings: Counter[str],
-    void: Counter[str],
-) -> None:
-
-    result = {
-        **origin("fuzz"),
-        "seed": seed,
-        "runs": runs,
-        "games": outcomes.total(),
-        "replayed_runs": -(-runs // REPLAY_EVERY),
-        "seconds": round(seconds, 1),
-        "resident_mib": memory,
-        "live_objects": objects,
-        "outcomes": dict(sorted(outcomes.items())),
-        "endings": dict(sorted(endings.items())),
-        "void_attempts": dict(sorted(void.items())),
-    }
-    out.write_text(json.dumps(result, indent=2) + "\n")
+    status = Path("/proc/self/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return round(int(line.split()[1]) / 1024, 1)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -21,7 +20,7 @@ from ssp_env.game.config import DEFAULT_FILTERS, GameConfig
 from ssp_env.game.game import Game
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
-from ssp_env.game.strategies import STRATEGIES, BatchStrategy, make_strategy
+from ssp_env.game.strategies import STRATEGIES, make_strategy
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.types import GroundTruth, Question
 
@@ -29,15 +28,8 @@ CONFIGS = 12
 """Random settings a tokenizer."""
 
 
-class How(StrEnum):
-    """How tokens are handed to a trajectory of a round."""
-
-    TOKENS = "tokens"
-    """One by one."""
-    CHUNKS = "chunks"
-    """As many at once as are written at once, as far as the turn goes."""
-    TURNS = "turns"
-    """A whole turn; what is surplus is dropped."""
+HOW = ("tokens", "chunks", "turns")
+"""Tokens are handed over one by one, as many at once as are written at once, or as whole turns."""
 
 
 @dataclass
@@ -90,14 +82,8 @@ def _table(name: str, index: int) -> Table:
     rng = np.random.default_rng([NAMES.index(name), index])
     config = _config(rng)
     own: dict[str, Any] = {"verifier": services} if config.verifier == "openai" else {}
-    env = raw_env(
-        world=_world(),
-        tokenizer=tokenizer(name),
-        game=config,
-        retriever=services,
-        judge=services,
-        **own,
-    )
+    parts: dict[str, Any] = {"retriever": services, "judge": services, **own}
+    env = raw_env(world=_world(), tokenizer=tokenizer(name), game=config, **parts)
 
     # The prompts remember documents: let them see all now, so that memory can stay flat.
     for document in _world().corpus:
@@ -138,7 +124,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
 
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
     if config.prompts == "plain":
-        return replace(config, max_prompt_tokens=4000, max_verification_tokens=None)
+        return config.replace(max_prompt_tokens=4000, max_verification_tokens=None)
     return config
 
 
@@ -151,13 +137,9 @@ def _play_env(rng: np.random.Generator, table: Table, replayed: bool, thorough: 
     if rng.random() < 0.2:
         question = Question("q", hostile.text(rng), ("mentor",), "all")
         answer = hostile.ANSWERS[int(rng.integers(len(hostile.ANSWERS)))]
-        # One that the tokenizer cannot spell is refused as an option; drawn from the world it is
-        # played.
-        options = (
-            {"answer": answer}
-            if rng.random() < 0.5 and env.rules.prompts.can_spell(answer)
-            else {"question": question}
-        )
+        # One that the tokenizer cannot spell is refused as an option.
+        spelled = rng.random() < 0.5 and env.rules.prompts.can_spell(answer)
+        options = {"answer": answer} if spelled else {"question": question}
 
     env.reset(seed=seed, options=options)
     watch = Watch(env.rules, table.name)
@@ -201,7 +183,7 @@ def _play_round(
 ) -> list[Game]:
     seed, slots = int(rng.integers(1 << 31)), int(rng.integers(1, 5))
     strategy = STRATEGIES[int(rng.integers(len(STRATEGIES)))]
-    how = list(How)[int(rng.integers(len(How)))]
+    how = HOW[int(rng.integers(len(HOW)))]
     questions = [Question(str(i), hostile.text(rng), ("mentor",), "all") for i in range(slots)]
     given_questions = questions if rng.random() < 0.15 else None
     round_ = _begin(table, seed, slots, strategy, given_questions)
@@ -223,10 +205,9 @@ def _play_round(
             logprobs = (-rng.random(len(ids))).tolist()
             before = len(trajectory.ids)
             taken = _give(trajectory, ids, logprobs, how)
-            watch.given(trajectory, before, ids[:taken], logprobs[:taken])
-            script[-1].append(
-                Given(places[trajectory.key], tuple(ids[:taken]), tuple(logprobs[:taken]))
-            )
+            ids, logprobs = ids[:taken], logprobs[:taken]
+            watch.given(trajectory, before, ids, logprobs)
+            script[-1].append(Given(places[trajectory.key], tuple(ids), tuple(logprobs)))
 
         round_.advance()
         watch.look(round_.games)
@@ -235,7 +216,7 @@ def _play_round(
     watch.check(round_.games, thorough)
     if replayed:
         again = _begin(table, seed, slots, strategy, given_questions)
-        _replay(again, script, whole_turns=how is How.TURNS)
+        _replay(again, script, whole_turns=how == "turns")
         assert again.done, "the same tokens do not end the round"
         seen, now = ([_everything(game, table) for game in r.games] for r in (round_, again))
         assert seen == now, "the same seed and tokens give other games"
@@ -250,18 +231,16 @@ def _begin(
         return Round.of_questions(table.env.rules, questions, [seed])
 
     def answers(rng: np.random.Generator, count: int) -> list[GroundTruth]:
-        return [
-            _world().answers[i] for i in rng.integers(len(_world().answers), size=count).tolist()
-        ]
+        every = _world().answers
+        return [every[i] for i in rng.integers(len(every), size=count).tolist()]
 
-    made: BatchStrategy = make_strategy(strategy)
-    return Round(table.env.rules, answers, slots, [seed], made)
+    return Round(table.env.rules, answers, slots, [seed], make_strategy(strategy))
 
 
-def _give(trajectory: Trajectory, ids: list[int], logprobs: list[float], how: How) -> int:
-    if how is How.TURNS:
+def _give(trajectory: Trajectory, ids: list[int], logprobs: list[float], how: str) -> int:
+    if how == "turns":
         return trajectory.feed_turn(ids, logprobs)
-    if how is How.CHUNKS:
+    if how == "chunks":
         try:
             trajectory.feed(ids, logprobs)
         except UsageError:
@@ -286,9 +265,8 @@ def _replay(round_: Round, script: list[list[Given]], whole_turns: bool) -> None
                 round_.void([trajectory], ServiceError("engine", "down"))
                 continue
 
-            ended = [
-                trajectory.feed([i], [p]) for i, p in zip(call.ids, call.logprobs, strict=True)
-            ][-1]
+            pairs = zip(call.ids, call.logprobs, strict=True)
+            ended = [trajectory.feed([i], [p]) for i, p in pairs][-1]
             if whole_turns and not ended:
                 trajectory.feed_turn(())  # what an unclosed thought held back counts at the end
 

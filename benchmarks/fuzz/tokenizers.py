@@ -38,16 +38,18 @@ def tokenizer(name: str) -> Tokenizer:
         case "words":
             words = [
                 *"<>/\\{}?.a7é",
-                "what",
-                "is",
-                "the",
-                "mentor",
-                "rival",
-                "who",
-                "search",
-                "answer",
-                "東京",
-                "Москва",
+                *[
+                    "what",
+                    "is",
+                    "the",
+                    "mentor",
+                    "rival",
+                    "who",
+                    "search",
+                    "answer",
+                    "東京",
+                    "Москва",
+                ],
             ]
             return WordTokenizer(words, Tags().all())
 

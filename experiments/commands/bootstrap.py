@@ -17,9 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
-from experiments.run.interrupt import interruptible
+from experiments.run.process import interruptible, quiet_libraries
 from experiments.run.provenance import git_commit, machine
-from experiments.run.quiet import quiet_libraries
 from ssp_env.disk import make_directories
 from ssp_env.errors import RunError
 from ssp_env.game.config import MINI_GAME
@@ -73,7 +72,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _train(config: BootstrapConfig, interrupted: Callable[[], bool]) -> Any:
+def _train(config: BootstrapConfig, interrupted: Callable[[], object]) -> Any:
     torch.set_num_threads(1)
     columns = (
         TextColumn("bootstrap"),

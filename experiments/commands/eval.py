@@ -1,13 +1,14 @@
-"""``ssp eval``: how many questions a policy answers, by whose judgment, and against whom."""
+"""``ssp eval``: scores of one policy on questions that it never trains on, or of two."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +20,21 @@ from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset, parse_assignment
-from experiments.evaluation.answers import CHUNK, Answers, answer, by_engine, by_player, from_memory
-from experiments.evaluation.interventions import intervene
-from experiments.evaluation.results import answered, outage_of
-from experiments.evaluation.sheet import Sheet
-from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison, show_gains
+from experiments.evaluation.answers import (
+    CHUNK,
+    Answers,
+    Reporting,
+    answer,
+    by_engine,
+    by_player,
+    from_memory,
+)
+from experiments.evaluation.retrievers import with_retriever
+from experiments.evaluation.scores import answered, outage_of
+from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
 from experiments.run.checks import check, check_model
-from experiments.run.quiet import quiet_libraries
+from experiments.run.process import quiet_libraries
+from ssp_env.disk import finished_in_full, unwritten
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.prompts.formats import format_settings
@@ -35,12 +44,10 @@ from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players.chat import ChatPlayer
 from ssp_env.replay import read_games
+from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question
 from ssp_env.worlds.files import read_questions, sample_questions
-
-RECORDED = "recorded"
-"""What the judge is called whose verdicts a file of games holds, with its name there."""
 
 
 def run(arguments: Namespace) -> int:
@@ -53,40 +60,35 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(as_data(evaluated, seed), indent=2))
         return 0
-
     for place, one in enumerate(evaluated):
         if place:
             print()
         show(one, seed)
     if len(evaluated) == 2:
         show_comparison(evaluated[0], evaluated[1], seed)
-        show_gains(evaluated[0], evaluated[1], seed)
     return 0
 
 
 def _targets(arguments: Namespace) -> list[str | None]:
-    """What is evaluated: model directories and files of games; ``None`` is the preset's policy.
+    """Model directories and files of games to be evaluated; ``None`` is the preset's policy.
 
     Raises:
         ConfigError: options that exclude each other.
     """
-    targets = [*arguments.targets]
+    targets, out = [*arguments.targets], arguments.out
     if arguments.model is not None and targets:
         raise ConfigError("--model", arguments.model, "name the model once, without --model")
     if len(targets) > 2:
         raise ConfigError("the third policy", targets[2], "at most two are compared")
-    if len(targets) == 2 and arguments.out:
+    if len(targets) == 2 and out:
         fix = "evaluate one policy at a time with --out, then compare the two files"
-        raise ConfigError("--out", arguments.out, fix)
+        raise ConfigError("--out", out, fix)
     if arguments.closed_book and arguments.player == "api":
         raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
-
-    if arguments.out and Path(arguments.out).exists():
-        fix = (
-            f"it is there already. Where it is an evaluation, ssp eval {shlex.quote(arguments.out)}"
-            " shows it; to write another, remove it or name another file"
-        )
-        raise ConfigError("--out", arguments.out, fix)
+    if out and Path(out).exists():
+        shown = f"ssp eval {shlex.quote(out)} shows it"
+        fix = f"it is there already; {shown}, or remove it or name another file"
+        raise ConfigError("--out", out, fix)
 
     # Before the first is evaluated: the second may be misspelt.
     for target in targets[1:]:
@@ -101,20 +103,30 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
 
     config = evaluation_config(Namespace(**{**vars(arguments), "model": target}))
     given = None if arguments.questions is None else list(read_questions(arguments.questions))
-    if given is not None and _named_per_group(arguments):
+    named = {parse_assignment(assignment)[0] for assignment in arguments.set}
+    if given and (arguments.per_group is not None or "evaluation.per_group" in named):
         given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
     rules, questions = check(config, given)
     if arguments.retriever is not None:
-        rules = intervene(arguments.retriever, rules, questions, config.evaluation.seed)
+        rules = with_retriever(arguments.retriever, rules, questions, config.evaluation.seed)
 
-    policy = _Policy(config, rules, arguments.player)
-    records = _answers(arguments, config, rules, questions, policy)
-    name = f"{config.openai.model} behind {config.openai.base_url}"
+    engine: Engine | None = None
+    if arguments.player == "api":
+        answers = by_player(ChatPlayer(ChatClient(config.openai.chat())))
+        name = f"{config.openai.model} behind {config.openai.base_url}"
+    else:
+        engine, name = _engine(config, rules), str(config.model_dir)
+        answers = by_engine(engine, config.evaluation.temperature)
+
+    out = Path(arguments.out) if arguments.out else None
+    records = _answers(config, rules, questions, answers, name, out)
+    known: Sequence[bool | None] = [None] * len(questions)
+    if arguments.closed_book and engine is not None:
+        known = from_memory(rules, questions, engine, config.evaluation.seed)
+
     own = name_of(rules.judge)
-    known = policy.memory(questions) if arguments.closed_book else [None] * len(questions)
-
     return Evaluated(
-        str(config.model_dir) if policy.engine else name,
+        name,
         [answered(record, own, knew) for record, knew in zip(records, known, strict=True)],
         own,
         fingerprint(rules),
@@ -122,14 +134,8 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
     )
 
 
-def _named_per_group(arguments: Namespace) -> bool:
-    """Whether the command line says how many questions of each group are asked."""
-    named = {parse_assignment(assignment)[0] for assignment in arguments.set}
-    return arguments.per_group is not None or "evaluation.per_group" in named
-
-
 def evaluation_config(arguments: Namespace) -> RunConfig:
-    """The settings of a command line; its ``--seed`` draws the questions.
+    """Settings of a command line; its ``--seed`` draws the questions.
 
     Raises:
         ConfigError: an unknown preset or setting, or a value that cannot work.
@@ -142,7 +148,7 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
 
     config = settings(Namespace(**named), values)
     given = {name: value for name, value in chosen.items() if value is not None}
-    evaluation = replace(config.evaluation, **given)
+    evaluation = config.evaluation.replace(**given)
 
     attempts = 1 if arguments.attempts is None else arguments.attempts
     if attempts < 1:
@@ -150,104 +156,96 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     if attempts > 1 and evaluation.temperature == 0:
         fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
         raise ConfigError("evaluation.temperature", 0, fix)
-    return replace(
-        config,
-        evaluation=evaluation,
-        game=replace(config.game, attempts=attempts, verifier="none"),
+    game = config.game.replace(attempts=attempts, verifier="none")
+    return config.replace(evaluation=evaluation, game=game)
+
+
+def _engine(config: RunConfig, rules: Rules) -> Engine:
+    torch.set_num_threads(config.compute.threads)
+    engine = open_engine(
+        config.engine,
+        config.model_dir,
+        rules.tokenizer,
+        StopRule.of(config.game, rules.tokenizer),
+        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+        longest=rules.longest_trajectory,
     )
-
-
-class _Policy:
-    """Who answers: a model in an engine, or one behind an API."""
-
-    def __init__(self, config: RunConfig, rules: Rules, player: str) -> None:
-        """
-        Raises:
-            ModelError: the weights cannot be loaded.
-        """
-        self._config, self._rules = config, rules
-        self.engine: Engine | None = None
-        if player == "api":
-            client = ChatClient(config.openai.chat())
-            self.answers: Answers = by_player(ChatPlayer(client))
-            return
-
-        torch.set_num_threads(config.compute.threads)
-        self.engine = open_engine(
-            config.compute.engine_config(),
-            config.model_dir,
-            rules.tokenizer,
-            StopRule.of(config.game, rules.tokenizer),
-            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-            longest=rules.longest_trajectory,
-        )
-        self.answers = by_engine(self.engine, config.evaluation.temperature)
-
-    def memory(self, questions: Sequence[Question]) -> list[bool | None]:
-        """Whether it answers each question without searching; ``None`` after an outage."""
-        assert self.engine is not None, "--closed-book is refused for a model behind an API"
-        seed = self._config.evaluation.seed
-        verdicts = from_memory(self._rules, questions, self.engine, seed)
-        return [None if isinstance(one, ServiceError) else one.correct for one in verdicts]
+    reporting: Engine = Reporting(engine)
+    return reporting
 
 
 def _answers(
-    arguments: Namespace,
     config: RunConfig,
     rules: Rules,
     questions: Sequence[Question],
-    policy: _Policy,
+    answers: Answers,
+    name: str,
+    out: Path | None,
 ) -> list[GameRecord]:
-    """All games, those that an evaluation that was stopped has left included.
+    """Games about all questions, chunk by chunk.
+
+    With ``out``, each chunk has a file in a folder next to it until all are there. An evaluation
+    that was stopped takes its chunks from there, but for those that an outage has hit.
 
     Raises:
         ServiceError: an outage has taken every question of a chunk; nothing before it is lost.
+        RunError: ``out`` cannot be written.
     """
-    evaluation = config.evaluation
-    sheet = None
-    if arguments.out:
-        header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
-        who = config.openai.model if policy.engine is None else _weights_of(config.model_dir)
-        made_by = (arguments.player, who, config.game, evaluation.temperature, evaluation.seed)
-        sheet = Sheet(Path(arguments.out), header, config.record_tokens, made_by)
+    evaluation, records = config.evaluation, list[GameRecord]()
+    header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
+    # Everything that decides the answers: another evaluation has another folder.
+    files = sorted(config.model_dir.resolve().glob("*.safetensors"))
+    weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    made_by = (header.fingerprint, name, weights, config.game, evaluation, questions)
+    digest = hashlib.sha256(repr(made_by).encode()).hexdigest()[:8]
+    folder = out.with_name(f"{out.name}.{digest}.part") if out else None
+    try:
+        if folder:
+            folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritten(out or Path(), error) from error
 
-    with sheet.open() if sheet else nullcontext():
-        records = sheet.begun(questions) if sheet else []
-        chunks = answer(rules, questions, policy.answers, evaluation.seed, len(records))
-        left = -(-(len(questions) - len(records)) // CHUNK)
-        console = Console(stderr=True)
-        try:
-            for chunk in track(
-                chunks, total=left, description="answering", console=console, transient=True
-            ):
+    begins, console = range(0, len(questions), CHUNK), Console(stderr=True)
+    try:
+        for begin in track(begins, description="answering", console=console, transient=True):
+            part = folder / f"{begin:06d}.jsonl" if folder else None
+            held = read_games(part) if part and part.exists() else ()
+            chunk = [saved.record for saved in held]
+            if not chunk or any(map(outage_of, chunk)):
+                asked = questions[begin : begin + CHUNK]
+                chunk = answer(rules, asked, answers, [evaluation.seed, begin])
                 _check_outage(chunk)
-                records.extend(chunk)
-                if sheet:
-                    sheet.write(chunk)
-        except KeyboardInterrupt:
-            if sheet:
-                done = f"{len(records)} of {len(questions)} questions"
-                print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
-            raise
+                if part:
+                    games = (SavedGame(header, record) for record in chunk)
+                    with finished_in_full(part) as file:
+                        file.writelines(game_lines(games, tokens=config.record_tokens))
+            records += chunk
+    except KeyboardInterrupt:
+        if out:
+            done = f"{len(records)} of {len(questions)} questions"
+            print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
+        raise
+    finally:
+        if folder and not any(folder.iterdir()):
+            folder.rmdir()
+
+    if out and folder:
+        with finished_in_full(out) as file:
+            for part in sorted(folder.iterdir()):
+                file.write(part.read_text(encoding="utf-8"))
+        shutil.rmtree(folder)
     return records
-
-
-def _weights_of(model: Path) -> list[tuple[str, int, int]]:
-    """What tells the weights in a directory from others that were there before."""
-    files = sorted(model.resolve().glob("*.safetensors"))
-    return [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 def _check_outage(chunk: Sequence[GameRecord]) -> None:
     """
     Raises:
-        ServiceError: the chunk has no answer at all; what took the first one.
+        ServiceError: the chunk has no answer at all; names the first outage.
     """
-    outages = [outage_of(record) for record in chunk]
-    if all(outages):
-        first = next(outage for outage in outages if outage)
-        what = f"{len(chunk)} questions in a row were void, the first by: {first.what}"
-        raise ServiceError(first.service, what)
+    outages = [outage for record in chunk if (outage := outage_of(record))]
+    if len(outages) == len(chunk):
+        what = f"{len(chunk)} questions in a row were void, the first by: {outages[0].what}"
+        raise ServiceError(outages[0].service, what)
 
 
 def _read(file: str) -> Evaluated:
@@ -256,7 +254,6 @@ def _read(file: str) -> Evaluated:
         raise ConfigError("the file of games", file, "holds no game")
 
     rules = games[0].rules
-    judge = f"{RECORDED}: {rules.parts.judge.rpartition('.')[2]}"
-    basis = rules.fingerprint or "unknown"
+    judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
     results = [answered(game.record, judge) for game in games]
-    return Evaluated(file, results, judge, basis, "its questions")
+    return Evaluated(file, results, judge, rules.fingerprint or "unknown", "its questions")

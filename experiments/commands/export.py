@@ -13,9 +13,9 @@ from torch import Tensor
 from agents.checkpoints import read_weights
 from agents.models import save_policy
 from agents.state import plain_weights
-from experiments.run.directory import RunDirectory
-from experiments.run.early_checks import check_model_directory
-from experiments.run.quiet import quiet_libraries
+from experiments.run.checks import check_model_directory
+from experiments.run.process import quiet_libraries
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import RunError
 
 POLICY = "policy"

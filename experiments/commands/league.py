@@ -21,8 +21,8 @@ from experiments.league.games import play_league
 from experiments.league.players import Player, find_players, settings_of
 from experiments.league.results import League, as_data, draw, make_tables
 from experiments.run.checks import check
+from experiments.run.process import quiet_libraries
 from experiments.run.provenance import git_commit, machine
-from experiments.run.quiet import quiet_libraries
 from experiments.sweeps.tables import Table, markdown, show
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError

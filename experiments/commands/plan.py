@@ -13,11 +13,11 @@ from rich.table import Table
 
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import ComputeConfig, RunConfig, load_preset
-from experiments.run.early_checks import check_model_directory
+from experiments.run.checks import check_model_directory
 from ssp_env.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agents.planning.plan import Job, Plan
+    from agents.memory import Plan
 
 MEMORY = 80.0
 """GiB of a GPU, unless it is said."""
@@ -38,23 +38,22 @@ def run(arguments: Namespace) -> int:
     _check_gpus(arguments, config.compute)
 
     # PyTorch is loaded from here on.
-    from agents.planning.fit import check_allowed, check_fit
-    from experiments.run import planned
-    from experiments.run.quiet import quiet_libraries
+    from agents.memory import gpus_of
+    from experiments.run.planned import check_dealt, check_fit, plan_of, read_shape
+    from experiments.run.process import quiet_libraries
 
     quiet_libraries()
-    job, planner = planned.job_of(config), planned.planner_of(config.model_dir)
-    memory = (arguments.memory or MEMORY) * 2**30
-    if job.layout.gpus:
-        plan = check_fit(planner, job, memory, arguments.gpus or math.ceil(job.layout.gpus))
+    shape, memory = read_shape(config.model_dir), (arguments.memory or MEMORY) * 2**30
+    check_dealt(config)
+    if used := gpus_of(config.compute):
+        plan = check_fit(config, shape, memory, arguments.gpus or math.ceil(used))
     else:
-        check_allowed(job)
-        plan = planner.plan(job)
+        plan = plan_of(config, shape)
 
     if arguments.json:
-        print(json.dumps(as_json(config, plan, job)))
+        print(json.dumps(as_json(config, plan)))
     else:
-        show(config, plan, job, memory)
+        show(config, plan, memory)
     return 0
 
 
@@ -86,13 +85,15 @@ def _check_gpus(arguments: Namespace, compute: ComputeConfig) -> None:
             raise ConfigError(f"--{name}", given, f"these settings use no GPU; {fix}")
 
 
-def as_json(config: RunConfig, plan: Plan, job: Job) -> dict[str, Any]:
+def as_json(config: RunConfig, plan: Plan) -> dict[str, Any]:
     """A plan as plain data; all sizes in bytes."""
+    from agents.memory import longest_row, rows_per_pass
+
     return {
         "model": str(config.model_dir),
-        "parameters": plan.size.parameters,
-        "longest_row": job.longest,
-        "rows_per_pass": job.rows,
+        "parameters": plan.shape.parameters,
+        "longest_row": longest_row(config.game),
+        "rows_per_pass": rows_per_pass(config.game, config.learning),
         "devices": [
             {"name": device.name, "count": device.count, "holds": device.parts, "all": device.total}
             for device in plan.devices
@@ -101,14 +102,18 @@ def as_json(config: RunConfig, plan: Plan, job: Job) -> dict[str, Any]:
     }
 
 
-def show(config: RunConfig, plan: Plan, job: Job, memory: float) -> None:
+def show(config: RunConfig, plan: Plan, memory: float) -> None:
     """Prints which model was counted, one table per kind of device, then what a step moves."""
-    from agents.planning.fit import USABLE, gib
+    from agents.memory import longest_row, rows_per_pass
+    from experiments.run.planned import USABLE, gib
 
     console = Console(highlight=False)
     model = config.model or "the tiny policy that ships"
-    passes = f"{job.rows} row{'s' if job.rows > 1 else ''} of {job.longest:,} tokens"
-    size = f"{_count(plan.size.parameters)} parameters; a pass takes up to {passes}"
+    rows = rows_per_pass(config.game, config.learning)
+    passes = f"{rows} row{'s' if rows > 1 else ''} of {longest_row(config.game):,} tokens"
+    billions = plan.shape.parameters / 1e9
+    count = f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"
+    size = f"{count} parameters; a pass takes up to {passes}"
     console.print(f"{model}: {size}", markup=False, soft_wrap=True)
 
     for device in plan.devices:
@@ -129,9 +134,3 @@ def show(config: RunConfig, plan: Plan, job: Job, memory: float) -> None:
 
     for name, moved in plan.moved.items():
         console.print(f"a step moves, {name}: {gib(moved)}")
-
-
-def _count(parameters: int) -> str:
-    """Parameters as people speak of them."""
-    billions = parameters / 1e9
-    return f"{billions:.2f}B" if billions >= 1 else f"{1000 * billions:.2f}M"

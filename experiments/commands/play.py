@@ -20,7 +20,7 @@ from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import load_preset
 from experiments.play.table import OUTAGES, Riddle, Seat, Table
 from experiments.run.checks import check
-from experiments.run.quiet import quiet_libraries
+from experiments.run.process import quiet_libraries
 from ssp_env.checks import one_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game

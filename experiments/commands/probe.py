@@ -6,9 +6,6 @@ import json
 import logging
 import sys
 from argparse import Namespace
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,14 +24,12 @@ from ssp_env.game.rules import Rules
 from ssp_env.judge.openai import ChatClient
 from ssp_env.players.chat import ChatPlayer
 from ssp_env.testing.hacks import (
-    CHEATS,
-    Cheat,
     Finding,
-    Interval,
+    Gate,
     Pay,
     Played,
     Report,
-    Result,
+    all_cheats,
     find_cheat,
     probe,
 )
@@ -43,7 +38,7 @@ from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
 
 PAYS, NO_RESULT = 1, 3
-"""Exit statuses beside 0 and 2 (a mistake of the user's)."""
+"""Exit statuses besides 0 and 2 (a mistake of the user's)."""
 
 _LOG_COLUMNS = 110
 _COLOURS = {Finding.PAYS: "bold red", Finding.UNSURE: "yellow", Finding.NO_RESULT: "magenta"}
@@ -52,16 +47,22 @@ _COLOURS = {Finding.PAYS: "bold red", Finding.UNSURE: "yellow", Finding.NO_RESUL
 def run(arguments: Namespace) -> int:
     """Plays the cheats and prints who was paid what."""
     if arguments.list:
-        return _list()
+        for cheat in all_cheats():
+            print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
+        return 0
 
     config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
-    cheats, allowed = chosen(arguments.cheat), known(arguments.allow)
+    every = not arguments.cheat or "all" in arguments.cheat
+    cheats = all_cheats() if every else [find_cheat(name) for name in arguments.cheat]
+    allowed = known(arguments.allow)
     rules = own_rules(arguments.rules) if arguments.rules else make_rules(config)
     partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
 
+    # Every void game is counted in the report; the log would repeat each.
+    logging.getLogger("ssp_env").setLevel(logging.ERROR)
     console = Console(stderr=True, quiet=arguments.json)
     try:
-        with _without_warnings(), console.status("") as status:
+        with console.status("") as status:
             report = probe(
                 rules,
                 cheats,
@@ -79,29 +80,10 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(as_json(report, config, rules), ensure_ascii=True))
     else:
         show(report, config)
-    return status_of(report, allowed)
 
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Every void game is counted in the report; the log would repeat each."""
-    logger = logging.getLogger("ssp_env")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def chosen(names: list[str]) -> list[Cheat]:
-    """The cheats that a command line names; all that ship when it names none."""
-    return [
-        find_cheat(cheat)
-        for name in names or ["all"]
-        for cheat in (CHEATS if name == "all" else (name,))
-    ]
+    if any(result.played.name not in allowed for result in report.paying):
+        return PAYS
+    return NO_RESULT if report.unknown else 0
 
 
 def known(names: list[str]) -> frozenset[str]:
@@ -141,7 +123,7 @@ def make_rules(config: RunConfig) -> Rules:
 
 
 def own_rules(name: str) -> Rules:
-    """What a function of the user's returns, such as one that builds a verifier of its own.
+    """Rules of a user's own function, such as one that builds a verifier.
 
     Raises:
         ConfigError: no such function, or it returns something else.
@@ -153,39 +135,50 @@ def own_rules(name: str) -> Rules:
     return rules
 
 
-def status_of(report: Report, allowed: Collection[str]) -> int:
-    """The exit status: what pays counts first, then what nobody can say."""
-    if any(result.played.name not in allowed for result in report.paying):
-        return PAYS
-    return NO_RESULT if report.unknown else 0
-
-
 def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
     """A report as plain data, with all that it depends on."""
+    cheats = [
+        _plain(result.played)
+        | {
+            "beside": result.beside.name,
+            "finding": result.finding.value,
+            "more_than_honest": None if result.more is None else list(result.more),
+            "closed_by": result.closed_by,
+        }
+        for result in report.results
+    ]
     return {
         "preset": config.preset,
         "world": config.world,
-        "game": asdict(config.game),
+        "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
         "seed": report.seed,
         "margin": report.margin,
         "honest": _plain(report.honest),
-        "cheats": [
-            {
-                **_plain(result.played),
-                "beside": result.beside.name,
-                "finding": result.finding.value,
-                "more_than_honest": _interval(result.more),
-                "closed_by": result.closed_by,
-            }
-            for result in report.results
-        ],
-        "gate": {**asdict(report.gate), **_figures(report.gate)},
+        "cheats": cheats,
+        "gate": _gate(report.gate),
     }
 
 
+def _plain(played: Played) -> dict[str, Any]:
+    plain = {name: getattr(played, name) for name in ("name", "about", "games", "accepted")}
+    for name in ("proposer", "solver", "solver_with_gate"):
+        pay: Pay = getattr(played, name)
+        plain[name] = pay.mean if pay.paid else None
+    return plain | {
+        "gains": played.gains.value,
+        "void": played.pay.void,
+        "stopped_by": played.stopped_by,
+        "gate": _gate(played.gate),
+    }
+
+
+def _gate(gate: Gate) -> dict[str, Any]:
+    return gate._asdict() | {"precision": gate.precision, "recall": gate.recall}
+
+
 def show(report: Report, config: RunConfig) -> None:
-    """Prints the table, then the gate's figures, then what pays and what would close it."""
+    """Prints the table, then the gate's figures, then the cheats that pay and their remedies."""
     # A log, as of CI, is as wide as the table.
     console = Console(width=None if sys.stdout.isatty() else _LOG_COLUMNS)
     games = f"{report.honest.games} games each, margin {report.margin:g}"
@@ -199,79 +192,41 @@ def show(report: Report, config: RunConfig) -> None:
         is_text = name in ("cheat", "gains", "finding")
         table.add_column(name, justify="left" if is_text else "right", no_wrap=name == "cheat")
 
-    table.add_row(*_cells(report.honest), "", _stopped(report.honest), end_section=True)
+    honest = report.honest
+    table.add_row(honest.name, "", *_figures(honest), "", _stopped(honest), end_section=True)
     for result in report.results:
+        played, more = result.played, result.more
         said = Text(result.finding.value, style=_COLOURS.get(result.finding, ""))
-        beside = "" if result.beside is report.honest else f"beside {result.beside.name}"
-        if notes := ", ".join(filter(None, (_stopped(result.played), beside))):
+        beside = "" if result.beside is honest else f"beside {result.beside.name}"
+        if notes := ", ".join(filter(None, (_stopped(played), beside))):
             said.append(f" ({notes})", style="dim")
-        table.add_row(*_cells(result.played), _more(result.more), said)
+
+        interval = "-" if more is None else f"{more.value:+.2f} [{more.low:+.2f}, {more.high:+.2f}]"
+        table.add_row(played.name, played.gains.value, *_figures(played), interval, said)
     console.print(table)
 
     if (precision := report.gate.precision) is not None:
         recall = report.gate.recall
-        known = f"the gate: precision {precision:.3f}"
-        console.print(known + ("" if recall is None else f", recall {recall:.3f}"))
-    for result in report.results:
-        _explain(console, result)
+        figures = f"the gate: precision {precision:.3f}"
+        console.print(figures + ("" if recall is None else f", recall {recall:.3f}"))
 
-
-def _explain(console: Console, result: Result) -> None:
-    played = result.played
-    if result.finding is Finding.PAYS:
-        text = f"{played.name} pays: {played.about} Closed by: {result.closed_by}."
+    for result in report.paying:
+        text = f"{result.played.name} pays: {result.played.about} Closed by: {result.closed_by}."
         console.print(Text(text), style="red", soft_wrap=True)
-    if result.finding is Finding.NO_RESULT:
-        text = f"{played.name}: {played.pay.void} of {played.games} games are void"
-        console.print(Text(f"{text}, so nobody can say"), style="magenta", soft_wrap=True)
+    for result in report.unknown:
+        text = f"{result.played.name}: {result.played.pay.void} of {result.played.games} games are"
+        console.print(f"{text} void, so nothing is known", style="magenta", soft_wrap=True)
 
 
-def _list() -> int:
-    for cheat in (kind() for kind in CHEATS.values()):
-        print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
-    return 0
-
-
-def _cells(played: Played) -> tuple[str, ...]:
+def _figures(played: Played) -> tuple[str, ...]:
+    """Share of accepted questions, and both roles' pay."""
     share = f"{played.accepted / played.games:.2f}" if played.games else "-"
-    gains = "" if played.name == "honest" else played.gains.value
-    return played.name, gains, share, _mean(played.proposer), _mean(played.solver)
-
-
-def _mean(pay: Pay) -> str:
-    return f"{pay.mean:.2f}" if pay.paid else "-"
-
-
-def _more(more: Interval | None) -> str:
-    return "-" if more is None else f"{more.value:+.2f} [{more.low:+.2f}, {more.high:+.2f}]"
+    pays = (f"{pay.mean:.2f}" if pay.paid else "-" for pay in (played.proposer, played.solver))
+    return share, *pays
 
 
 def _stopped(played: Played) -> str:
-    """What stopped most of its questions, and how many games are void."""
+    """The reason that stopped most of its questions, and the number of void games."""
     reason, count = next(iter(played.stopped_by.items()), ("", 0))
     void = f"void {played.pay.void}" if played.pay.void else ""
     return ", ".join(filter(None, (reason if 2 * count > played.games else "", void)))
-
-
-def _plain(played: Played) -> dict[str, Any]:
-    return {
-        "name": played.name,
-        "about": played.about,
-        "gains": played.gains.value,
-        "games": played.games,
-        "void": played.pay.void,
-        "accepted": played.accepted,
-        "proposer": played.proposer.mean if played.proposer.paid else None,
-        "solver": played.solver.mean if played.solver.paid else None,
-        "solver_with_gate": played.solver_with_gate.mean if played.solver.paid else None,
-        "stopped_by": played.stopped_by,
-        "gate": {**asdict(played.gate), **_figures(played.gate)},
-    }
-
-
-def _figures(gate: Any) -> dict[str, float | None]:
-    return {"precision": gate.precision, "recall": gate.recall}
-
-
-def _interval(more: Interval | None) -> list[float] | None:
-    return None if more is None else [more.value, more.low, more.high]

@@ -11,10 +11,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.config import RunConfig, load_preset, make_config, name_search, override
-from experiments.run.directory import NO_CHECKPOINT, RunDirectory, fresh, newest
-from experiments.run.early_checks import check_early
-from experiments.run.interrupt import ignore_at_exit, uninterrupted
+from experiments.config import RunConfig, load_preset, make_config
+from experiments.run.checks import check_early
+from experiments.run.process import (
+    handling,
+    ignore_at_exit,
+    raise_interruption,
+    status_of,
+    uninterrupted,
+)
+from experiments.run.rundir import NO_CHECKPOINT, RunDirectory, fresh, newest
 from ssp_env.errors import ConfigError, DataError, UnhealthyRun
 
 DEFAULT_PRESET = "tiny"
@@ -29,14 +35,15 @@ def run(arguments: Namespace) -> int:
     if not arguments.quiet:
         print(f"loading PyTorch ({config.preset}, {_steps(config.steps)})", file=sys.stderr)
     try:
-        from experiments.run.training import train
+        with handling(raise_interruption):
+            from experiments.run.training import train
 
-        summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
-    except KeyboardInterrupt:
+            summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
+    except KeyboardInterrupt as interruption:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
             ignore_at_exit()
-            return 130
+            return status_of(interruption)
     except UnhealthyRun as error:
         print(f"ssp: {after_collapse(out, error)}", file=sys.stderr)
         return UNHEALTHY
@@ -73,7 +80,7 @@ def _check_held(values: dict[str, Any], file: Path) -> None:
         DataError: they cannot; names the file.
     """
     try:
-        make_config(values)
+        RunConfig(**values)
     except ConfigError as error:
         raise DataError(file, str(error)) from None
 
@@ -84,21 +91,9 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
     Raises:
         ConfigError: an unknown setting, or a value that cannot work.
     """
-    given = vars(arguments)
-    for name in ("seed", "steps", "world", "model"):
-        if given.get(name) is not None:
-            values[name] = given[name]
-    if given.get("verifier") is not None:
-        values.setdefault("game", {})["verifier"] = given["verifier"]
-    if given.get("search") is not None:
-        values["search"] = name_search(given["search"], values.get("search"))
-
-    for assignment in arguments.set:
-        override(values, assignment)
-    if given.get("solver_only"):
-        # The paper's Solver-Only: the proposer plays on, but is not trained.
-        values.setdefault("learning", {})["learning_roles"] = ["solver"]
-    return make_config(values)
+    names = ("seed", "steps", "world", "model", "verifier", "search", "solver_only")
+    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    return make_config(values, set=arguments.set, **given)
 
 
 def default_directory(config: RunConfig) -> Path:

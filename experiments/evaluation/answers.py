@@ -1,12 +1,14 @@
-"""Lets a policy answer questions: several attempts each, or once from memory alone."""
+"""Answers of a policy to fixed questions: with search, several attempts each, or from memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
-from agents.engines.base import Engine, Request, generate
+from agents.engines.base import Engine, Generation, Request, generate
 from agents.rollout import play
 from ssp_env.errors import ServiceError
 from ssp_env.game.record import GameRecord, record_game
@@ -19,15 +21,14 @@ from ssp_env.types import Question, Role
 
 CHUNK = 256
 """Questions that are answered side by side."""
+EVERY = 10.0
+"""Seconds between two lines about progress."""
 
 _MEMORY = 0x3E30
 """Sets the random numbers of answers from memory apart."""
 
-
-class Answers(Protocol):
-    """Plays a round to its end."""
-
-    def __call__(self, round_: Round) -> Round: ...
+Answers = Callable[[Round], Round]
+"""Plays a round to its end."""
 
 
 def by_engine(engine: Engine, temperature: float) -> Answers:
@@ -43,49 +44,61 @@ def by_player(player: Player) -> Answers:
             try:
                 player.play(pending)
             except ServiceError as error:
-                # What it did write stands; who still waits for it is void.
+                # Finished turns stand; trajectories that still wait for the player are void.
                 lost = {trajectory.key for trajectory in pending}
-                waiting = [t for t in round_.pending() if t.key in lost]
-                round_.void(waiting, error)
+                round_.void([t for t in round_.pending() if t.key in lost], error)
             round_.advance()
         return round_
 
     return answers
 
 
-def answer(
-    rules: Rules, questions: Sequence[Question], answers: Answers, seed: int, start: int = 0
-) -> Iterator[list[GameRecord]]:
-    """Answers questions, chunk by chunk; one record per question, in order.
+class Reporting:
+    """An engine that says on standard error, every ten seconds, how much it has written."""
 
-    What is drawn for a question follows from the seed and its place, so that an evaluation that
-    goes on at a chunk ends as one that was never stopped.
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._tokens, self._turns = engine, 0, 0
+        self._told = time.monotonic()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def step(self) -> list[tuple[int, Generation]]:
+        """One step of the engine."""
+        ended = self._engine.step()
+        self._turns += len(ended)
+        self._tokens += sum(len(generation.ids) for _, generation in ended)
+        if time.monotonic() - self._told > EVERY:
+            self._told = time.monotonic()
+            print(f"{self._turns:,} turns, {self._tokens:,} tokens so far", file=sys.stderr)
+        return ended
+
+
+def answer(
+    rules: Rules, questions: Sequence[Question], answers: Answers, seed: Sequence[int]
+) -> list[GameRecord]:
+    """Answers questions side by side; one record per question, in order.
 
     Args:
         rules: what is played by; ``attempts`` of the config are made at each question.
-        questions: all of them.
+        questions: what is asked.
         answers: plays the solver.
         seed: decides all randomness.
-        start: the first question that is still to be asked, a multiple of :data:`CHUNK`.
     """
-    for begin in range(start, len(questions), CHUNK):
-        asked = questions[begin : begin + CHUNK]
-        round_ = answers(Round.of_questions(rules, asked, [seed, begin]))
-        yield [
-            record_game(game, rules, question_group=question.group)
-            for game, question in zip(round_.games, asked, strict=True)
-        ]
+    round_ = answers(Round.of_questions(rules, questions, list(seed)))
+    return [
+        record_game(game, rules, question_group=question.group)
+        for game, question in zip(round_.games, questions, strict=True)
+    ]
 
 
 def from_memory(
     rules: Rules, questions: Sequence[Question], engine: Engine, seed: int
-) -> list[Verdict | ServiceError]:
-    """What the policy knows without searching: one greedy answer per question, judged.
-
-    The prompt is that of the closed-book gate.
+) -> list[bool | None]:
+    """Verdicts on one greedy answer per question without search; ``None`` after an outage.
 
     Args:
-        rules: their prompts, limits and judge.
+        rules: their limits, judge and prompt, which is that of the closed-book gate.
         questions: what is asked.
         engine: plays the solver.
         seed: of the requests.
@@ -106,9 +119,9 @@ def from_memory(
             JudgeTask(q.text, t.result or "", q.truth) for q, t in zip(asked, written, strict=True)
         ]
         verdicts += rules.checked.judge(tasks)
-    return verdicts
+    return [None if isinstance(one, ServiceError) else bool(one.correct) for one in verdicts]
 
 
 def with_attempts(rules: Rules, attempts: int) -> Rules:
     """The same rules with so many attempts at each question."""
-    return replace(rules, config=replace(rules.config, attempts=attempts))
+    return replace(rules, config=rules.config.replace(attempts=attempts))

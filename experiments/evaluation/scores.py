@@ -1,26 +1,108 @@
-"""What several attempts at the same questions say: pass@k, majority, intervals, comparisons.
-
-All functions are of plain numbers, so that any table of results can use them.
-"""
+"""Scores of an evaluation, from the records of its games: by judge, by group and by attempts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
-from experiments.run.evaluation import Accuracy
-from ssp_env.wording.answers import normalise
+from experiments.stats import Comparison, Estimate, compare, over_questions
+from ssp_env.errors import UsageError
+from ssp_env.game.outcome import Outage
+from ssp_env.game.record import GameRecord
+from ssp_env.judge.base import Judge, JudgeTask, Verdict
+from ssp_env.judge.exact import ExactMatchJudge
+from ssp_env.judge.lenient import LenientJudge
+from ssp_env.wording.answers import f1, normalise
 
-RESAMPLES = 2000
-"""Bootstrap samples, and sign flips of a paired test: enough for two digits of an interval."""
+JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJudge()}
+"""Judges that need no service."""
+ALL = "all"
+"""Name of the row over all questions."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Answers of a policy to one question."""
+
+    group: str
+    question: str
+    answers: tuple[str | None, ...]
+    """One per attempt that no outage has hit; ``None`` for an attempt that ended without one."""
+    right: Mapping[str, tuple[bool, ...]]
+    """By judge, the verdict on each."""
+    f1: tuple[float, ...]
+    """Token F1 of each."""
+    searches: float
+    """Mean per attempt."""
+    lost: int
+    """Attempts that an outage has hit."""
+    why_void: str | None
+    """Service or reason code that left no answer at all; ``None`` if there is one."""
+    known: bool | None = None
+    """Verdict on the answer without search; ``None``: not asked, or an outage."""
+
+    def share(self, judge: str) -> float:
+        """Share of right attempts."""
+        return fmean(self.right[judge])
+
+
+def answered(record: GameRecord, own: str, known: bool | None = None) -> Answered:
+    """Scores of one game of an evaluation.
+
+    Args:
+        record: a game about a given question.
+        own: name of the judge whose verdicts the record holds.
+        known: verdict on the answer without search, where that was asked.
+    """
+    void = record.outcome == "void"
+    attempts = [a for a in record.attempts if a.outage is None and not void]
+    texts = tuple(attempt.result for attempt in attempts)
+    truth, question = record.start.truth, record.question or ""
+    right = {own: tuple(bool(a.verdict and a.verdict.correct) for a in attempts)}
+    for name, judge in JUDGES.items():
+        verdicts = judge.judge([JudgeTask(question, text or "", truth) for text in texts])
+        right[name] = tuple(isinstance(v, Verdict) and bool(v.correct) for v in verdicts)
+
+    outage = outage_of(record)
+    why_void = outage.service if outage else record.reason or "unknown"
+    return Answered(
+        group=record.question_group or "",
+        question=question,
+        answers=texts,
+        right=right,
+        f1=tuple(f1(text or "", truth.wordings) for text in texts),
+        searches=fmean(len(attempt.searches) for attempt in attempts) if attempts else 0.0,
+        lost=len(record.attempts) - len(attempts),
+        why_void=None if attempts else why_void,
+        known=known,
+    )
+
+
+def outage_of(record: GameRecord) -> Outage | None:
+    """The outage that has left no attempt at a question; ``None`` if an attempt counts."""
+    if record.outcome == "void":
+        return record.outage
+    outages = [attempt.outage for attempt in record.attempts]
+    return outages[0] if outages and all(outages) else None
+
+
+def closed_book(results: Sequence[Answered]) -> dict[str, float]:
+    """Share of questions answered right without search, by group and over all; empty if not asked.
+
+    Questions that an outage has hit there do not count.
+    """
+    known = [result for result in results if result.known is not None]
+    return {group: fmean(bool(one.known) for one in ones) for group, ones in _groups(known).items()}
 
 
 def pass_at_k(right: int, attempts: int, k: int) -> float:
-    """The chance that at least one of ``k`` attempts is right, drawn from those that were made.
+    """Probability that at least one of ``k`` attempts is right, drawn from those that were made.
 
     The unbiased estimate of Chen et al. (2021), "Evaluating Large Language Models Trained on
     Code": one minus the share of draws of k without a right one.
@@ -36,7 +118,7 @@ def pass_at_k(right: int, attempts: int, k: int) -> float:
 
 
 def majority(answers: Sequence[str | None], right: Sequence[bool]) -> bool:
-    """Whether the most frequent answer is right (self-consistency).
+    """Verdict on the most frequent answer (self-consistency).
 
     Wordings with one normal form are one answer. Of equally frequent answers the one that was
     given first counts. Attempts without an answer have no vote; if none has an answer, it is wrong.
@@ -47,109 +129,133 @@ def majority(answers: Sequence[str | None], right: Sequence[bool]) -> bool:
     """
     votes = [normalise(answer) if answer else "" for answer in answers]
     counted = Counter(vote for vote in votes if vote)
-    if not counted:
-        return False
-
     # Counter keeps the order of first appearance, and most_common() is stable.
-    winner = counted.most_common(1)[0][0]
-    return right[votes.index(winner)]
+    return bool(counted) and right[votes.index(counted.most_common(1)[0][0])]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean over questions, with a 95% interval."""
+class Row:
+    """A group of questions under one judge."""
 
-    mean: float
-    low: float
-    high: float
-    count: int
-    """Questions."""
+    group: str
+    judge: str
+    attempts: int
+    """The k of what follows."""
+    average: Estimate
+    """avg@k: the mean share of right attempts; with one attempt, pass@1."""
+    others: dict[str, Estimate]
+    """F1 and, with several attempts, majority@k and pass@j for 1, 2, 4 and so on, and for k."""
+    searches: float
+    """Mean per attempt."""
+    void: int
+    """Questions without an answer: an outage took them, or they do not fit into a prompt."""
+    lost: int
+    """Attempts that an outage has taken from the other questions."""
+    bounds: tuple[float, float]
+    """The average if all void questions were wrong, and if all were right."""
 
-
-def estimate(values: Sequence[float], rng: np.random.Generator) -> Estimate:
-    """The mean of some questions' scores with its interval.
-
-    It is Wilson's where every score is 0 or 1 (of questions that are all wrong, resampling would
-    say that it is certain), else that of :func:`bootstrap`.
-
-    Args:
-        values: one score per question, from 0 to 1, at least one.
-        rng: draws the resamples.
-    """
-    if not set(values) <= {0.0, 1.0}:
-        return bootstrap(values, rng)
-
-    share = Accuracy(int(sum(values)), len(values))
-    return Estimate(share.value, *share.interval(), len(values))
-
-
-def bootstrap(values: Sequence[float], rng: np.random.Generator) -> Estimate:
-    """The mean of some questions' scores, and the interval that resampling questions gives.
-
-    Args:
-        values: one score per question, at least one.
-        rng: draws the resamples.
-    """
-    scores = np.asarray(values, dtype=np.float64)
-    low, high = np.quantile(_resampled_means(scores, rng), [0.025, 0.975])
-    return Estimate(float(scores.mean()), float(low), float(high), len(scores))
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "group": self.group,
+            "judge": self.judge,
+            "questions": self.average.count,
+            f"avg@{self.attempts}": self.average.mean,
+            "interval": self.average.interval,
+            **{name: figure.mean for name, figure in self.others.items()},
+            "intervals": {name: figure.interval for name, figure in self.others.items()},
+            "searches": self.searches,
+            "void": self.void,
+            "lost_attempts": self.lost,
+            "bounds": list(self.bounds),
+        }
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Two policies on the same questions."""
-
-    difference: Estimate
-    """Mean of the second's score minus the first's."""
-    better: int
-    """Questions on which the second scored higher."""
-    worse: int
-    p_value: float
-    """How often a difference of this size comes about if it is chance which of the two is which
-    (two-sided; sign flips of the questions' differences)."""
-
-
-def compare(
-    first: Sequence[float], second: Sequence[float], rng: np.random.Generator
-) -> Comparison:
-    """Compares two policies question by question.
+def table(results: Sequence[Answered], judge: str, seed: int) -> list[Row]:
+    """A row per group that has answers, and one over all if there are several groups.
 
     Args:
-        first: one score per question, at least one.
-        second: of the same questions, in the same order.
-        rng: draws resamples and sign flips.
+        results: one per question.
+        judge: whose verdicts count.
+        seed: of the intervals.
     """
-    differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+    # An outage may have hit some attempts of a question: k is what every question has.
+    k = min((len(result.answers) for result in results if result.answers), default=0)
+    return [
+        _row(group, members, judge, k, seed)
+        for group, members in _groups(results).items()
+        if any(result.answers for result in members)
+    ]
 
-    flips = rng.integers(0, 2, (RESAMPLES, len(differences))) * 2 - 1
-    by_chance = np.abs((flips * differences).mean(axis=1))
-    # The split that was seen is one of those that chance could have brought.
-    extreme = int((by_chance >= abs(differences.mean()) - 1e-12).sum())
 
-    return Comparison(
-        _difference(differences, rng),
-        int((differences > 0).sum()),
-        int((differences < 0).sum()),
-        (extreme + 1) / (RESAMPLES + 1),
+def _row(group: str, results: Sequence[Answered], judge: str, k: int, seed: int) -> Row:
+    counted = [result for result in results if result.answers]
+    shares = [result.share(judge) for result in counted]
+    scores = {"f1": [fmean(result.f1) for result in counted]}
+    if k > 1:
+        voted = [float(majority(result.answers, result.right[judge])) for result in counted]
+        passed = {
+            f"pass@{j}": [pass_at_k(sum(r.right[judge]), len(r.answers), j) for r in counted]
+            for j in [*(2**power for power in range(k.bit_length()) if 2**power < k), k]
+        }
+        scores = {**passed, f"majority@{k}": voted, **scores}
+
+    void, right = len(results) - len(counted), sum(shares)
+    return Row(
+        group=group,
+        judge=judge,
+        attempts=k,
+        average=over_questions(shares, _rng(seed, group)),
+        others={name: over_questions(one, _rng(seed, group)) for name, one in scores.items()},
+        searches=fmean(result.searches for result in counted),
+        void=void,
+        lost=sum(result.lost for result in counted),
+        bounds=(right / len(results), (right + void) / len(results)),
     )
 
 
-def _difference(differences: np.ndarray, rng: np.random.Generator) -> Estimate:
-    """The mean difference with its interval.
+def void_groups(results: Sequence[Answered]) -> dict[str, int]:
+    """The groups without any answer, with their numbers of questions."""
+    there = {result.group for result in results if result.answers}
+    sizes = Counter(result.group for result in results if result.group not in there)
+    return dict(sorted(sizes.items()))
 
-    Where all questions differ alike, resampling would say that this is certain. Another difference
-    may then still come, with as large a share as Wilson's interval leaves for what never came.
+
+def void_reasons(results: Sequence[Answered]) -> dict[str, int]:
+    """Services and reason codes that left questions without an answer, and how many."""
+    return dict(Counter(result.why_void for result in results if result.why_void))
+
+
+def paired(
+    first: Sequence[Answered], second: Sequence[Answered], judge: str, seed: int
+) -> list[tuple[str, Comparison]]:
+    """Two policies, question by question: a comparison per group, and one over all.
+
+    Questions that an outage has taken from either are left out of both.
+
+    Raises:
+        UsageError: they have no question in common.
     """
-    found = bootstrap(list(differences), rng)
-    if found.low < found.high:
-        return found
+    theirs = {(result.group, result.question): result for result in second if result.answers}
+    ours = [r for r in first if r.answers and (r.group, r.question) in theirs]
+    if not ours:
+        raise UsageError("the two evaluations have no question in common")
 
-    _, rest = Accuracy(0, found.count).interval()
-    low, high = found.mean - rest, found.mean + rest
-    return Estimate(found.mean, max(-1.0, low), min(1.0, high), found.count)
+    found = []
+    for group, members in _groups(ours).items():
+        others = [theirs[result.group, result.question] for result in members]
+        ones, twos = ([one.share(judge) for one in each] for each in (members, others))
+        found.append((group, compare(ones, twos, _rng(seed, group))))
+    return found
 
 
-def _resampled_means(scores: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    drawn = rng.integers(0, len(scores), (RESAMPLES, len(scores)))
-    means: np.ndarray = scores[drawn].mean(axis=1)
-    return means
+def _groups(results: Sequence[Answered]) -> dict[str, list[Answered]]:
+    """Results by group, and all of them if there are several groups."""
+    groups: dict[str, list[Answered]] = {}
+    for result in sorted(results, key=lambda result: result.group):
+        groups.setdefault(result.group, []).append(result)
+    return {**groups, ALL: list(results)} if len(groups) > 1 else groups
+
+
+def _rng(seed: int, group: str) -> np.random.Generator:
+    return np.random.default_rng([seed, len(group)])

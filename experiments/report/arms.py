@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.run.directory import CHANGEABLE
+from experiments.run.rundir import CHANGEABLE
 
 ELSEWHERE = tuple(n for n in CHANGEABLE if n.startswith(("compute.", "search.", "openai.")))
 """Settings that only say by which machines and services a run is played."""

@@ -20,7 +20,7 @@ from experiments.report.tables import (
     differences,
     last_steps,
 )
-from experiments.run.directory import RunDirectory, flat
+from experiments.run.rundir import RunDirectory, flat
 from ssp_env.errors import RunError
 from ssp_env.version import __version__
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from ssp_env.errors import DataError, SSPError
 from ssp_env.game.record import GameRecord
-from ssp_env.replay.codec import plain
-from ssp_env.replay.header import SavedRules
-from ssp_env.replay.saved import GameOnLine, scan_games
+from ssp_env.replay import SavedGame, SavedRules, read_games
+from ssp_env.settings import plain
 from ssp_env.tokenizers.base import Tokenizer
 
 FIRST_WORDS = 110
@@ -71,30 +70,20 @@ def rows(games: Iterable[GameRecord]) -> list[list[Any]]:
     return [_row(game) for game in games]
 
 
-def light_rows(file: StepFile) -> list[list[Any]]:
-    """The same from a file of which only that is read: ten times as fast, and less is checked.
-
-    Raises:
-        DataError: a line that is no game.
-    """
-    return [_light_row(file.path, line) for line in scan_games(file.path)]
-
-
-def read_step(file: StepFile) -> tuple[list[GameOnLine], list[GameRecord]]:
-    """All games of a step, as plain data and as records.
+def read_step(file: StepFile) -> list[SavedGame]:
+    """All games of a step.
 
     Raises:
         DataError: a field that is missing or wrong, or another version; names file and line.
     """
-    lines = list(scan_games(file.path))
-    return lines, [line.game().record for line in lines]
+    return list(read_games(file.path))
 
 
-def chunk(lines: Sequence[GameOnLine], tokens: bool) -> dict[str, Any]:
-    """What a page needs to show the games of a step.
+def chunk(saved: Sequence[SavedGame], tokens: bool) -> dict[str, Any]:
+    """The games of a step as a page needs them.
 
     Args:
-        lines: the games.
+        saved: the games.
         tokens: also token ids, log-probabilities and the text of each token.
 
     Returns:
@@ -105,20 +94,20 @@ def chunk(lines: Sequence[GameOnLine], tokens: bool) -> dict[str, Any]:
     rules: list[dict[str, Any]] = []
     games = []
 
-    for line in lines:
-        place = headers.setdefault(id(line.rules), len(rules))
+    for game in saved:
+        place = headers.setdefault(id(game.rules), len(rules))
         if place == len(rules):
-            rules.append(_rules(line.rules))
-        row = line.row if tokens else _without_tokens(line.row)
-        games.append({**row, "slot": line.slot, "rules": place})
+            rules.append(_rules(game.rules))
+        row = game.to_data() if tokens else _without_tokens(game.to_data())
+        games.append({**row, "slot": game.record.slot, "rules": place})
 
-    pieces, untold = _pieces(lines) if tokens else ({}, None)
+    pieces, untold = _pieces(saved) if tokens else ({}, None)
     return {"rules": rules, "games": games, "pieces": pieces, "untold": untold}
 
 
-def holds(line: GameOnLine, text: str) -> bool:
-    """Whether a game's texts hold this one, in whatever case: what was written, found and said."""
-    return text.casefold() in "\n".join(_texts(_without_tokens(line.row))).casefold()
+def holds(game: SavedGame, text: str) -> bool:
+    """True if a game's texts hold this one, in whatever case: written, found or said."""
+    return text.casefold() in "\n".join(_texts(_without_tokens(game.to_data()))).casefold()
 
 
 # -- within ------------------------------------------------------------------------------------
@@ -141,29 +130,6 @@ def _row(game: GameRecord) -> list[Any]:
     ]
 
 
-def _light_row(path: Path, line: GameOnLine) -> list[Any]:
-    row = line.row
-    try:
-        attempts = [play for play in row["trajectories"] if play["role"] == "solver"]
-        right = sum(bool(play["verdict"] and play["verdict"]["correct"]) for play in attempts)
-        return [
-            line.slot,
-            line.outcome,
-            line.reason,
-            row["start"]["origin"],
-            row["hops"],
-            row["proposer_reward"],
-            row["solve_rate"],
-            right,
-            sum(play["outage"] is None for play in attempts),
-            row["start"]["truth"]["answer"],
-            (row["question"] or "")[:FIRST_WORDS],
-        ]
-    except (KeyError, TypeError):
-        line.game()  # it says what is wrong, and where
-        raise DataError(path, f"the game of slot {line.slot} cannot be listed") from None
-
-
 def _rules(rules: SavedRules) -> dict[str, Any]:
     header = plain(rules.config)
     kept = ("tags", "attempts", "proposer_reward", "invalid_reward", "max_searches", "top_k")
@@ -172,7 +138,6 @@ def _rules(rules: SavedRules) -> dict[str, Any]:
         "parts": plain(rules.parts),
         "package": rules.package,
         "tokens": rules.tokens,
-        "wide": rules.tokenizer.vocab_size > 1 << 16,
     }
 
 
@@ -195,15 +160,13 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(item)
 
 
-def _pieces(lines: Sequence[GameOnLine]) -> tuple[dict[int, str], str | None]:
+def _pieces(saved: Sequence[SavedGame]) -> tuple[dict[int, str], str | None]:
     """The text of every token id of the games, or why it is not known."""
-    used: dict[int, set[int]] = {}
-    headers = {id(line.rules): line.rules for line in lines if line.rules.tokens}
-    for line in lines:
-        if line.rules.tokens:
-            ids = used.setdefault(id(line.rules), set())
-            for play in line.game().record.trajectories:
-                ids.update(play.ids)
+    headers = {id(game.rules): game.rules for game in saved if game.rules.tokens}
+    used: set[int] = set()
+    for game in saved:
+        if game.rules.tokens:
+            used.update(*(play.ids for play in game.record.trajectories))
 
     if not used:
         return {}, "the run recorded no tokens (record_tokens: false)"
@@ -213,8 +176,7 @@ def _pieces(lines: Sequence[GameOnLine]) -> tuple[dict[int, str], str | None]:
     tokenizer = _opened(rules)
     if isinstance(tokenizer, str):
         return {}, tokenizer
-    every = sorted(set().union(*used.values()))
-    return {i: tokenizer.pieces[i].decode("utf-8", "replace") for i in every}, None
+    return {i: tokenizer.pieces[i].decode("utf-8", "replace") for i in sorted(used)}, None
 
 
 def _opened(rules: SavedRules) -> Tokenizer | str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.report.collect import Run, described
 from experiments.report.games import StepFile, chunk, read_step, rows
-from experiments.run.directory import finite
+from experiments.run.rundir import finite
 from ssp_env.disk import finished_in_full
 from ssp_env.errors import RunError
 
@@ -170,8 +170,8 @@ def json_bytes(value: Any) -> bytes:
 
 def _step(file: StepFile, tokens: bool) -> tuple[list[list[Any]], str]:
     """The rows of a step's games, and its chunk."""
-    lines, records = read_step(file)
-    return rows(records), packed(chunk(lines, tokens))
+    games = read_step(file)
+    return rows(game.record for game in games), packed(chunk(games, tokens))
 
 
 def _digest(text: str) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from experiments.report.collect import described, open_runs
-from experiments.report.games import StepFile, chunk, holds, light_rows, read_step, step_files
+from experiments.report.games import StepFile, chunk, holds, read_step, rows, step_files
 from experiments.report.page import json_bytes, page_text
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import SSPError
-from ssp_env.replay.saved import scan_games
+from ssp_env.replay import read_games
 
 FOUND_AT_MOST = 5_000
 """Games that one search names at most."""
@@ -61,15 +61,14 @@ class Viewer:
 
     def games(self, query: _Query) -> bytes:
         """All games of a ``step`` of a ``run``, checked; with ``tokens=1``, their tokens too."""
-        lines, _ = read_step(self._file(query))
-        return json_bytes(chunk(lines, query.get("tokens") == "1"))
+        return json_bytes(chunk(read_step(self._file(query)), query.get("tokens") == "1"))
 
     def find(self, query: _Query) -> bytes:
         """Places ``[step, slot]`` of the games of a ``run`` whose texts hold ``text``."""
         found: list[list[int]] = []
         text = query.get("text", "")
         for file in self._files(query):
-            found += [[file.step, line.slot] for line in scan_games(file.path) if holds(line, text)]
+            found += [[file.step, g.record.slot] for g in read_games(file.path) if holds(g, text)]
             if len(found) >= FOUND_AT_MOST:
                 break
         return json_bytes(found[:FOUND_AT_MOST])
@@ -96,7 +95,7 @@ class Viewer:
         with self._lock:
             kept = self._rows.get(file)
         if kept is None or kept[0] != version:
-            kept = (version, json_bytes(light_rows(file)))
+            kept = (version, json_bytes(rows(game.record for game in read_step(file))))
             with self._lock:
                 self._rows[file] = kept
         return kept[1]

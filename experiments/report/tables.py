@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
-from experiments.report.figures import charts, figures_of
+from scipy.stats import t
 
-T_975 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""97.5% quantiles of Student's t with 1 to 30 degrees of freedom; beyond, the last is used, which
-makes intervals wider by 4% at most."""
+from experiments.report.figures import charts, figures_of
+from experiments.stats import over_runs
+
+T_975 = tuple(float(quantile) for quantile in t.ppf(0.975, range(1, 31)))
+"""97.5% quantiles of Student's t with 1 to 30 degrees of freedom, for the page; beyond, it uses the
+last, which makes intervals wider by 4% at most."""
 LAST_STEPS = 10
 _IN_TABLE = ("Accuracy and rewards", "Questions", "Searches and lengths")
 """Groups of charts whose figures stand in the table of the last steps."""
@@ -27,9 +26,8 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
     """Mean and 95% interval (Student's t) over runs; ``None`` of fewer than two."""
     if len(values) < 2:
         return None
-    mean = fmean(values)
-    half = T_975[min(len(values) - 1, len(T_975)) - 1] * stdev(values) / len(values) ** 0.5
-    return mean, mean - half, mean + half
+    found = over_runs(values)
+    return found.mean, found.low, found.high
 
 
 def accuracy_table(runs: Sequence[Lines], groups: Sequence[Sequence[int]]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Everything that can be known to fail before a run starts.
+"""What can be known to fail before a run starts.
 
-What needs neither PyTorch nor Ray is checked earlier still, in ``early_checks.py``.
+:func:`check_early` needs neither PyTorch nor Ray, which take seconds to load; :func:`check` opens
+all that a run needs, except the weights.
 """
 
 from __future__ import annotations
@@ -9,26 +10,57 @@ import os
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
-
-from agents.engines.partnered import check_same_tokens
-from agents.engines.transformers_engine import check_architecture
+from agents.config import (
+    check_adapters,
+    check_groups,
+    check_overlap,
+    check_partner,
+    check_rounds,
+)
+from agents.engines.config import check_package
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
-from experiments.run.early_checks import check_model_directory
-from experiments.run.planned import check_memory
 from experiments.run.rules import MakeRules, chat_client
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.search.config import check_search
 from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
-from ssp_env.worlds import open_world
+from ssp_env.worlds import check_world, open_world
 
-STATE_COPIES = 5
-"""What a checkpoint holds for each parameter, in float32: policy, learner, Adam's two moments, and
-one to spare."""
+TINY_WORLDS = ("mini", "small")
+"""Worlds whose words the tiny policy knows."""
+
+
+def check_early(config: RunConfig, out: Path, resume: bool) -> None:
+    """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
+    check_learning(config)
+    check_world(config.world, **config.world_options)
+    if config.model:  # the shipped one is found by a module that loads PyTorch
+        check_model_directory(Path(config.model))
+    elif config.world not in TINY_WORLDS:
+        fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
+        raise ConfigError("model", None, fix)
+    if config.learning.partner:
+        check_model_directory(Path(config.learning.partner))
+    RunDirectory(out).check(config, resume)
+    check_search(config.search)
+
+
+def check_learning(config: RunConfig) -> None:
+    """Makes sure that settings fit together, and that the packages that they need are there."""
+    check_groups(config.game, config.learning)
+    with named("learning"):
+        check_adapters(config.learning)
+        check_rounds(config.game, config.learning, config.compute.env_runners)
+        check_partner(config.learning, config.engine.kind)
+    with named("compute"):
+        check_overlap(config.learning, config.compute.overlap)
+
+    # On a cluster, engines may be on other machines, which have packages of their own.
+    if not (config.compute.env_runners and os.environ.get("RAY_ADDRESS")):
+        check_package(config.engine.kind)
 
 
 def check(
@@ -47,10 +79,15 @@ def check(
         SSPError: model, tokenizer, world, answers, prompts, questions, services or devices cannot
             work.
     """
+    from agents.engines.partnered import check_same_tokens
+    from experiments.run.planned import check_memory
+
     check_devices(config.compute)
     model = check_model(config.model_dir)
     tokenizer = HuggingFaceTokenizer.load(config.model_dir)
-    check_sizes(config, model, tokenizer.vocab_size)
+    if tokenizer.vocab_size > model.vocab_size:
+        what = f"its tokenizer has {tokenizer.vocab_size} tokens, its model {model.vocab_size}"
+        raise ModelError(f"{config.model_dir} does not fit together: {what}")
     check_memory(config)
     if config.learning.partner:
         check_model(Path(config.learning.partner))
@@ -60,12 +97,9 @@ def check(
     check_search(config.search)
     world = open_world(config.world, **config.world_options)
     rules = MakeRules(config)(world, tokenizer, config.game)
-    check_reading(rules, model)
-    assert len(world.answers), "worlds refuse empty answer sets"
-
     if questions is None:
         questions = evaluation_questions(world, config.evaluation)
-    check_prompts(rules, questions[0])
+    check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
     check_service(config)
     return rules, questions
 
@@ -91,9 +125,10 @@ def check_devices(compute: ComputeConfig) -> None:
     Raises:
         ConfigError: this machine has fewer.
     """
+    import torch
+
     players = max(1, compute.env_runners) * compute.gpus_per_env_runner
     learners = max(1, compute.learners) * compute.gpus_per_learner
-
     there = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if players + learners > there and not os.environ.get("RAY_ADDRESS"):
         name = "gpus_per_env_runner" if players > there else "gpus_per_learner"
@@ -102,10 +137,24 @@ def check_devices(compute: ComputeConfig) -> None:
         raise ConfigError(f"compute.{name}", getattr(compute, name), fix)
 
 
+def check_model_directory(directory: Path) -> None:
+    """
+    Raises:
+        ModelError: there is no such directory, or it holds no model.
+    """
+    if not directory.is_dir():
+        raise ModelError(f"there is no model directory {directory}")
+    if not (directory / "config.json").is_file():
+        # A run, or a checkpoint, has a policy within.
+        inside = [*directory.glob("checkpoints/step_*/policy"), *directory.glob("policy")]
+        hint = f"; did you mean {max(inside)}?" if inside else ""
+        raise ModelError(f"{directory} is not a model directory (config.json is missing){hint}")
+
+
 def check_model(directory: Path) -> Any:
     """Makes sure that a model directory holds a causal LM that can be served.
 
-    Its weights are not loaded.
+    Its weights are not loaded, but the headers of their files are read.
 
     Returns:
         The model's `transformers` config.
@@ -114,111 +163,66 @@ def check_model(directory: Path) -> Any:
         ModelError: there is no such directory, its config or its weights are missing or broken, or
             the engine cannot serve its architecture.
     """
+    import torch
+    from safetensors import SafetensorError, safe_open
     from transformers import AutoConfig, AutoModelForCausalLM
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    from agents.engines.transformers_engine import check_architecture
 
     check_model_directory(directory)
-
     try:
         config = AutoConfig.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False
         )
-        if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-            raise ModelError(f"the model in {directory} ({config.model_type}) is not a causal LM")
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{directory / 'config.json'} cannot be used: {error}") from error
-
+        raise ModelError(
+            f"{directory / 'config.json'} cannot be used: {str(error).splitlines()[0]}"
+        ) from error
     check_architecture(model)
-    parameters(directory)
+
+    files = sorted(directory.glob("*.safetensors"))
+    if not files and not any(directory.glob("pytorch_model*.bin")):
+        raise ModelError(f"{directory} holds no weights (model.safetensors is missing)")
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{file} cannot be read: {error}") from error
     return config
 
 
-def parameters(directory: Path) -> int:
-    """The number of parameters in a model directory's weight files, from their headers.
-
-    Raises:
-        ModelError: there are no safetensors files, or one is broken.
-    """
-    files = sorted(directory.glob("*.safetensors"))
-    pickled = sorted(directory.glob("pytorch_model*.bin"))
-    if not files and not pickled:
-        raise ModelError(f"{directory} holds no weights (model.safetensors is missing)")
-    if not files:
-        # They have no header. Fewer than two bytes per parameter would be unusual.
-        return sum(file.stat().st_size for file in pickled) // 2
-
-    count = 0
-    for file in files:
-        try:
-            with safe_open(file, framework="pt") as weights:
-                for name in weights.keys():  # noqa: SIM118 (not a mapping, it only has keys)
-                    count += torch.Size(weights.get_slice(name).get_shape()).numel()
-        except (OSError, SafetensorError) as error:
-            raise ModelError(f"{file} cannot be read: {error}") from error
-    return count
-
-
-def check_sizes(config: RunConfig, model: Any, vocabulary: int) -> None:
-    """Makes sure that tokenizer and budgets fit the model.
-
-    Args:
-        config: the settings.
-        model: the model's `transformers` config.
-        vocabulary: tokens of its tokenizer.
-
-    Raises:
-        ModelError: the tokenizer has more tokens than the model.
-        ConfigError: a trajectory may grow longer than the model can read.
-    """
-    if vocabulary > model.vocab_size:
-        what = f"its tokenizer has {vocabulary} tokens, its model only {model.vocab_size}"
-        raise ModelError(f"{config.model_dir} does not fit together: {what}")
-
-    positions = getattr(model, "max_position_embeddings", None)
-    longest = config.game.max_prompt_tokens + config.game.max_response_tokens
-    if positions is not None and longest > positions:
-        total = f"with max_prompt_tokens it makes {longest}"
-        fix = f"{total}, and the model reads at most {positions} tokens"
-        raise ConfigError("game.max_response_tokens", config.game.max_response_tokens, fix)
-
-
-def check_reading(rules: Rules, model: Any) -> None:
-    """Makes sure that a policy that verifies can read what it is given.
+def check_lengths(rules: Rules, question: Question, positions: int | None) -> None:
+    """Makes sure that prompts fit into their budget, and trajectories into the model.
 
     Args:
         rules: what is played by.
-        model: the model's `transformers` config.
+        question: stands for all of them.
+        positions: tokens that the model can read; ``None`` if it has no limit.
 
     Raises:
-        ConfigError: a verification may grow longer than the model can read.
+        ConfigError: otherwise every game would be invalid, or the model would read past its end.
     """
-    positions = getattr(model, "max_position_embeddings", None)
-    longest = rules.longest_trajectory
-    if positions is not None and longest > positions:
-        total = f"with prompt and response it makes {longest}"
-        fix = f"{total}, and the model reads at most {positions} tokens"
-        raise ConfigError("game.max_verification_tokens", rules.config.verification_tokens, fix)
-
-
-def check_prompts(rules: Rules, question: Question) -> None:
-    """Makes sure that prompts fit into their budget; otherwise every game would be invalid.
-
-    Raises:
-        ConfigError: names the role and the tokens that it takes.
-    """
-    answer = min((truth.answer for truth in rules.world.answers), key=len)
     config = rules.config
+    longest = {
+        "max_response_tokens": config.max_prompt_tokens + config.max_response_tokens,
+        "max_verification_tokens": rules.longest_trajectory,
+    }
+    for name, total in longest.items():
+        if positions is not None and total > positions:
+            fix = f"with the prompt it makes {total}, and the model reads at most {positions}"
+            raise ConfigError(f"game.{name}", getattr(config, name), f"{fix} tokens")
+
+    answer = min((truth.answer for truth in rules.world.answers), key=len)
     lengths = {
         "proposer": len(rules.prompts.proposer(answer, config.asked_searches[0])),
         "solver": len(rules.prompts.solver(question.text, config.max_searches)),
     }
-
     role = max(lengths, key=lambda name: lengths[name])
     if lengths[role] > config.max_prompt_tokens:
-        takes = f"the {role}'s prompt alone takes {lengths[role]} tokens of this model"
-        fix = f"{takes} (prompts: {config.prompts})"
+        fix = f"the {role}'s prompt alone takes {lengths[role]} tokens (prompts: {config.prompts})"
         raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
 
 
@@ -231,13 +235,7 @@ def check_service(config: RunConfig) -> None:
     client = chat_client(config)
     if client is None:
         return
-
     with client:
         (reply,) = client.ask(["Answer with the word: ready"], str, "openai")
     if isinstance(reply, ServiceError):
         raise reply
-
-
-def checkpoint_bytes(config: RunConfig) -> int:
-    """Roughly the bytes that one checkpoint takes on disk."""
-    return parameters(config.model_dir) * 4 * STATE_COPIES

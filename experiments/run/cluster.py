@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +18,12 @@ import ray
 
 from agents.rllib.algorithm import SSP, SSPConfig
 from experiments.config import RunConfig
-from experiments.run.interrupt import ignore_at_exit, uninterrupted
-from experiments.run.quiet import filtered_stderr, quiet_libraries
+from experiments.run.process import (
+    filtered_stderr,
+    ignore_at_exit,
+    quiet_libraries,
+    uninterrupted,
+)
 from experiments.run.rules import MakeRules
 from ssp_env.errors import ServiceError
 
@@ -36,7 +42,7 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
     )
     made.training(
         model_dir=config.model_dir,
-        engine=compute.engine_config(),
+        engine=config.engine,
         overlap=compute.overlap,
         **vars(config.learning),
     )
@@ -55,7 +61,6 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
         num_gpus_per_learner=compute.gpus_per_learner,
         num_cpus_per_learner=learner_cpus,
         sharding=compute.sharding,
-        weights=compute.weights,
     )
 
     made.debugging(seed=config.seed, log_level="ERROR")
@@ -87,7 +92,7 @@ def local_ray(config: RunConfig) -> Iterator[None]:
 
 
 def store(actors: int) -> dict[str, Any]:
-    """How much memory Ray needs for what processes share: little where nobody shares anything."""
+    """Memory that Ray needs for what processes share: little where nobody shares anything."""
     return {} if actors else {"object_store_memory": 100 * 1024 * 1024}
 
 
@@ -98,7 +103,7 @@ def started_ray(**local: Any) -> Iterator[None]:
     ``RAY_ADDRESS`` names a cluster to use instead.
 
     Args:
-        local: what :func:`ray.init` is told besides, on this machine.
+        local: more arguments of :func:`ray.init`, on this machine.
 
     Raises:
         ServiceError: it did not start.
@@ -109,6 +114,7 @@ def started_ray(**local: Any) -> Iterator[None]:
 
     quiet_libraries()
     address = os.environ.get("RAY_ADDRESS", "local")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
 
     try:
         ray.init(
@@ -121,6 +127,8 @@ def started_ray(**local: Any) -> Iterator[None]:
     except Exception as error:
         # Ray has no type of its own for it: a machine that is too busy, or an address without Ray.
         raise ServiceError("engine", f"Ray did not start: {error}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own would end the process at once
     ignore_at_exit()  # Ray goes on with its shutdown then
 
     try:

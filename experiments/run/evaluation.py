@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from experiments.stats import share
 from ssp_env.game.record import GameRecord
 from ssp_env.types import Question
 
@@ -35,16 +36,10 @@ class Accuracy:
             return 0.0, 1.0
         return self.right / questions, (self.right + self.void) / questions
 
-    def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """Wilson's interval, of 95% by default; everything is possible if nothing was asked."""
-        if not self.asked:
-            return 0.0, 1.0
-
-        n, p = self.asked, self.value
-        centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-
-        return max(0.0, centre - half), min(1.0, centre + half)
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of 95%; everything is possible if nothing was asked."""
+        found = share(self.right, self.asked)
+        return found.low, found.high
 
 
 def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:

@@ -1,21 +1,25 @@
-"""What a run will need of its GPUs, from its settings alone."""
+"""Plans of runs from their settings alone: what does not fit on the GPUs is refused with what does.
+
+The formulas are in ``agents/memory.py``.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from agents.models import autocast_dtype
-from agents.planning.fit import check_fit
-from agents.planning.plan import FLOAT, HALF, Job, Layout, Plan, Planner
+from agents.config import check_overlap, check_rounds
+from agents.memory import Device, Plan, Shape, gpus_of, least_share, longest_row, plan, shape_of
 from experiments.config import RunConfig
 from experiments.run.gpus import gpu_memories
-from ssp_env.errors import ModelError
+from ssp_env.errors import ConfigError, ModelError
+from ssp_env.settings import named
 
+USABLE = 0.92
+"""Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
 UNCHECKED = (
     "no GPU could be asked how much memory it has, so nobody knows whether this run fits: "
     "`ssp plan --preset %s --memory GIB`, with the other settings of this run, says so"
@@ -24,40 +28,8 @@ UNCHECKED = (
 _log = logging.getLogger(__name__)
 
 
-def job_of(config: RunConfig) -> Job:
-    """What a plan needs to know of a run.
-
-    Where learners have GPUs, these are taken for ones that multiply in bfloat16.
-    """
-    compute = config.compute
-    on_gpu = compute.gpus_per_learner > 0
-    layout = Layout(
-        env_runners=compute.env_runners,
-        learners=compute.learners,
-        gpus_per_env_runner=compute.gpus_per_env_runner,
-        gpus_per_learner=compute.gpus_per_learner,
-        sharding=compute.sharding,
-    )
-    precision = config.learning.precision
-    if on_gpu and precision == "auto":
-        precision = "bfloat16"
-
-    return Job(
-        game=config.game,
-        learning=config.learning,
-        layout=layout,
-        autocast=autocast_dtype(precision, torch.device("cpu")),
-        engine_bytes=HALF if compute.gpus_per_env_runner > 0 else FLOAT,
-        vllm=compute.engine == "vllm",
-        engine_memory=compute.engine_memory,
-        overlap=compute.overlap,
-        direct=compute.weights == "nixl",
-        attention="sdpa" if on_gpu else "eager",
-    )
-
-
-def planner_of(directory: Path) -> Planner:
-    """Counts for the policy of a model directory, of which only ``config.json`` is read.
+def read_shape(directory: Path) -> Shape:
+    """Sizes of the policy of a model directory, of which only ``config.json`` is read.
 
     Raises:
         ModelError: it holds none, or not that of a causal LM.
@@ -74,7 +46,12 @@ def planner_of(directory: Path) -> Planner:
 
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelError(f"the model in {directory} ({config.model_type}) is not a causal LM")
-    return Planner(config)
+    return shape_of(config)
+
+
+def plan_of(config: RunConfig, shape: Shape, memory: float = 0) -> Plan:
+    """The plan of a run; arguments as of :func:`agents.memory.plan`."""
+    return plan(shape, config, memory)
 
 
 def check_memory(config: RunConfig) -> Plan | None:
@@ -87,8 +64,7 @@ def check_memory(config: RunConfig) -> Plan | None:
         ConfigError: it does not fit; names the setting to change.
         ServiceError: the cluster cannot be reached.
     """
-    job = job_of(config)
-    if not job.layout.gpus:
+    if not gpus_of(config.compute):
         return None
 
     memories = gpu_memories()
@@ -97,5 +73,156 @@ def check_memory(config: RunConfig) -> Plan | None:
         return None
 
     # A cluster may get more GPUs than it has now.
-    gpus = max(len(memories), math.ceil(job.layout.gpus))
-    return check_fit(planner_of(config.model_dir), job, min(memories), gpus)
+    gpus = max(len(memories), math.ceil(gpus_of(config.compute)))
+    return check_fit(config, read_shape(config.model_dir), min(memories), gpus)
+
+
+def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan:
+    """The plan of a run that fits.
+
+    Args:
+        config: of the run.
+        shape: of its policy.
+        memory: bytes of each GPU.
+        gpus: how many there are.
+
+    Raises:
+        ConfigError: it does not fit, or could not be dealt to its processes; names settings with
+            which it would, if there are any.
+    """
+    check_dealt(config)
+    asked = gpus_of(config.compute)
+    full = _over(config, shape, memory)
+    if asked <= gpus and full is None:
+        return plan_of(config, shape, memory)
+
+    if asked > gpus:
+        what = f"{asked:g} GPUs are asked for in all, and there are {gpus}"
+        starts = _on_fewer(config, gpus)
+    else:
+        assert full is not None
+        largest = max(full.parts, key=lambda name: full.parts[name])
+        what = f"each {full.name} needs {gib(full.total)} of the {gib(memory)} of its GPU"
+        what += f" ({gib(full.parts[largest])} of it {largest})"
+        starts = iter([config])
+
+    for start in starts:
+        vllm = start.replace(engine=start.engine.replace(kind="vllm"))
+        ways = [_fitting(each, shape, memory, gpus) for each in (start, vllm)]
+        changes = [_changes(config, way) for way in ways if way is not None]
+        if changes:
+            name = next(iter(changes[0]))
+            advice = dict.fromkeys(
+                ", ".join(f"{n}={new}" for n, (_, new) in change.items()) for change in changes
+            )
+            raise ConfigError(name, changes[0][name][0], f"{what}; set {'; or '.join(advice)}")
+
+    fix = f"{what}; no settings that this plan knows make it fit: take more or larger GPUs"
+    raise ConfigError("compute.learners", config.compute.learners, fix)
+
+
+def check_dealt(config: RunConfig) -> None:
+    """Makes sure that a run's sizes can be dealt to its processes.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    with named("learning"):
+        check_rounds(config.game, config.learning, config.compute.env_runners)
+    with named("compute"):
+        check_overlap(config.learning, config.compute.overlap)
+
+
+def _on_fewer(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
+    """The same run on so many GPUs: half of them learn, or more, or one does both."""
+    rounds = -(-config.learning.batch_size // config.learning.round_size)
+    compute = config.compute
+    whole = compute.replace(gpus_per_env_runner=1, gpus_per_learner=1)
+    for runners in range(min(gpus // 2, rounds), 0, -1):
+        split = whole.replace(env_runners=runners, sharding="ddp", learners=gpus - runners)
+        if split.learners > 1:
+            split = split.replace(sharding=compute.sharding)
+        yield config.replace(compute=split)
+
+    if not compute.overlap:
+        one = whole.replace(env_runners=0, sharding="ddp", learners=0)
+        half = one.replace(gpus_per_env_runner=0.5, gpus_per_learner=0.5)
+        yield config.replace(compute=half)
+
+
+def _fitting(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
+    """The run with as few changes as make it fit; ``None`` if these do not."""
+    while (full := _over(config, shape, memory)) is not None:
+        changed = _remedy(config, shape, full, memory)
+        if changed is None or gpus_of(changed.compute) > gpus:
+            return None
+        config = changed
+
+    try:
+        check_dealt(config)
+    except ConfigError:
+        return None
+    return config
+
+
+def _over(config: RunConfig, shape: Shape, memory: float) -> Device | None:
+    """The GPU that holds the most, if that is more than it can."""
+    devices = [device for device in plan_of(config, shape, memory).devices if device.gpu]
+    full = max(devices, key=lambda device: device.total)
+    if full.total > USABLE * memory:
+        return full
+
+    if config.engine.kind == "vllm" and config.compute.gpus_per_env_runner:
+        # Its share has to hold the policy and the longest row.
+        least = least_share(shape, config, memory)
+        if config.engine.memory < least - 0.05:
+            return next(device for device in devices if "engine" in device.name)
+    return None
+
+
+def _remedy(config: RunConfig, shape: Shape, full: Device, memory: float) -> RunConfig | None:
+    """One change for what is full, from the cheapest on; ``None`` if there is none left."""
+    game, learning, compute = config.game, config.learning, config.compute
+    sharded = compute.sharding == "fsdp2"
+    if "activations" in full.parts:
+        if not learning.gradient_checkpointing:
+            return config.replace(learning=learning.replace(gradient_checkpointing=True))
+        if learning.microbatch_tokens >= 2 * longest_row(game):
+            shorter = learning.replace(microbatch_tokens=longest_row(game))
+            return config.replace(learning=shorter)
+        if compute.learners > 1 and not sharded:
+            return config.replace(compute=compute.replace(sharding="fsdp2"))
+        if full.name == "learner" and sharded:
+            return config.replace(compute=compute.replace(learners=2 * compute.learners))
+
+    if "KV cache" in full.parts:
+        if config.engine.kind == "vllm":
+            least = least_share(shape, config, memory)
+            if least == config.engine.memory or least > USABLE:
+                return None
+            return config.replace(engine=config.engine.replace(memory=least))
+        # An engine holds one round at a time, of whole groups of proposals.
+        smaller = min(learning.round_size, learning.batch_size) // 2
+        smaller -= smaller % game.proposals
+        if smaller:
+            return config.replace(learning=learning.replace(round_size=smaller))
+    return None
+
+
+def _changes(before: RunConfig, after: RunConfig) -> dict[str, tuple[object, str]]:
+    """Settings in which two runs differ: old value, and new one as it is typed."""
+    changed = {}
+    for part in ("compute", "engine", "learning"):
+        old, new = vars(getattr(before, part)), vars(getattr(after, part))
+        for name, value in new.items():
+            if value != old[name]:
+                changed[f"{part}.{name}"] = old[name], str(value).lower()
+    return changed
+
+
+def gib(size: float) -> str:
+    """Bytes as a person reads them."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size / 2**10:,.1f} KiB"

@@ -1,8 +1,11 @@
-"""What a person sees of a run: a live panel on a terminal, a line every few steps elsewhere."""
+"""Progress of a run: a live panel on a terminal, a line every few steps elsewhere."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -18,10 +21,37 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from agents.rollout import sampled
 from experiments.run.evaluation import Accuracy
 
 LINE_EVERY = 10
 """Steps between two lines where there is no terminal."""
+BEAT = 10.0
+"""Seconds without news after which a line says what has been sampled so far."""
+
+
+@contextmanager
+def heartbeat(note: Callable[[str], object], news: Callable[[], float]) -> Iterator[None]:
+    """Says every few seconds how much this process has sampled.
+
+    Args:
+        note: shows a line.
+        news: ``time.monotonic()`` of the last thing that was shown; no line follows it at once.
+    """
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(1.0):
+            if time.monotonic() - news() >= BEAT:
+                note(f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far")
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class Progress:
@@ -51,10 +81,12 @@ class Progress:
         self._task = self._bar.add_task("self-play", total=steps, completed=done)
         self._figures: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
-        self._began = time.monotonic()
-        self._live = Live(self._panel(), console=self._console, refresh_per_second=4)
+        self._began = self._news = time.monotonic()
+        self._live = Live(get_renderable=self._panel, console=self._console, refresh_per_second=4)
+        self._heartbeat = heartbeat(self._beat, lambda: self._news)
 
     def __enter__(self) -> Progress:
+        self._heartbeat.__enter__()
         return self
 
     def __exit__(
@@ -63,27 +95,31 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._heartbeat.__exit__(None, None, None)
         if self._live.is_started:
             self._live.stop()
 
     def show_panel(self) -> None:
-        """From now on, steps are shown in a live panel, where there is a terminal."""
+        """Shows steps in a live panel from now on, where there is a terminal."""
         if self._console.is_terminal and not self._live.is_started:
             self._live.start()
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Shows a line that stays."""
+        self._news = time.monotonic()
+        seconds = int(self._news - self._began)
+        clock = f"{seconds // 60:3d}:{seconds % 60:02d}"
         if not self._console.is_terminal:
-            self._console.print(Text(f"{self._clock()} {text}"), soft_wrap=True)
+            self._console.print(Text(f"{clock} {text}"), soft_wrap=True)
             return
 
         # In columns, so that what does not fit goes on under its own beginning.
         line = Table.grid(padding=(0, 1))
-        line.add_row(Text(self._clock(), style="dim"), Text(text))
+        line.add_row(Text(clock, style="dim"), Text(text))
         self._console.print(line)
 
     def accuracy(self, label: str, result: dict[str, Accuracy]) -> None:
-        """Accuracies by group; how many questions an outage hit, and what they could have been."""
+        """Shows accuracies by group, and the bounds where an outage hit questions."""
         parts = []
         for group, a in result.items():
             low, high = a.bounds
@@ -93,86 +129,61 @@ class Progress:
         self.note(f"accuracy {label}:  " + "  ".join(parts))
 
     def step(self, step: int, figures: dict[str, float], seconds: dict[str, float]) -> None:
-        """One step is done."""
+        """Shows that a step is done."""
         self._figures, self._seconds = figures, seconds
+        self._news = time.monotonic()
         self._bar.update(self._task, completed=step)
         self.show_panel()
+        if self._live.is_started:
+            self._live.refresh()
+        elif step % LINE_EVERY == 0 or step in (1, self._steps):
+            self.note(f"step {step}/{self._steps}  {self._brief()}")
 
-        if self._console.is_terminal:
-            self._live.update(self._panel())
-        elif step % LINE_EVERY == 0 or step == self._steps or step == 1:
-            self.note(
-                f"step {step}/{self._steps}  "
-                + "  ".join(f"{name} {value}" for name, value in self._brief())
-            )
+    def _beat(self, text: str) -> None:
+        if not self._live.is_started:  # the panel shows it
+            self.note(text)
 
-    def _brief(self) -> list[tuple[str, str]]:
-        """What a line has room for."""
+    def _brief(self) -> str:
+        """Figures that one line has room for."""
         f = self._figures
-        brief = [
-            ("proposer", _show(f, "proposer_reward")),
-            ("solver", _show(f, "solver_reward")),
-            ("valid", _show(f, "valid_rate")),
-            ("true", _show(f, "true_share")),
-            ("hops", _show(f, "question_hops")),
-            ("searches", f"{_show(f, 'proposer_searches')}/{_show(f, 'solver_searches')}"),
-        ]
-        if f.get("void_games"):
-            brief.append(("void", f"{f['void_games']:.0f}"))
-
-        return [*brief, ("seconds", _show(self._seconds, "step"))]
+        void = f"  void {f['void_games']:.0f}" if f.get("void_games") else ""
+        return (
+            f"proposer {_show(f, 'proposer_reward')}  solver {_show(f, 'solver_reward')}  "
+            f"valid {_show(f, 'valid_rate')}  true {_show(f, 'true_share')}  "
+            f"hops {_show(f, 'question_hops')}  "
+            f"searches {_show(f, 'proposer_searches')}/{_show(f, 'solver_searches')}{void}  "
+            f"seconds {_show(self._seconds, 'step')}"
+        )
 
     def _panel(self) -> Group:
         f, s = self._figures, self._seconds
-        table = Table.grid(padding=(0, 3))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis")
         reasons = sorted(
             ((v, k.removeprefix("invalid_")) for k, v in f.items() if k.startswith("invalid_")),
             reverse=True,
         )
-        tokens = (
-            f"{f['policy_tokens'] / s['engine']:,.0f}"
-            if f.get("policy_tokens") and s.get("engine")
-            else "-"
-        )
-        games = "   ".join(
-            f"{kind} {_count(f, f'{kind}_games')}" for kind in ("reused", "composed", "void")
-        )
-        cells = [
-            (
-                "reward",
-                f"proposer {_show(f, 'proposer_reward')}   solver {_show(f, 'solver_reward')}",
-            ),
-            (
-                "valid",
-                f"{_show(f, 'valid_rate')}   "
-                + "  ".join(f"{name} {share:.2f}" for share, name in reasons[:3]),
-            ),
-            (
-                "accepted",
-                f"true {_show(f, 'true_share')}   ambiguous {_show(f, 'ambiguous_share')}",
-            ),
-            ("questions", f"hops {_show(f, 'question_hops')}   {games}"),
-            (
-                "searches",
-                f"proposer {_show(f, 'proposer_searches')}   solver {_show(f, 'solver_searches')}",
-            ),
-            ("speed", f"{_show(s, 'step')} s a step   {tokens} policy tokens/s"),
-        ]
-        for name, value in cells:
+        why = "  ".join(f"{name} {share:.2f}" for share, name in reasons[:3])
+        kinds = ("reused", "composed", "void")
+        games = "   ".join(f"{kind} {_show(f, f'{kind}_games', '.0f')}" for kind in kinds)
+        engine = s.get("engine")
+        speed = f"{f['policy_tokens'] / engine:,.0f}" if engine and "policy_tokens" in f else "-"
+        cells = {
+            "reward": f"proposer {_show(f, 'proposer_reward')}   "
+            f"solver {_show(f, 'solver_reward')}",
+            "valid": f"{_show(f, 'valid_rate')}   {why}",
+            "accepted": f"true {_show(f, 'true_share')}   ambiguous {_show(f, 'ambiguous_share')}",
+            "questions": f"hops {_show(f, 'question_hops')}   {games}",
+            "searches": f"proposer {_show(f, 'proposer_searches')}   "
+            f"solver {_show(f, 'solver_searches')}",
+            "speed": f"{_show(s, 'step')} s a step   {speed} policy tokens/s",
+            "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far",
+        }
+        table = Table.grid(padding=(0, 3))
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for name, value in cells.items():
             table.add_row(name, Text(value))
-
         return Group(self._bar, table)
 
-    def _clock(self) -> str:
-        seconds = int(time.monotonic() - self._began)
-        return f"{seconds // 60:3d}:{seconds % 60:02d}"
 
-
-def _show(figures: dict[str, float], name: str) -> str:
-    return f"{figures[name]:.2f}" if name in figures else "-"
-
-
-def _count(figures: dict[str, float], name: str) -> str:
-    return f"{figures[name]:.0f}" if name in figures else "-"
+def _show(figures: dict[str, float], name: str, form: str = ".2f") -> str:
+    return f"{figures[name]:{form}}" if name in figures else "-"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
@@ -14,10 +12,10 @@ from tensorboardX import SummaryWriter
 
 from agents.rollout import waits_for_others
 from experiments.config import RunConfig
-from experiments.run.directory import RunDirectory, finite
 from experiments.run.evaluation import Accuracy, accuracies
 from experiments.run.progress import Progress
 from experiments.run.provenance import git_commit, machine
+from experiments.run.rundir import RunDirectory, finite
 from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.record import GameRecord, outages
@@ -27,11 +25,11 @@ from ssp_env.types import Question
 Solve = Callable[[Sequence[Question], float, int], list[GameRecord]]
 """Lets a policy answer questions at a temperature, with a seed: one record per question."""
 Report = Callable[[dict[str, Any]], object]
-"""Is told of each line of ``metrics.jsonl``, once it is there."""
+"""Receives each line of ``metrics.jsonl``, once it is there."""
 
 
 class Recorder:
-    """Evaluates, and writes down what became of each step."""
+    """Evaluates the policy, and writes down each step."""
 
     def __init__(
         self,
@@ -49,17 +47,22 @@ class Recorder:
             directory: where the figures go.
             questions: what the policy is measured by.
             progress: what a person sees.
-            done: how many steps an earlier part of the run has done.
+            done: steps that an earlier part of the run has done.
             began: ``time.perf_counter()`` when the run began.
-            report: who else is told.
+            report: receives each line, too.
         """
         self._report = report
         self._config, self._directory = config, directory
         self._questions, self._progress = questions, progress
-        self._board = Board(directory.tensorboard, done)
+        # TensorBoard hides the steps after ``done``, of a run that was interrupted.
+        purge = done + 1 if done else None
+        try:
+            self._board = SummaryWriter(str(directory.tensorboard), purge_step=purge)
+        except OSError as error:
+            raise RunError(f"{directory.tensorboard} cannot be written: {error}") from error
         self._last_line = began
         self.unmeasured: ServiceError | None = None
-        """What has left a group of questions of the last evaluation without a single answer."""
+        """Outage that left a group of questions of the last evaluation without a single answer."""
 
     def base(self, solve: Solve) -> None:
         """Measures the policy before the first step.
@@ -71,24 +74,18 @@ class Recorder:
         base = self._evaluate("base", solve, seconds)
         if self.unmeasured:
             raise self.unmeasured
-
         self._log({"step": 0}, seconds, base)
 
     def step(
         self, step: int, figures: dict[str, float], seconds: dict[str, float], solve: Solve
     ) -> None:
-        """Shows and writes a step, with an evaluation where one is due.
-
-        Raises:
-            RunError: the figures cannot be written.
-        """
+        """Shows and writes a step, with an evaluation where one is due."""
         self._progress.step(step, figures, seconds)
 
         accuracy: dict[str, Accuracy] = {}
         last = step == self._config.steps
         if last or step % self._config.evaluation.every == 0:
             accuracy = self._evaluate("final" if last else f"step {step}", solve, seconds)
-
         self._log({"step": step, **figures}, seconds, accuracy)
 
     def close(self) -> None:
@@ -114,7 +111,7 @@ class Recorder:
     def _log(
         self, line: dict[str, Any], seconds: dict[str, float], accuracy: dict[str, Accuracy]
     ) -> None:
-        """One line of ``metrics.jsonl``, and the same for TensorBoard."""
+        """Writes one line of ``metrics.jsonl``, and the same for TensorBoard."""
         now = time.perf_counter()
         seconds["wall"], self._last_line = now - self._last_line, now
         line["seconds"] = seconds
@@ -127,59 +124,51 @@ class Recorder:
             line["bounds"] = {group: list(a.bounds) for group, a in accuracy.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
-
         self._directory.append_metrics(line)
 
         figures = {name: value for name, value in line.items() if isinstance(value, float)}
         figures |= {f"seconds/{name}": value for name, value in seconds.items()}
         figures |= {f"accuracy/{group}": a.value for group, a in known.items()}
-        self._board.add(line["step"], figures)
+        try:
+            for name, value in figures.items():
+                self._board.add_scalar(name, value, line["step"])
+            self._board.flush()
+        except OSError as error:
+            raise RunError(f"{self._directory.tensorboard} cannot be written: {error}") from error
 
         if self._report is not None:
             self._report(finite(line))
 
 
-class Board:
-    """TensorBoard's copy of the figures."""
+def _outage(
+    group: str, questions: Sequence[Question], records: Sequence[GameRecord]
+) -> ServiceError:
+    """The error of a group of which no question has been answered and judged."""
+    asked = zip(questions, records, strict=True)
+    found = outages(record for question, record in asked if question.group == group)
+    what = f"no question of group {group} could be judged; "
+    return ServiceError(
+        found[0].service if found else "judge",
+        what + (found[0].what if found else "see that it answers"),
+    )
 
-    def __init__(self, folder: Path, done: int) -> None:
-        """
-        Args:
-            folder: where the events go.
-            done: steps whose figures stand; later ones, of a run that was interrupted, are hidden.
-        """
-        self._folder = folder
-        with self._writing():
-            self._writer = SummaryWriter(str(folder), purge_step=done + 1 if done else None)
 
-    def add(self, step: int, figures: dict[str, float]) -> None:
-        """Adds the figures of a step.
-
-        Raises:
-            RunError: they cannot be written.
-        """
-        with self._writing():
-            for name, value in figures.items():
-                self._writer.add_scalar(name, value, step)
-            self._writer.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        with self._writing():
-            self._writer.close()
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RunError(f"{self._folder} cannot be written: {error}") from error
+def unmeasured(what: str, directory: RunDirectory) -> RunError:
+    """The error of a run whose last evaluation an outage has voided; its last step is saved."""
+    latest = directory.latest_checkpoint()
+    assert latest is not None, "a run is saved before it ends"
+    policy = shlex.quote(str(latest[1] / "policy"))
+    return RunError(f"after the last step, {what}. The policy is saved: ssp eval --model {policy}")
 
 
 def same_seed(config: RunConfig, rules: Rules) -> str:
-    """What another run of the same seed on the same machine gives."""
+    """How far another run of the same seed on the same machine gives the same."""
     compute = config.compute
-    if compute.engine != "transformers" or compute.gpus_per_env_runner or compute.gpus_per_learner:
+    if (
+        config.engine.kind != "transformers"
+        or compute.gpus_per_env_runner
+        or compute.gpus_per_learner
+    ):
         return "the same up to floating point (engine or GPU)"
     if waits_for_others(rules):
         return "the same up to floating point (services of other machines)"
@@ -204,45 +193,19 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "world": config.world,
         "verifier": resolve_verifier(config.game.verifier, rules.world),
         "learning_roles": list(config.learning.learning_roles),
-        "accuracy": {"base": base["accuracy"], "final": final["accuracy"]},
-        "interval": {"base": base["interval"], "final": final["interval"]},
-        "bounds": {"base": base["bounds"], "final": final["bounds"]},
+        **{
+            name: {"base": base[name], "final": final[name]}
+            for name in ("accuracy", "interval", "bounds", "questions")
+        },
         "questions_per_hop": config.evaluation.per_group,
-        "questions": {"base": base["questions"], "final": final["questions"]},
         "void_games": sum(line.get("void_games", 0.0) for line in lines),
         "void_questions": sum(line.get("void_questions", 0) for line in lines),
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
         "seconds_per_step": round(median(line["seconds"]["step"] for line in lines[1:]), 3),
         "fingerprint": fingerprint(rules),
-        "engine": config.compute.engine,
+        "engine": config.engine.kind,
         "same_seed": same_seed(config, rules),
         "model": config.model or "tiny (shipped)",
         "git_commit": git_commit(),
         "machine": machine(),
     }
-
-
-def unmeasured(what: str, directory: RunDirectory) -> RunError:
-    """What to say of a run whose last evaluation an outage has voided.
-
-    Args:
-        what: what happened, in a sentence.
-        directory: of the run; its last step is saved.
-    """
-    latest = directory.latest_checkpoint()
-    assert latest is not None, "a run is saved before it ends"
-    policy = shlex.quote(str(latest[1] / "policy"))
-    return RunError(f"after the last step, {what}. The policy is saved: ssp eval --model {policy}")
-
-
-def _outage(
-    group: str, questions: Sequence[Question], records: Sequence[GameRecord]
-) -> ServiceError:
-    """What to say when no question of a group has been answered and judged."""
-    asked = zip(questions, records, strict=True)
-    found = outages(record for question, record in asked if question.group == group)
-    what = f"no question of group {group} could be judged; "
-    return ServiceError(
-        found[0].service if found else "judge",
-        what + (found[0].what if found else "see that it answers"),
-    )

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from experiments.config import RunConfig
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
-from ssp_env.game.rules import Rules, own_judge
-from ssp_env.judge.base import Judge, Verifier
+from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
-from ssp_env.search.base import Retriever
 from ssp_env.search.config import open_search
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World
-
-
-class Parts(TypedDict, total=False):
-    """What :meth:`Rules.build` and every door take beside world, tokenizer and game."""
-
-    judge: Judge
-    verifier: Verifier
-    retriever: Retriever
 
 
 class MakeRules:
@@ -46,7 +34,7 @@ class MakeRules:
                 form = game.verification_prompt
                 own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
                 searches = game.max_searches
-                judge = parts.get("judge", own_judge(world))
+                judge = parts.get("judge") or own_judge(world)
                 parts["verifier"] = OpenAIVerifier(client, judge, own, form, searches)
 
         retriever = open_search(self._config.search)

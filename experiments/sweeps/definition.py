@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agents.metrics import step_figures
-from experiments.run.directory import flat
+from experiments.run.rundir import flat
 from experiments.sweeps.source import Source
 from ssp_env.checks import at_least
 from ssp_env.errors import ConfigError, nearest

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from agents.health import OUTAGE
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.plan import Trial
 from ssp_env.disk import locked, make_directories, remove_empty, write_atomically

@@ -12,8 +12,8 @@ from typing import Any
 
 from agents.config import LearningConfig
 from experiments.config import RunConfig, assign, load_preset, make_config
-from experiments.run.directory import CHANGEABLE, flat
-from experiments.run.early_checks import check_learning, check_model_directory
+from experiments.run.checks import check_learning, check_model_directory
+from experiments.run.rundir import CHANGEABLE, flat
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.source import Source
 from ssp_env.errors import ConfigError, DataError, ModelError, RunError, nearest

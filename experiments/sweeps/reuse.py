@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.run.directory import RunDirectory, flat
 from experiments.run.provenance import git_commit, other_code
+from experiments.run.rundir import RunDirectory, flat
 from experiments.sweeps.directory import TAKEN, SweepDirectory, read_json
 from experiments.sweeps.plan import Trial
 from ssp_env.disk import write_atomically

@@ -10,8 +10,8 @@ from typing import Any
 
 from agents.health import OUTAGE
 from experiments.config import make_config
-from experiments.run.directory import RunDirectory
-from experiments.run.quiet import quiet_libraries
+from experiments.run.process import quiet_libraries
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import UnhealthyRun
 
 Tell = Callable[[dict[str, Any]], object]

@@ -16,8 +16,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from experiments.config import ComputeConfig
-from experiments.run.interrupt import telling
-from experiments.run.quiet import quiet_libraries
+from experiments.run.process import quiet_libraries, telling
 from experiments.sweeps.definition import Halving
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.live import Board

@@ -13,24 +13,23 @@ from rich.console import Console
 from rich.text import Text
 
 from ssp_env.commands.base import Command
-from ssp_env.commands.transcript import HEADING, show_game, summary_line, write
 from ssp_env.errors import ConfigError, DataError, SSPError
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import TrajectoryRecord
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible
 from ssp_env.judge.base import Judge
 from ssp_env.judge.judges import BY_RULES
-from ssp_env.replay.compare import Difference
+from ssp_env.replay.files import SavedGame, read_games
 from ssp_env.replay.header import SavedRules
-from ssp_env.replay.play import replay
-from ssp_env.replay.recorded import NO_TOKENS
+from ssp_env.replay.play import NO_TOKENS, Difference, replay
 from ssp_env.replay.rescore import Rescored, rescore
-from ssp_env.replay.saved import GameOnLine, SavedGame, scan_games
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 
 IN_FULL = 3
 """Up to this many games are printed in full."""
 LISTED = 20
 """Of more, this many are listed unless ``--limit`` says otherwise."""
+HEADING = f"{'outcome':<8} {'reason':<16} {'solved':>6} {'proposer':>8}  question -> answer"
 _AT_ONCE = 256
 """Games that a judge sees together."""
 
@@ -101,12 +100,12 @@ class _Found:
 
     number: int
     step: int | None
-    line: GameOnLine
+    game: SavedGame
 
     @property
     def place(self) -> str:
         step = "" if self.step is None else f"step {self.step}, "
-        return f"game {self.number}: {step}slot {self.line.slot}"
+        return f"game {self.number}: {step}slot {self.game.record.slot}"
 
 
 def _chosen(arguments: Namespace) -> Iterator[_Found]:
@@ -118,9 +117,9 @@ def _chosen(arguments: Namespace) -> Iterator[_Found]:
     steps, number, count = _steps(arguments.step), 0, 0
     files = _files(Path(arguments.path))
     for path, step in files:
-        for line in scan_games(path):
+        for game in read_games(path):
             number += 1
-            found = _Found(number, step, line)
+            found = _Found(number, step, game)
             if _fits(found, steps, arguments):
                 count += 1
                 yield found
@@ -161,12 +160,12 @@ def _steps(text: str | None) -> range | None:
 
 
 def _fits(found: _Found, steps: range | None, arguments: Namespace) -> bool:
-    line = found.line
+    record = found.game.record
     return (
         (steps is None or found.step in steps)
-        and arguments.outcome in (None, line.outcome)
-        and arguments.reason in (None, line.reason)
-        and arguments.slot in (None, line.slot)
+        and arguments.outcome in (None, record.outcome)
+        and arguments.reason in (None, record.reason)
+        and arguments.slot in (None, record.slot)
         and arguments.game in (None, found.number)
     )
 
@@ -186,8 +185,8 @@ def _show(
     shown = 0
     for found in islice(chain(first, games), limit):
         step = "" if found.step is None else str(found.step)
-        line = Text(f"{found.number:>6} {step:>5} {found.line.slot:>5} ")
-        line.append_text(summary_line(found.line.game().record))
+        line = Text(f"{found.number:>6} {step:>5} {found.game.record.slot:>5} ")
+        line.append_text(_summary(found.game.record))
         if console.is_terminal:
             console.print(line, no_wrap=True, overflow="ellipsis")
         else:
@@ -196,26 +195,27 @@ def _show(
 
     total = shown + sum(1 for _ in games)
     hint = "" if shown == total else "; --limit 0 lists all"
-    write(console, f"{shown} of {total} games{hint}; --game N prints one in full", "bold")
+    _write(console, f"{shown} of {total} games{hint}; --game N prints one in full", "bold")
     return 0
 
 
 def _show_in_full(console: Console, games: Iterable[_Found], tokenizers: _Tokenizers) -> int:
     counts = _Counts()
     for found in games:
-        saved = found.line.game()
-        rules = saved.rules
+        saved, rules = found.game, found.game.rules
         about = f"world {rules.parts.world}, weights of step {saved.record.weights_version}"
-        show_game(console, f"{found.place}; {about}, ssp-env {rules.package}", saved.record)
+        _write(console, f"{found.place}; {about}, ssp-env {rules.package}", "dim")
+        for line in transcript(saved.record):
+            line.print(console)
 
         if (why := tokenizers.missing(rules)) is not None:
-            write(console, f"not replayed: {why}", "yellow")
+            _write(console, f"not replayed: {why}", "yellow")
         else:
             result = counts.add(saved, tokenizers)
             if not result:
-                write(console, "replayed: identical to the record", "bold green")
+                _write(console, "replayed: identical to the record", "bold green")
             for difference in result:
-                write(console, f"differs: {difference}", "bold red")
+                _write(console, f"differs: {difference}", "bold red")
         counts.show_own_code(console)
         console.print()
 
@@ -226,24 +226,42 @@ def _check(console: Console, games: Iterable[_Found], tokenizers: _Tokenizers) -
     counts = _Counts()
     with Console(stderr=True).status("replaying"):
         for found in games:
-            saved = found.line.game()
+            saved = found.game
             if (why := tokenizers.missing(saved.rules)) is not None:
                 raise SSPError(f"{found.place}: {why}")
             for difference in counts.add(saved, tokenizers):
-                write(console, f"{found.place} differs: {difference}", "bold red")
+                _write(console, f"{found.place} differs: {difference}", "bold red")
 
     counts.show_own_code(console)
     return counts.show(console, least=1)
 
 
+def _write(console: Console, text: str, style: str = "") -> None:
+    Line(text, style).print(console)
+
+
+def _summary(record: GameRecord) -> Text:
+    """A game in one line, with the columns of :data:`HEADING`."""
+    right = sum(map(_right, record.attempts))
+    counted = sum(attempt.outage is None for attempt in record.attempts)
+    solved = f"{right}/{counted}" if record.attempts else ""
+    paid = "" if record.proposer_reward is None else f"{record.proposer_reward:.2f}"
+
+    line = Text(f"{record.outcome:<8}", OUTCOME_STYLES.get(record.outcome, ""))
+    line.append(f" {record.reason or '':<16} {solved:>6} {paid:>8}  ", "default")
+    question = record.question or "(no question)"
+    line.append(visible(f"{question} -> {record.answer}").replace("\n", " "), "default")
+    return line
+
+
 @dataclass
 class _Counts:
-    """How many games were replayed, and how they came out."""
+    """Number of games that were replayed, and of those that differ."""
 
     games: int = 0
     differing: int = 0
     own_code: dict[str, None] = field(default_factory=dict)
-    """What was not checked, because it is code of the user's own."""
+    """Code of the user's own, which was not checked."""
 
     def add(self, saved: SavedGame, tokenizers: _Tokenizers) -> tuple[Difference, ...]:
         replayed = replay(saved, tokenizers.of(saved.rules))
@@ -255,13 +273,13 @@ class _Counts:
     def show_own_code(self, console: Console) -> None:
         if self.own_code:
             names = ", ".join(self.own_code)
-            write(console, f"not checked, since it is code of your own: {names}", "yellow")
+            _write(console, f"not checked, since it is code of your own: {names}", "yellow")
             self.own_code.clear()
 
     def show(self, console: Console, least: int) -> int:
         if self.games >= least:
             same = self.games - self.differing
-            write(console, f"{same} of {self.games} games are identical", "bold")
+            _write(console, f"{same} of {self.games} games are identical", "bold")
         return 1 if self.differing else 0
 
 
@@ -309,13 +327,13 @@ def _rescore(
     """Rescores the games in parts, so that any number of them can be."""
     tally = _Tally()
     while part := list(islice(games, _AT_ONCE)):
-        rescored = rescore([found.line.game() for found in part], judge)
+        rescored = rescore([found.game for found in part], judge)
         for found, one in zip(part, rescored, strict=True):
             if one.before.record.outcome is Outcome.VALID:
                 tally.add(one)
             if one.changed and (limit is None or tally.changed_games <= limit):
-                write(console, f"{name}: {found.place}: {_change(one)}")
-    write(console, f"{name}: {tally}", "bold")
+                _write(console, f"{name}: {found.place}: {_change(one)}")
+    _write(console, f"{name}: {tally}", "bold")
 
 
 @dataclass

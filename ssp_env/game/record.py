@@ -1,15 +1,15 @@
-"""The record of a game: what statistics, readers and files of games look at.
+"""The record of a game: the one model for statistics, the report and files of games.
 
-A record is complete: with the rules it was played by (:class:`~ssp_env.replay.header.SavedRules`)
-it is all that a replay needs. Everything in it follows from seeds, weights and services; there is
-no time in it and no random id."""
+A line of a file is a :class:`GameRecord` as JSON. With the rules it was played by
+(:class:`~ssp_env.replay.header.SavedRules`) it is all that a replay needs. Everything in it follows
+from seeds, weights and services; there is no time in it and no random id."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ssp_env.errors import UsageError
 from ssp_env.game.game import Game, Start
@@ -22,7 +22,9 @@ from ssp_env.types import Role
 
 T = TypeVar("T")
 PROMPT, POLICY, ENVIRONMENT = "prompt", "policy", "environment"
-"""Who writes a segment. A trajectory is a prompt, then by turns the policy and the environment."""
+"""Authors of segments. A trajectory is a prompt, then by turns the policy and the environment."""
+LINE: dict[str, Any] = {"extra": "forbid", "strict": True, "ser_json_inf_nan": "constants"}
+"""Pydantic's settings for lines of a file. Plain dataclasses, since a step makes thousands."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class SegmentRecord:
 
 @dataclass(frozen=True)
 class TrajectoryRecord:
-    """One trajectory: who wrote what, what was found, how it ended and what it was paid."""
+    """One trajectory: its tokens and authors, what was found, its ending and its reward."""
 
     role: Role
     segments: tuple[SegmentRecord, ...]
@@ -54,16 +56,16 @@ class TrajectoryRecord:
     """The judge's word on an attempt to solve."""
     reward: float | None = None
     outage: Outage | None = None
-    """Why an attempt to solve is void; ``None`` for all others."""
+    """Reason for which an attempt to solve is void; ``None`` for all others."""
 
     @property
     def policy_tokens(self) -> int:
-        """How many tokens the policy wrote."""
+        """Number of tokens that the policy wrote."""
         return sum(segment.tokens for segment in self.segments if segment.by == POLICY)
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are, prompt and observations included."""
+        """Number of all tokens, prompt and observations included."""
         return sum(segment.tokens for segment in self.segments)
 
     @property
@@ -94,8 +96,10 @@ class TrajectoryRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GameResult:
-    """How a game began and what came of it."""
+class GameRecord:
+    """One game: how it began, what came of it, and all that was written, found and decided."""
+
+    __pydantic_config__ = LINE
 
     start: Start
     """Seed, slot, answer: what the game began with."""
@@ -107,7 +111,7 @@ class GameResult:
     reason: str | None
     """Reason code of an invalid game; the failed service of a void one."""
     outage: Outage | None
-    """Why a void game is void."""
+    """Failure behind a void game."""
     question: str | None
     solve_rate: float | None
     """Share of right answers in a valid game, among the attempts that no outage has hit."""
@@ -123,14 +127,18 @@ class GameResult:
     materials: tuple[str, ...] | None
     """Ids of what verification read, in its order; ``None`` if nothing was verified."""
     hops: int | None
-    """What the world says of the question; ``None`` when it cannot tell."""
+    """Hops of the question according to the world; ``None`` when it cannot tell."""
     truly_correct: bool | None
-    """Whether the world counts the ground truth among the question's right answers; ``None`` when
-    it cannot tell."""
+    """True if the ground truth is among the question's right answers in the world; ``None`` when
+    the world cannot tell."""
     right_answers: tuple[str, ...] | None
     """All right answers in the world, in alphabetical order; ``None`` when it cannot tell."""
     weights_version: int
-    """How many steps the policy's weights had learnt from."""
+    """Number of steps that the policy's weights had learnt from."""
+    noise: tuple[NoiseDocument, ...]
+    """Documents that verification had to see through, and where they came from."""
+    trajectories: tuple[TrajectoryRecord, ...]
+    """In the order of play: proposer, verifier, closed_book, then the attempts to solve."""
 
     @property
     def slot(self) -> int:
@@ -144,7 +152,7 @@ class GameResult:
 
     @property
     def origin(self) -> str:
-        """Where the question comes from: ``proposed``, ``reused``, ``composed`` or ``given``."""
+        """Origin of the question: ``proposed``, ``reused``, ``composed`` or ``given``."""
         return self.start.origin.value
 
     @property
@@ -156,16 +164,6 @@ class GameResult:
     def aliases(self) -> tuple[str, ...]:
         """Other wordings of the ground truth."""
         return self.start.truth.aliases
-
-
-@dataclass(frozen=True, kw_only=True)
-class GameRecord(GameResult):
-    """One game, with everything that was written, found and decided in it."""
-
-    noise: tuple[NoiseDocument, ...]
-    """What verification had to see through, and where it came from."""
-    trajectories: tuple[TrajectoryRecord, ...]
-    """In the order of play: proposer, verifier, closed_book, then the attempts to solve."""
 
     @property
     def attempts(self) -> tuple[TrajectoryRecord, ...]:
@@ -190,7 +188,7 @@ class GameRecord(GameResult):
 
 
 def outages(records: Iterable[GameRecord]) -> list[Outage]:
-    """What has failed in these games: one entry per void game, and per void attempt."""
+    """All outages in these games: one per void game, and one per void attempt."""
     found: list[Outage | None] = []
     for record in records:
         found += [record.outage, *(trajectory.outage for trajectory in record.trajectories)]
@@ -198,7 +196,7 @@ def outages(records: Iterable[GameRecord]) -> list[Outage]:
 
 
 def names(roles: Iterable[Role]) -> list[str]:
-    """What trajectories are called: by their role, and attempts to solve by their number."""
+    """Names of trajectories: their roles, and for attempts to solve their numbers too."""
     found: list[str] = []
     attempts = 0
 
@@ -216,8 +214,8 @@ def record_game(
 
     Args:
         game: any outcome, a pending one included.
-        rules: what it was played by.
-        weights_version: which weights the policy had.
+        rules: the rules that it was played by.
+        weights_version: number of steps that the policy had learnt from.
         question_group: the group of a given evaluation question.
     """
     analysis = rules.world.analyse(game.question) if game.question else None

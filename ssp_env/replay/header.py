@@ -1,22 +1,148 @@
-"""What the games of a file were played by: rules, prompts, tokenizer. One line for many games."""
+"""The rules that the games of a file were played by, in one header line: settings, names of parts,
+prompts, tokenizer."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.legal import Grammar
+from ssp_env.game.record import LINE
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Judge
-from ssp_env.replay.codec import Reader
-from ssp_env.replay.tokenizer import SavedTokenizer
+from ssp_env.tokenizers import (
+    BPETokenizer,
+    ByteTokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 from ssp_env.version import __version__
 
-FORMAT = 3
+FORMAT = 4
 """Version of the format. It goes up whenever a field comes, goes or changes its meaning."""
+
+
+@dataclass(frozen=True)
+class SavedTokenizer:
+    """A tokenizer by name, by its vocabulary, or by the digests of its files."""
+
+    kind: str
+    """``bytes``, ``bpe``, ``words``, ``transformers``, or the class of a tokenizer of your own."""
+    vocab_size: int
+    pieces_sha256: str
+    """Over the bytes behind every id, and the end and padding ids."""
+    words: tuple[str, ...] = ()
+    """Vocabulary of ``words``."""
+    tags: tuple[str, ...] = ()
+    """Tags that are single tokens of ``words``."""
+    directory: str | None = None
+    """Directory of a ``transformers`` tokenizer."""
+    file_sha256: str | None = None
+    """Of the ``tokenizer.json`` in that directory."""
+    spec_sha256: str | None = None
+    """Of the same as it was loaded: it identifies a tokenizer that lies in no directory."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> SavedTokenizer:
+        """The description of a tokenizer."""
+        lengths = json.dumps([tokenizer.eos_id, tokenizer.pad_id, *map(len, tokenizer.pieces)])
+        pieces = _sha256(lengths.encode() + b"".join(tokenizer.pieces))
+        size = tokenizer.vocab_size
+
+        if type(tokenizer) is ByteTokenizer:
+            return cls("bytes", size, pieces)
+        if type(tokenizer) is BPETokenizer:
+            return cls("bpe", size, pieces)
+        if type(tokenizer) is WordTokenizer:
+            return cls("words", size, pieces, tokenizer.words, tokenizer.tags)
+        if not isinstance(tokenizer, HuggingFaceTokenizer):
+            return cls(_dotted(tokenizer), size, pieces)
+
+        spec = json.loads(tokenizer.inner.backend_tokenizer.to_str())
+        spec["truncation"] = spec["padding"] = None  # encoding a batch changes these
+        loaded = _sha256(json.dumps(spec, sort_keys=True).encode())
+        name = tokenizer.inner.name_or_path
+        file = Path(name) / "tokenizer.json"
+        if not name or not file.is_file():
+            return cls("transformers", size, pieces, spec_sha256=loaded)
+        folder, digest = str(file.parent.resolve()), _sha256(file.read_bytes())
+        return cls("transformers", size, pieces, (), (), folder, digest, loaded)
+
+    def open(self, given: Tokenizer | str | Path | None = None) -> Tokenizer:
+        """The tokenizer, ready for use.
+
+        Args:
+            given: the tokenizer, or its directory; needed where the header cannot say what it is
+                made of.
+
+        Raises:
+            ConfigError: ``given`` is another one, or it is needed and missing, or the vocabulary in
+                the header does not have its digest.
+        """
+        if given is None and self.kind in ("bytes", "bpe", "words"):
+            return _made(self)
+        file = Path(self.directory or "", "tokenizer.json")
+        if given is None and self.directory is not None and file.is_file():
+            return _loaded(self, self.directory, _sha256(file.read_bytes()))
+        if given is None:
+            fix = f"give the one that the game was played with: {self._description()}"
+            raise ConfigError("tokenizer", None, fix)
+
+        tokenizer = HuggingFaceTokenizer.load(given) if isinstance(given, str | Path) else given
+        other = SavedTokenizer.of(tokenizer)
+        same_file = self.file_sha256 is not None and self.file_sha256 == other.file_sha256
+        if (
+            (self.kind, self.vocab_size, self.pieces_sha256, self.words)
+            != (other.kind, other.vocab_size, other.pieces_sha256, other.words)
+        ) or not (same_file or self.spec_sha256 == other.spec_sha256):
+            shown = str(given) if isinstance(given, str | Path) else type(given).__name__
+            fix = f"the game was played with another one: {self._description()}"
+            raise ConfigError("tokenizer", shown, fix)
+        return tokenizer
+
+    def _description(self) -> str:
+        if self.kind != "transformers":
+            return f"{self.kind}, {self.vocab_size} tokens"
+        if self.file_sha256 is None:
+            return f"one of transformers with {self.vocab_size} tokens"
+        return f"{self.directory}, whose tokenizer.json has the SHA-256 {self.file_sha256}"
+
+
+@lru_cache(maxsize=4)
+def _made(saved: SavedTokenizer) -> Tokenizer:
+    """A packaged tokenizer; kept, since the games of a file share one."""
+    made: Tokenizer
+    try:
+        match saved.kind:
+            case "bytes":
+                made = ByteTokenizer()
+            case "bpe":
+                made = BPETokenizer()
+            case _:
+                made = WordTokenizer(saved.words, saved.tags)
+    except TokenizerError as error:
+        raise ConfigError("tokenizer.words", "...", f"not a vocabulary: {error}") from None
+
+    if SavedTokenizer.of(made) != saved:
+        fix = "the vocabulary in the header does not have its digest: the file was altered, or "
+        fix += "another version of ssp-env wrote it"
+        raise ConfigError("tokenizer.pieces_sha256", saved.pieces_sha256, fix)
+    return made
+
+
+@lru_cache(maxsize=4)
+def _loaded(saved: SavedTokenizer, directory: str, file_sha256: str) -> Tokenizer:
+    """A tokenizer of a directory; kept as long as its file has this digest."""
+    return saved.open(directory)
 
 
 @dataclass(frozen=True)
@@ -29,11 +155,11 @@ class SavedPrompts:
 
 @dataclass(frozen=True)
 class SavedParts:
-    """Names of the code that took part. What it said is saved; the code is not."""
+    """Names of the code that took part. Its results are saved; the code is not."""
 
     world: str
     grammar: bool
-    """Whether the world's grammar takes part in masks of legal moves."""
+    """True if the world's grammar takes part in masks of legal moves."""
     retriever: str
     judge: str
     verifier: str | None
@@ -42,7 +168,7 @@ class SavedParts:
     filters: dict[str, str]
     """Function by reason code, in order."""
     proposer_reward: str
-    """A name of the config, or a function of the user's own."""
+    """A name of the config, or a function of your own."""
     solver_reward: str
 
     @classmethod
@@ -66,14 +192,12 @@ class SavedParts:
     ) -> dict[str, Any]:
         """The names of those that are given, by field."""
         given = {"judge": judge, "proposer_reward": proposer_reward, "solver_reward": solver_reward}
-        names: dict[str, Any] = {
-            field: _dotted(part) for field, part in given.items() if part is not None
+        shipped = {id(reward): name for name, reward in PROPOSER_REWARDS.items()}
+        return {
+            field: shipped.get(id(part)) or _dotted(part)
+            for field, part in given.items()
+            if part is not None
         }
-
-        for name, shipped in PROPOSER_REWARDS.items():
-            if shipped is proposer_reward:
-                names["proposer_reward"] = name
-        return names
 
     def shipped_filter(self, code: str) -> Filter | None:
         """The package's own filter of this name; ``None`` if it is code of the user's own."""
@@ -82,24 +206,26 @@ class SavedParts:
 
     @property
     def pays_solver_itself(self) -> bool:
-        """Whether the solver was paid by a function of the user's own."""
+        """True if the solver was paid by a function of the user's own."""
         return self.solver_reward != _dotted(right_answer)
 
     @property
     def pays_proposer_itself(self) -> bool:
-        """Whether the proposer was paid by a function of the user's own."""
+        """True if the proposer was paid by a function of the user's own."""
         return self.proposer_reward not in PROPOSER_REWARDS
 
 
 @dataclass(frozen=True)
 class SavedRules:
-    """What games were played by: the header line of a file, and of all games that follow it."""
+    """The header line of a file: it holds for all games that follow."""
+
+    __pydantic_config__ = LINE
 
     format: int
     package: str
     """Version of the package that wrote the games."""
     tokens: bool
-    """Whether the games hold token ids and log-probabilities, without which none is replayed."""
+    """True if the games hold token ids and log-probabilities, without which none is replayed."""
     config: GameConfig
     parts: SavedParts
     prompts: SavedPrompts
@@ -122,29 +248,11 @@ class SavedRules:
         )
 
 
-def read_header(row: dict[str, Any], reader: Reader) -> SavedRules:
-    """A header line.
-
-    Raises:
-        DataError: another version's, or a field that is missing or wrong.
-    """
-    version = row["format"]
-    if type(version) is not int or version < 1:
-        raise reader.wrong("format", f"is {version!r}, not a version number")
-    if version > FORMAT:
-        what = f"is {version}, but this version of ssp-env reads format {FORMAT}: upgrade it"
-        raise reader.wrong("format", what)
-    if version < FORMAT:
-        what = f"is {version}, which an older version of ssp-env wrote and reads"
-        raise reader.wrong("format", what)
-
-    header = reader.read(SavedRules, row)
-    if (fault := header.tokenizer.fault()) is not None:
-        raise reader.wrong(f"tokenizer.{fault[0]}", fault[1])
-    return header
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _dotted(part: Any) -> str:
-    """Where a function, or the class of an object, is defined."""
+    """Module and name of a function, or of the class of an object."""
     named = part if hasattr(part, "__qualname__") else type(part)
     return f"{named.__module__}.{named.__qualname__}"

@@ -2,73 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ssp_env.game.game import Game
-from ssp_env.game.outcome import Ending
-from ssp_env.game.record import TrajectoryRecord, record_game
-from ssp_env.game.round import Round
+import numpy as np
+
+from ssp_env.checks import describe
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game.filters import Filter, Proposal
+from ssp_env.game.game import Attempt, Game
+from ssp_env.game.noise import NoiseDocument
+from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.prompts import Prompts
+from ssp_env.game.record import GameRecord, TrajectoryRecord, names, record_game
+from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
+from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory, Waiting
-from ssp_env.replay.compare import Difference, differences
-from ssp_env.replay.recorded import OwnCode, Recorded, check_replayable, named, recorded_rules
-from ssp_env.replay.saved import SavedGame
+from ssp_env.game.trajectory import Limits, Trajectory, Waiting
+from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.replay.files import SavedGame
+from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import Tokenizer
+from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
+
+NO_TOKENS = (
+    "the game was written without token ids (tokens=False; in a run: record_tokens: false); it can "
+    "be printed and rescored, but not replayed"
+)
+_LONGEST = 80
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """Functions of the user's own, which no file holds.
+
+    The results of a function that is not given are played back."""
+
+    filters: Mapping[str, Filter] | None = None
+    """Rules for a question, by reason code."""
+    proposer_reward: ProposerReward | None = None
+    solver_reward: SolverReward | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that came out another way than it was saved."""
+
+    where: str
+    """``game``, or a trajectory: ``proposer``, ``verifier``, ``closed_book``, ``solver 1`` ..."""
+    field: str
+    """The field that differs, such as ``segments[2].ids[14]`` or ``verdict.correct``."""
+    saved: Any
+    replayed: Any
+
+    def __str__(self) -> str:
+        saved, replayed = (
+            text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+            for text in map(repr, (self.saved, self.replayed))
+        )
+        return f"{self.where}: {self.field}: saved {saved}, replayed {replayed}"
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of playing a saved game again."""
+    """The result of playing a saved game again."""
 
     game: Game
     """The game as it was replayed."""
     rules: Rules
-    """What it was replayed by: search, judge and verifier are recorded ones."""
+    """The rules that it was replayed by: search, judge and verifier are recorded ones."""
     differences: tuple[Difference, ...]
     as_saved: tuple[str, ...] = ()
-    """Code of the user's own that was not given, so that what it said was played back and not
+    """Code of the user's own that was not given, so that its results were played back and not
     checked."""
 
     @property
     def identical(self) -> bool:
-        """Whether everything came out as it was saved."""
+        """True if everything came out as it was saved."""
         return not self.differences
 
 
 def replay(
-    saved: SavedGame, tokenizer: Tokenizer | str | Path | None = None, own: OwnCode | None = None
+    saved: SavedGame,
+    tokenizer: Tokenizer | str | Path | None = None,
+    own: OwnCode | None = None,
+    world: World | None = None,
 ) -> Replay:
     """Plays the policy's saved tokens again, without search or judge, and compares everything.
 
     Prompts and observations are made anew from texts and documents; filters, budgets and rewards
-    are computed anew. What code of the user's own said (filters, rewards, noise) is played back,
+    are computed anew. Results of code of the user's own (filters, rewards, noise) are played back,
     unless that code is given.
 
     Args:
         saved: the game.
-        tokenizer: the one it was played with, or its directory; needed if the document cannot say
-            what it is made of.
+        tokenizer: the one it was played with, or its directory; needed if the file cannot say what
+            it is made of.
         own: functions of the user's own.
+        world: the world that it was played in; the hops and right answers of the question are
+            taken from the record where it is not given.
 
     Raises:
         ConfigError: the tokenizer is missing or another one, or the saved settings cannot work.
         UsageError: ``saved`` was written without token ids, or is not a saved game at all (the name
             of a file, say).
     """
-    check_replayable(saved)
-    recorded, own = Recorded(saved, strict=False), own or OwnCode()
-    rules = recorded_rules(saved, recorded, saved.rules.tokenizer.open(tokenizer), own)
+    check_saved(saved)
+    if not saved.rules.tokens:
+        raise UsageError(NO_TOKENS)
 
+    recorded, own = Recorded(saved), own or OwnCode()
+    rules = recorded_rules(saved, recorded, saved.rules.tokenizer.open(tokenizer), own, world)
     game = _play(saved, rules, recorded)
 
-    unrecorded = [Difference("game", "asked for", "nothing", what) for what in recorded.unrecorded]
-    found = (*unrecorded, *differences(saved.record, record_game(game, rules)))
-    return Replay(game, rules, found, tuple(_taken_as_saved(saved, own)))
+    # Facts of the run and of the world do not follow from the game.
+    then, now = saved.record, record_game(game, rules)
+    given = ["first_slot", "question_group", "weights_version"]
+    given += [] if world is not None else ["hops", "truly_correct", "right_answers"]
+    now = replace(now, **{name: getattr(then, name) for name in given})
+
+    missing = [Difference("game", "asked for", "nothing", what) for what in recorded.unrecorded]
+    return Replay(game, rules, (*missing, *differences(then, now)), tuple(_as_saved(saved, own)))
 
 
-def _taken_as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
+def _as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
     parts = saved.rules.parts
     for code, function in parts.filters.items():
         if parts.shipped_filter(code) is None and code not in (own.filters or {}):
@@ -79,69 +138,314 @@ def _taken_as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
         yield f"solver_reward ({parts.solver_reward})"
 
 
-class _Feed:
-    """The tokens that are left for one trajectory; none if it was not played then."""
-
-    def __init__(self, saved: TrajectoryRecord | None) -> None:
-        written = zip(saved.own, saved.logprobs, strict=True) if saved is not None else ()
-        self._tokens = iter(written)
-        self._voided = saved is not None and saved.ending is Ending.OUTAGE
-        self._searches = len(saved.searches) if saved is not None else 0
-
-    def cut_off(self, trajectory: Trajectory) -> bool:
-        """Whether the outage came in this turn, so that it has to be the last one."""
-        return self._voided and len(trajectory.searches) >= self._searches
-
-    def write(self, trajectory: Trajectory) -> None:
-        """Writes the tokens of one turn, token by token, since a turn's end is not saved."""
-        for token, logprob in self._tokens:
-            if trajectory.feed((token,), (logprob,)):
-                return
+# -- playing -----------------------------------------------------------------------------------
 
 
 def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
     """Plays one turn after the other, so that a single search is due at a time.
 
-    What an outage cut off comes last."""
+    Turns that an outage cut off come last."""
     round_ = Round.of_start(rules, saved.record.start)
-    recorded.watch(round_)
+    recorded.round = round_
     game, then = round_.games[0], saved.record.named()
-    feeds: dict[str, _Feed] = {}
+    tokens = {name: iter([*zip(t.own, t.logprobs, strict=True)]) for name, t in then.items()}
+
+    def write(name: str, trajectory: Trajectory) -> None:
+        # Token by token, since the end of a turn is not saved.
+        for token, logprob in tokens.get(name, iter(())):
+            if trajectory.feed((token,), (logprob,)):
+                return
 
     while waiting := {name: t for name, t in named(game).items() if t.waiting is Waiting.POLICY}:
-        for name in waiting:
-            feeds.setdefault(name, _Feed(then.get(name)))
-        ready = [name for name, t in waiting.items() if not feeds[name].cut_off(t)]
-
-        if not ready:
-            for last, trajectory in waiting.items():
-                feeds[last].write(trajectory)
-            _void(round_, waiting, then, recorded)
-        else:
+        ready = [
+            name
+            for name, t in waiting.items()
+            if name not in then
+            or then[name].ending is not Ending.OUTAGE
+            or len(t.searches) < len(then[name].searches)
+        ]
+        if ready:
             trajectory = waiting[ready[0]]
-            feeds[ready[0]].write(trajectory)
+            write(ready[0], trajectory)
             if trajectory.waiting is Waiting.POLICY:
                 trajectory.feed_turn(())  # a turn may end without a token that says so
+            round_.advance()
+            continue
 
+        for name, trajectory in waiting.items():
+            write(name, trajectory)
+        hit = {name: outage for name in waiting if (outage := then[name].outage) is not None}
+        if not hit:
+            round_.void(list(waiting.values()), recorded.outage("engine"))
+        # The last one to be hit made the game void, if it is.
+        for name in sorted(hit, key=lambda name: hit[name] == saved.record.outage):
+            round_.void([waiting[name]], recorded.outage("engine", then[name]))
         round_.advance()
 
     return game
 
 
-def _void(
-    round_: Round,
-    cut_off: Mapping[str, Trajectory],
-    then: Mapping[str, TrajectoryRecord],
-    recorded: Recorded,
-) -> None:
-    """The outages that cut these trajectories off."""
-    hit = {name: then[name] for name in cut_off if name in then and then[name].outage is not None}
-    if not hit:
-        round_.void(list(cut_off.values()), recorded.outage("engine"))
-        return
+def named(game: Game) -> dict[str, Trajectory]:
+    """The trajectories of a game by the names that its record gives them."""
+    plays = game.trajectories()
+    return dict(zip(names(t.role for t in plays), plays, strict=True))
 
-    # The last one to be hit made the game void, if it is.
-    last = recorded.outage("engine")
-    outages = {name: recorded.outage("engine", attempt) for name, attempt in hit.items()}
-    for name in sorted(hit, key=lambda name: outages[name].args == last.args):
-        round_.void([cut_off[name]], outages[name])
+
+# -- comparing ---------------------------------------------------------------------------------
+
+
+def differences(saved: GameRecord, replayed: GameRecord) -> list[Difference]:
+    """Every field that differs, trajectories first; of a list, the first place that does."""
+    then, now = saved.named(), replayed.named()
+    found: list[Difference] = []
+
+    for name in dict.fromkeys([*then, *now]):
+        if name in then and name in now:
+            found += (replace(d, where=name) for d in _walk("", then[name], now[name]))
+        else:
+            before, after = ("played" if name in plays else "absent" for plays in (then, now))
+            found.append(Difference(name, "trajectory", before, after))
+
+    saved, replayed = replace(saved, trajectories=()), replace(replayed, trajectories=())
+    return found + list(_walk("", saved, replayed))
+
+
+def _walk(field: str, then: Any, now: Any) -> Iterator[Difference]:
+    if is_dataclass(then) and type(then) is type(now):
+        for f in fields(then):
+            path = f"{field}.{f.name}" if field else f.name
+            yield from _walk(path, getattr(then, f.name), getattr(now, f.name))
+    elif isinstance(then, tuple) and isinstance(now, tuple):
+        for i, (before, after) in enumerate(zip(then, now, strict=False)):
+            if found := list(_walk(f"{field}[{i}]", before, after)):
+                yield from found
+                return
+        if len(then) != len(now):
+            yield Difference("game", f"number of {field}", len(then), len(now))
+    elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
+        yield Difference("game", field, then, now)
+
+
+# -- recorded services and code ----------------------------------------------------------------
+
+
+def recorded_rules(
+    saved: SavedGame,
+    recorded: Recorded,
+    tokenizer: Tokenizer,
+    own: OwnCode,
+    world: World | None = None,
+) -> Rules:
+    """The rules that a saved game was played by, with recorded services and own code.
+
+    Raises:
+        ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did
+            not have.
+    """
+    config, parts, prompts = saved.rules.config, saved.rules.parts, saved.rules.prompts
+    given = own.filters or {}
+    for code in given:
+        if code not in parts.filters:
+            fix = f"the game had no such filter, but {', '.join(parts.filters)}"
+            raise ConfigError("filters", code, fix)
+
+    return Rules(
+        config=config,
+        tokenizer=tokenizer,
+        prompts=Prompts.of_texts(prompts.texts, prompts.frame, tokenizer, config.tags),
+        retriever=recorded,
+        corpus=(),
+        judge=recorded,
+        verifier=None if parts.verifier is None else recorded,
+        limits={role: Limits.of(role, config, tokenizer) for role in Role},
+        world=world if world is not None else RecordedWorld(parts.world, saved.record.start.truth),
+        filters={
+            code: given.get(code) or parts.shipped_filter(code) or recorded.filter(code)
+            for code in parts.filters
+        },
+        noise=recorded.noise,
+        proposer_reward=own.proposer_reward
+        or PROPOSER_REWARDS.get(parts.proposer_reward)
+        or recorded.proposer_reward,
+        solver_reward=own.solver_reward
+        or (recorded.solver_reward if parts.pays_solver_itself else right_answer),
+    )
+
+
+class Recorded:
+    """All results of services and of own code, as they were when the game was played.
+
+    It is retriever, judge, verifier and noise source at once. What the record does not hold is
+    noted in ``unrecorded`` and is an outage, never an empty answer. In a void game, what is missing
+    is what failed then."""
+
+    def __init__(self, saved: SavedGame) -> None:
+        self._saved = saved.record
+        self._trajectories = saved.record.named()
+        self.round: Round | None = None
+        """The round that asks."""
+        self.unrecorded: list[str] = []
+
+    @property
+    def _game(self) -> Game:
+        assert self.round is not None, "set the round first"
+        return self.round.games[0]
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """The documents that were found then; a single search is due at a time.
+
+        Raises:
+            ServiceError: none were found then.
+        """
+        ((name, trajectory),) = (
+            (name, t) for name, t in named(self._game).items() if t.waiting is Waiting.SEARCH
+        )
+        saved, place = self._trajectories.get(name), len(trajectory.searches)
+        searches = saved.searches if saved is not None else ()
+        if place < len(searches):
+            return [list(searches[place].documents)]
+        if saved is not None and saved.ending is Ending.REFUSED and place == len(searches):
+            raise ServiceError("search", "it refused this query", fault="text")
+        raise self._missing("search", f"search {place + 1} of {name} for {queries[0]!r}")
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        """The verdicts that were reached then."""
+        assert self.round is not None, "set the round first"
+        saved = self._saved
+        match self.round.phase:
+            case Phase.VERIFY:
+                known = [("verifier", saved.verification)]
+            case Phase.CLOSED_BOOK:
+                known = [("closed_book", saved.closed_book)]
+            case _:
+                # Attempts that gave no answer are wrong without asking.
+                known = [
+                    (name, self._trajectories[name].verdict if name in self._trajectories else None)
+                    for i, attempt in enumerate(self._game.attempts, start=1)
+                    if attempt.outage is None and attempt.trajectory.result is not None
+                    for name in (f"solver {i}",)
+                ]
+
+        return [self._verdict(*pair, task) for pair, task in zip(known, tasks, strict=True)]
+
+    def _verdict(
+        self, name: str, verdict: Verdict | None, task: JudgeTask
+    ) -> Verdict | ServiceError:
+        if verdict is not None:
+            return verdict
+        saved = self._trajectories.get(name)
+        if saved is not None and saved.outage is not None:
+            return self.outage("judge", saved)
+        # Of a game that other attempts made void, no verdicts are kept.
+        if any(attempt.outage is not None for attempt in self._saved.attempts):
+            return Verdict(False)
+        return self._missing("judge", f"a verdict on {task.prediction!r} ({name})")
+
+    def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
+        """The verdict of the verification."""
+        verdict = self._saved.verification
+        return [verdict or self._missing("verifier", f"a verification of {tasks[0].question!r}")]
+
+    def noise(
+        self,
+        rng: np.random.Generator,
+        count: int,
+        own: Sequence[Document],
+        others: Sequence[tuple[int, Document]],
+        corpus: Sequence[Document],
+    ) -> tuple[NoiseDocument, ...]:
+        """The noise that was drawn then.
+
+        Raises:
+            ServiceError: the game was void before anything was read: noise was what failed.
+        """
+        saved = self._saved
+        read = saved.verification is not None or "verifier" in self._trajectories
+        if saved.outcome is Outcome.VOID and not saved.noise and not read:
+            raise self.outage("search")
+        return saved.noise
+
+    def outage(self, service: str, attempt: TrajectoryRecord | None = None) -> ServiceError:
+        """The outage that made the game void then, or an attempt alone.
+
+        One of this service, if that is not known.
+        """
+        then = self._saved.outage if attempt is None else attempt.outage
+        if then is not None:
+            return ServiceError(then.service, then.what, then.calls)
+        return ServiceError(self._saved.reason or service, "it failed when the game was played")
+
+    def _missing(self, service: str, asked: str) -> ServiceError:
+        if self._saved.outcome is Outcome.VOID:
+            return self.outage(service)
+        self.unrecorded.append(asked)
+        return ServiceError(service, f"not recorded: {asked}")
+
+    def filter(self, code: str) -> Filter:
+        """A filter of the user's own, with the result that it had then."""
+
+        def fails(proposal: Proposal) -> bool:
+            return self._saved.outcome is Outcome.INVALID and self._saved.reason == code
+
+        return fails
+
+    def proposer_reward(self, game: Game) -> float:
+        """The reward that a function of the user's own paid."""
+        return self._paid("proposer", self._saved.proposer_reward)
+
+    def solver_reward(self, game: Game, attempt: Attempt) -> float:
+        """The reward that a function of the user's own paid."""
+        plays = named(game)
+        # The answer from memory is paid as an attempt that is none of the game's.
+        name = next(name for name, t in plays.items() if t is attempt.trajectory)
+        saved = self._trajectories.get(name)
+        return self._paid(name, None if saved is None else saved.reward)
+
+    def _paid(self, name: str, reward: float | None) -> float:
+        if reward is None:
+            self.unrecorded.append(f"a reward of {name}")
+        return 0.0 if reward is None else reward
+
+
+@dataclass(frozen=True)
+class RecordedWorld:
+    """A world of which only the name and the one answer of a saved game are known."""
+
+    name: str
+    truth: GroundTruth
+    can_read: bool = False
+
+    @property
+    def answers(self) -> Sequence[GroundTruth]:
+        """The answer."""
+        return (self.truth,)
+
+    @property
+    def corpus(self) -> Corpus:
+        """
+        Raises:
+            UsageError: a saved game holds what was found, not what there was to find.
+        """
+        raise UsageError("a saved game has no corpus")
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        """None."""
+        return []
+
+    def analyse(self, question: str) -> Analysis | None:
+        """Unknown."""
+        return None
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        """Unknown."""
+        return None
+
+
+def check_saved(value: object) -> None:
+    """
+    Raises:
+        UsageError: something else than a saved game, such as the name of its file.
+    """
+    if not isinstance(value, SavedGame):
+        fix = "read_games(path) gives the games of a file"
+        raise UsageError(f"a SavedGame is wanted, not {describe(value)}: {fix}")

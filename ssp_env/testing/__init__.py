@@ -17,29 +17,17 @@ each. Importing them needs neither pytest nor torch nor Ray.
 
 from __future__ import annotations
 
-from ssp_env.testing.play import EnvTests, PlayerTests
-from ssp_env.testing.rules import (
-    FilterTests,
-    NoiseSourceTests,
-    ProposerRewardTests,
-    SolverRewardTests,
-)
+from ssp_env.testing.play import BatchStrategyTests, NoiseSourceTests, PlayerTests
 from ssp_env.testing.services import JudgeTests, RetrieverTests, VerifierTests
-from ssp_env.testing.strategies import BatchStrategyTests
-from ssp_env.testing.text import PromptsTests, TokenizerTests
+from ssp_env.testing.tokenizers import TokenizerTests
 from ssp_env.testing.worlds import WorldTests
 
 __all__ = [
     "BatchStrategyTests",
-    "EnvTests",
-    "FilterTests",
     "JudgeTests",
     "NoiseSourceTests",
     "PlayerTests",
-    "PromptsTests",
-    "ProposerRewardTests",
     "RetrieverTests",
-    "SolverRewardTests",
     "TokenizerTests",
     "VerifierTests",
     "WorldTests",

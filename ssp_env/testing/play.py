@@ -1,27 +1,27 @@
-"""Mixins for players and for variants of the environment."""
+"""Mixins for parts that take part in a game: player, noise source, batch strategy."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import math
-import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+import json
+import random
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pettingzoo import AECEnv
 
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.setup import set_up
+from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.players import MiniPlayer
 from ssp_env.players.base import Player
-from ssp_env.testing.material import missing
-from ssp_env.types import Role
+from ssp_env.testing.material import PASSAGES, missing, small_rules
+from ssp_env.types import Document, GroundTruth, Role
 
 
 class PlayerTests:
@@ -30,7 +30,7 @@ class PlayerTests:
     setup: Mapping[str, Any] = {"world": "small"}
     """Where it is to play: what the doors take (see :class:`~ssp_env.doors.setup.Setup`)."""
     games: int = 4
-    """How many games each test plays."""
+    """Games that each test plays."""
 
     def make_player(self, rules: Rules) -> Player:
         """The player to be tested."""
@@ -38,66 +38,50 @@ class PlayerTests:
 
     def test_every_turn_is_written(self) -> None:
         rules = self._rules()
-
         player = self.make_player(rules)
+        player.play([])
         for seed in range(self.games):
             round_ = self._deal(rules, seed)
             while pending := round_.pending():
-                player.play(pending)
-                for trajectory in pending:
-                    _check_written(trajectory)
+                self._play(player, pending)
                 round_.advance()
             assert round_.games[0].outcome is not Outcome.PENDING
 
-    def test_others_are_left_alone(self) -> None:
-        """Of two games, only the one that was handed over is played."""
+    def test_it_writes_in_its_own_trajectories_alone(self) -> None:
         rules = self._rules()
         mine, other = self._deal(rules, 0).pending()[0], self._deal(rules, 1).pending()[0]
 
-        before = list(other.ids)
+        prompt, before = list(mine.ids), list(other.ids)
         self.make_player(rules).play([mine])
         assert other.ids == before, "the player wrote in a trajectory that it was not handed"
-
-    def test_what_was_written_stays(self) -> None:
-        rules = self._rules()
-        (trajectory,) = self._deal(rules, 0).pending()
-
-        prompt = list(trajectory.ids)
-        self.make_player(rules).play([trajectory])
-        assert trajectory.ids[: len(prompt)] == prompt, (
-            "the player changed the prompt: write with feed_turn() alone"
-        )
-
-    def test_nothing_to_play(self) -> None:
-        self.make_player(self._rules()).play([])
+        assert mine.ids[: len(prompt)] == prompt, "the player changed the prompt"
 
     def test_verifier_and_closed_book(self) -> None:
         """Those two roles get one turn and no search."""
         rules = self._rules()
-        player, question = self.make_player(rules), "what is it ?"
-        prompts, config, documents = rules.prompts, rules.config, tuple(rules.corpus[:2])
+        question, documents = "what is it ?", tuple(rules.corpus[:2])
+        size = rules.config.max_document_tokens
 
-        ids = {
-            Role.VERIFIER: prompts.verifier(question, documents, config.max_document_tokens),
-            Role.CLOSED_BOOK: prompts.closed_book(question),
-        }
-        for role, prompt in ids.items():
-            trajectory = Trajectory(
-                rules.limits[role], prompt, question, documents if role is Role.VERIFIER else ()
+        prompt = rules.prompts.verifier(question, documents, size)
+        verifies = Trajectory(rules.limits[Role.VERIFIER], prompt, question, documents)
+        prompt = rules.prompts.closed_book(question)
+        remembers = Trajectory(rules.limits[Role.CLOSED_BOOK], prompt, question)
+        self._play(self.make_player(rules), [verifies, remembers])
+
+    def _play(self, player: Player, pending: Sequence[Trajectory]) -> None:
+        player.play(pending)
+        for trajectory in pending:
+            assert trajectory.waiting is not Waiting.POLICY, (
+                f"play() returned, but the {trajectory.role}'s turn is not finished: write a whole "
+                f"turn in each trajectory, with feed_turn()"
             )
-            player.play([trajectory])
-            _check_written(trajectory)
 
     def _rules(self) -> Rules:
         """The rules of ``setup``, with both of the gates that a policy plays in."""
-        rules = set_up(dict(self.setup)).rules  # type: ignore[arg-type]
-        sizes = {
-            "max_prompt_tokens": 20_000,
-            "max_response_tokens": max(2_000, rules.config.max_response_tokens),
-        }
-
-        game = replace(rules.config, verifier="policy", closed_book=True, **sizes)  # type: ignore[arg-type]
-        return set_up({**self.setup, "game": game, "world": rules.world, "world_options": {}}).rules  # type: ignore[typeddict-item]
+        gates = {"verifier": "policy", "closed_book": True, "max_prompt_tokens": 20_000}
+        own: dict[str, Any] = {"max_response_tokens": 2_000, **self.setup.get("game", {}), **gates}
+        setup: Any = {**self.setup, "game": own}
+        return set_up(setup).rules
 
     def _deal(self, rules: Rules, seed: int) -> Round:
         dealer = Dealer(rules)
@@ -105,83 +89,153 @@ class PlayerTests:
         return dealer.deal()
 
 
-def _check_written(trajectory: Trajectory) -> None:
-    assert trajectory.waiting is not Waiting.POLICY, (
-        f"play() returned, but the {trajectory.role}'s turn is not finished: write a whole turn "
-        f"in each trajectory, "
-        "with feed_turn()"
-    )
+class NoiseSourceTests:
+    """Tests a :class:`~ssp_env.game.noise.NoiseSource`."""
 
+    corpus: Sequence[Document] = PASSAGES
+    """At least four passages."""
 
-class EnvTests:
-    """Tests a variant of the AEC environment: PettingZoo's suites, and random games to the end."""
+    def make_noise(self) -> NoiseSource:
+        """The noise source to be tested."""
+        missing("make_noise(self)")
 
-    num_cycles: int = 200
-    """Steps that PettingZoo's suites take."""
+    def test_at_most_count_and_none_twice(self) -> None:
+        for count in (0, 1, 2, 50):
+            noise = self._draw(count)
+            assert len(noise) <= count, f"at most {count} documents, but there were {len(noise)}"
+            assert all(isinstance(item, NoiseDocument) for item in noise), (
+                f"noise is made of NoiseDocuments, not {noise}"
+            )
+            ids = [item.document.id for item in noise]
+            assert len(set(ids)) == len(ids), f"noise held a document twice: {ids}"
 
-    def make_env(self) -> AECEnv:
-        """A new environment, always with the same settings."""
-        missing("make_env(self)")
-
-    # Imported where they are used: PettingZoo's suites bring pytest along.
-
-    def test_api(self) -> None:
-        from pettingzoo.test import api_test
-
-        with _quiet():
-            api_test(self.make_env(), num_cycles=self.num_cycles)
-
-    def test_seeds(self) -> None:
-        from pettingzoo.test import seed_test
-
-        with _quiet():
-            seed_test(self.make_env, num_cycles=self.num_cycles)
-
-    def test_random_games_end(self) -> None:
-        env = self.make_env()
-        for seed in range(3):
-            env.reset(seed=seed)
-            rng, paid = np.random.default_rng(seed), dict.fromkeys(env.possible_agents, 0.0)
-            for agent in env.agent_iter(max_iter=1_000_000):
-                observation, reward, terminated, truncated, info = env.last()
-                assert env.observation_space(agent).contains(observation), (
-                    f"{agent} saw something outside its observation space: check shapes, dtypes "
-                    f"and bounds"
-                )
-
-                paid[agent] += reward
-                if terminated or truncated:
-                    self._check_end(env, agent, info)
-                    env.step(None)
-                    continue
-
-                legal = np.flatnonzero(observation["action_mask"])
-                assert len(legal), f"{agent} is to act, but its action_mask allows nothing"
-                env.step(int(rng.choice(legal)))
-
-            assert not env.agents, "a random game did not end within a million steps"
-            assert all(math.isfinite(reward) for reward in paid.values()), (
-                f"rewards are finite numbers, not {paid}"
+    def test_none_of_its_own(self) -> None:
+        own = self.corpus[:2]
+        for seed in range(20):
+            drawn = {item.document.id for item in self._draw(3, own, seed=seed)}
+            shared = drawn & {document.id for document in own}
+            assert not shared, (
+                f"noise held {sorted(shared)}, which the game's own proposer retrieved: leave out "
+                f"own"
             )
 
-    def _check_end(self, env: AECEnv, agent: str, info: Mapping[str, Any]) -> None:
-        ends = [(env.terminations[a], env.truncations[a]) for a in env.agents]
-        assert len(set(ends)) == 1, (
-            f"both agents end together and alike, but (terminated, truncated) are {ends}"
+    def test_poor_surroundings(self) -> None:
+        """No other games, nothing retrieved, or only the game's own documents."""
+        assert len(self._draw(2, (), ())) <= 2
+        everything = self._draw(2, self.corpus, [(1, document) for document in self.corpus])
+        assert len(everything) == 0, f"every document is the game's own, but noise: {everything}"
+
+    def test_all_randomness_comes_from_rng(self) -> None:
+        drawn = []
+        for seed in (1, 2):
+            # Seeded differently, so that a source that uses global randomness gives itself away.
+            random.seed(seed)
+            np.random.seed(seed)
+            drawn.append(self._draw(3, seed=7))
+        assert drawn[0] == drawn[1], "the same rng has to draw the same noise"
+
+    def test_arguments_stay_as_they_are(self) -> None:
+        own, others, corpus = list(self.corpus[:1]), [(1, self.corpus[1])], list(self.corpus)
+        before = list(own), list(others), list(corpus)
+
+        self.make_noise()(np.random.default_rng(0), 3, own, others, corpus)
+        assert (own, others, corpus) == before, "the noise source changed its arguments"
+
+    def _draw(
+        self,
+        count: int,
+        own: Sequence[Document] | None = None,
+        others: Sequence[tuple[int, Document]] | None = None,
+        seed: int = 0,
+    ) -> tuple[NoiseDocument, ...]:
+        own = self.corpus[:1] if own is None else own
+        if others is None:
+            others = [(1, self.corpus[1]), (2, self.corpus[1]), (2, self.corpus[0])]
+        return self.make_noise()(np.random.default_rng(seed), count, own, others, self.corpus)
+
+
+class BatchStrategyTests:
+    """Tests a :class:`~ssp_env.game.strategies.BatchStrategy`."""
+
+    def make_strategy(self) -> BatchStrategy:
+        """A new strategy, always with the same settings."""
+        missing("make_strategy(self)")
+
+    def test_waves_come_to_an_end(self) -> None:
+        strategy = self.make_strategy()
+        strategy.begin_step()
+        assert not strategy.wants_more(8, 8, 1), (
+            "wants_more asks for more though all slots hold a valid question"
+        )
+        assert any(not strategy.wants_more(0, 8, waves) for waves in range(1, MOST_WAVES + 1)), (
+            f"wants_more still asks after {MOST_WAVES} waves without a valid question: bound the "
+            f"waves, or a policy that only fails would keep a step from ending"
         )
 
-        known = {outcome.value for outcome in Outcome} - {Outcome.PENDING.value}
-        assert info.get("outcome") in known, (
-            f"{agent}'s last info names no outcome: {info.get('outcome')!r}"
+    def test_at_most_as_many_as_are_empty(self) -> None:
+        strategy, rng = self.make_strategy(), np.random.default_rng(0)
+        for step in range(8):
+            strategy.begin_step()
+            for empty in (0, 3):
+                drawn = strategy.fill(rng, _questions(step), empty)
+                assert len(drawn) <= empty, f"fill gave {len(drawn)} for {empty} empty slots"
+                assert all(isinstance(item, PooledQuestion) for item in drawn), (
+                    f"fill gives PooledQuestions, not {drawn}"
+                )
+
+    def test_all_randomness_comes_from_rng(self) -> None:
+        first, second = (_decide(self.make_strategy(), 0, 6) for _ in range(2))
+        assert first == second, "the same rng has to fill in the same questions"
+
+    def test_a_state_goes_through_json(self) -> None:
+        """A strategy that takes the state back decides as the old one does."""
+        strategy, fresh = self.make_strategy(), self.make_strategy()
+        _decide(strategy, 0, 5)
+
+        saved = strategy.get_state()
+        text = json.dumps(saved)
+        fresh.set_state(json.loads(text))
+        assert _decide(strategy, 5, 6) == _decide(fresh, 5, 6), (
+            "a strategy with the state set back decides differently: put everything that decides "
+            "into get_state()"
         )
+        assert json.dumps(saved) == text, "a state that was handed out changed afterwards: copy it"
 
-        void = info["outcome"] == Outcome.VOID.value
-        assert env.truncations[agent] == void, "a void game is truncated; any other one terminates"
+    def test_rounds_end(self) -> None:
+        """Rounds of the small world, with a proposer that fails every other time."""
+        rules = small_rules(attempts=1)
+        strategy, player = self.make_strategy(), MiniPlayer(rules.config.tags)
+        answers = rules.world.answers
+
+        def draw(rng: np.random.Generator, count: int) -> list[GroundTruth]:
+            return [answers[i] for i in rng.integers(len(answers), size=count)]
+
+        for step in range(3):
+            round_ = Round(rules, draw, 4, [step], strategy)
+            while pending := round_.pending():
+                for turn, trajectory in enumerate(pending):
+                    if trajectory.role is Role.PROPOSER and turn % 2:
+                        trajectory.feed_turn([])
+                    else:
+                        player.play([trajectory])
+                round_.advance()
+            assert round_.done, "a round with this strategy does not end"
 
 
-@contextlib.contextmanager
-def _quiet() -> Any:
-    """Without PettingZoo's printing and its warnings about dict observations."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.filterwarnings("ignore", module="pettingzoo")
-        yield
+def _questions(step: int) -> list[PooledQuestion]:
+    return [
+        PooledQuestion(f"question {step}-{i} ?", GroundTruth(f"t{i}", f"answer {i}", ("alias",)))
+        for i in range(2)
+    ]
+
+
+def _decide(
+    strategy: BatchStrategy, first: int, steps: int
+) -> list[tuple[bool, Sequence[PooledQuestion]]]:
+    """A strategy's decisions in a few steps."""
+    decided: list[tuple[bool, Sequence[PooledQuestion]]] = []
+    for step in range(first, first + steps):
+        strategy.begin_step()
+        more = bool(strategy.wants_more(2, 4, 1))
+        decided.append((more, strategy.fill(np.random.default_rng(step), _questions(step), 2)))
+    return decided

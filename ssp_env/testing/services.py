@@ -1,8 +1,7 @@
-"""Mixins for what may fail: retriever, judge, verifier."""
+"""Mixins for parts that may fail: retriever, judge, verifier."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from ssp_env.search.base import Retriever
 from ssp_env.testing.material import (
     AWKWARD,
     PASSAGES,
-    check_numbers,
+    check_count,
     missing,
     same_twice,
     shown,
@@ -39,62 +38,43 @@ class RetrieverTests:
         """
         skip("break_it(self, retriever) is not overridden, so no outage can be provoked")
 
-    def test_every_query_finds_something(self) -> None:
-        for query, ranking in zip(self._queries, self._search(self._queries, 3), strict=True):
-            assert ranking, f"nothing was found for {query!r}; choose other queries, or see why"
-
-    def test_one_ranking_a_query_in_order(self) -> None:
+    def test_one_ranking_per_query_in_order(self) -> None:
         queries = [self._queries[0], *self._queries]
-
-        together = self._search(queries, 3)
-        for query, ranking in zip(queries, together, strict=True):
+        for query, ranking in zip(queries, self._search(queries, 3), strict=True):
+            assert ranking, f"nothing was found for {query!r}; choose other queries, or see why"
             (alone,) = self._search([query], 3)
             assert ranking == alone, (
                 f"rankings come in the order of the queries and do not depend on the batch, but "
-                f"{query!r} found "
-                f"{_ids(ranking)} in a batch of {len(queries)} and {_ids(alone)} alone: sort "
+                f"{query!r} found {shown(ranking)} in a batch and {shown(alone)} alone: sort "
                 f"results back into order"
             )
 
     def test_no_query_no_ranking(self) -> None:
         assert self._search([], 3) == [], "a batch of no queries gets an empty list"
 
-    def test_at_most_k_documents(self) -> None:
+    def test_documents(self) -> None:
+        """At most k, whole, different, best first."""
         for k in (1, 2, 7):
             for query, ranking in zip(self._queries, self._search(self._queries, k), strict=True):
                 assert len(ranking) <= k, (
                     f"at most k = {k} documents per query, but {query!r} got {len(ranking)}: cut it"
                 )
-
-    def test_documents_are_whole_and_different(self) -> None:
-        for query, ranking in zip(self._queries, self._search(self._queries, 5), strict=True):
-            for document in ranking:
-                assert isinstance(document, Document), (
-                    f"a ranking holds Documents, not {type(document).__name__}"
-                )
-                for field in ("id", "title", "text"):
-                    value = getattr(document, field)
-                    assert isinstance(value, str), (
-                        f"Document.{field} is a string, not {value!r}: convert it"
+                for document in ranking:
+                    assert isinstance(document, Document), f"{shown(document)} is no Document"
+                    fields = document.id, document.title, document.text
+                    assert all(isinstance(field, str) for field in fields), (
+                        f"id, title and text are strings, not {shown(fields)}: convert them"
                     )
 
-            assert len(set(_ids(ranking))) == len(ranking), (
-                f"{query!r} found a passage twice: {_ids(ranking)}; give every passage an id of "
-                f"its own, once a ranking"
-            )
+                assert len({document.id for document in ranking}) == len(ranking), (
+                    f"{query!r} found a passage twice: give every passage an id of its own"
+                )
+                scores = [document.score for document in ranking if document.score is not None]
+                assert scores == sorted(scores, reverse=True), (
+                    f"best first: {query!r} got the scores {scores}; sort them"
+                )
 
-    def test_best_first(self) -> None:
-        for query, ranking in zip(self._queries, self._search(self._queries, 5), strict=True):
-            scores = [document.score for document in ranking if document.score is not None]
-            assert all(math.isfinite(score) for score in scores), (
-                f"scores are finite numbers or None, not {scores}"
-            )
-
-            assert scores == sorted(scores, reverse=True), (
-                f"best first: {query!r} got the scores {scores}; sort them"
-            )
-
-    def test_same_query_same_answer(self) -> None:
+    def test_same_query_same_ranking(self) -> None:
         retriever = self.make_retriever()
         same_twice("search", lambda: retriever.search(self._queries, 3))
 
@@ -102,93 +82,62 @@ class RetrieverTests:
         queries = [*self._queries, *AWKWARD, *self._queries]
         rankings = self._search(queries, 3)
         for query, ranking in zip(queries, rankings, strict=True):
-            assert isinstance(ranking, list), (
-                f"{shown(query)} got {ranking!r}: any string gets a list, maybe empty"
-            )
-            assert len(ranking) <= 3, f"{shown(query)} got {len(ranking)} documents, though k is 3"
+            assert isinstance(ranking, list), f"{shown(query)} got {ranking!r}: give a list"
 
-        first, last = rankings[: len(self._queries)], rankings[len(queries) - len(self._queries) :]
-        assert first == last, (
+        size = len(self._queries)
+        assert rankings[:size] == rankings[-size:], (
             "awkward queries changed what the queries behind them find: keep them apart"
         )
 
     def test_no_shared_state(self) -> None:
         retriever, queries = self.make_retriever(), self._queries
         first = retriever.search(queries, 3)
-        assert queries == self._queries, (
-            "search changed the caller's list of queries: copy it first"
-        )
+        assert queries == self._queries, "search changed the caller's queries: copy them first"
 
-        # Changing what was handed out must not change what is handed out next.
         kept = [list(ranking) for ranking in first]
         for ranking in first:
             ranking.clear()
-
         assert retriever.search(queries, 3) == kept, (
             "a caller that changed its rankings changed the next ones: hand out new lists, not "
             "those of a cache"
         )
 
-    def test_each_and_all_agree(self) -> None:
-        """For a retriever that can also say which queries of a batch failed."""
-        retriever = self.make_retriever()
-        each = getattr(retriever, "search_each", None)
-        if each is None:
-            skip("this retriever has no search_each")
-
-        found, one_by_one = retriever.search(self._queries, 3), each(self._queries, 3)
-        assert found == one_by_one, f"search and search_each disagree: {found} and {one_by_one}"
-
     def test_a_failure_is_an_error(self) -> None:
         retriever = self.make_retriever()
-
         self.break_it(retriever)
-
         try:
-            found = retriever.search([*self._queries, "never asked before"], 3)
+            found = retriever.search(self._queries, 3)
         except ServiceError:
             return
         raise AssertionError(
             f"a retriever that cannot answer raises ServiceError('search', ...), but it returned "
-            f"{found!r}: an empty "
-            "list says that nothing matches, and would be trained on"
+            f"{shown(found)}: an empty list says that nothing matches, and would be trained on"
         )
 
     @property
     def _queries(self) -> list[str]:
-        assert len(set(self.queries)) > 1, (
-            "set queries to two or more different ones that find something"
-        )
+        assert len(set(self.queries)) > 1, "set queries to two or more that find something"
         return list(self.queries)
 
     def _search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         rankings = self.make_retriever().search(list(queries), k)
-
-        check_numbers("search", rankings, len(queries))
+        check_count("search", rankings, len(queries))
         return rankings
 
 
-def _ids(ranking: Sequence[Document]) -> list[str]:
-    return [document.id for document in ranking]
-
-
 class _VerdictTests:
-    """What judges and verifiers have in common; subclasses say how to ask."""
+    """Tests that judges and verifiers share; subclasses say how to ask."""
 
-    def _asker(self) -> tuple[Any, Callable[[Sequence[Any]], list[Verdict | ServiceError]], str]:
-        """The tested object, its method, and what errors call it."""
+    def _part(self) -> tuple[Any, Callable[[Sequence[Any]], list[Verdict | ServiceError]]]:
+        """The tested object and its method."""
         raise NotImplementedError
 
     def _tasks(self) -> list[tuple[Any, bool]]:
-        """Tasks and the verdict that each has to get."""
+        """Tasks, each with its right verdict; a right one comes first."""
         raise NotImplementedError
 
     def _awkward(self) -> list[Any]:
         raise NotImplementedError
-
-    def _hint(self, task: Any, expected: bool) -> str:
-        """What to say of a wrong verdict on a task."""
-        return ""
 
     def break_it(self, tested: Any) -> None:
         """Makes the next calls fail: stops the server, closes the connection.
@@ -197,66 +146,50 @@ class _VerdictTests:
         """
         skip("break_it is not overridden, so no outage can be provoked")
 
-    def test_one_verdict_a_task_in_order(self) -> None:
+    def test_one_verdict_per_task_in_order(self) -> None:
         tasks = [self._tasks()[0], *self._tasks()]
-        _, ask, what = self._asker()
+        _, ask = self._part()
 
         results = ask([task for task, _ in tasks])
-        check_numbers(what, results, len(tasks))
+        check_count("the result", results, len(tasks))
         for (task, expected), result in zip(tasks, results, strict=True):
-            assert isinstance(result, Verdict), (
-                f"{what} gave {result!r} for {task!r} where a Verdict was expected"
-            )
+            assert isinstance(result, Verdict), f"{task!r} got {result!r}, which is no Verdict"
             assert result.correct is expected, (
-                f"{what} called {task!r} {result.correct}, which should be "
-                f"{expected}{self._hint(task, expected)}"
+                f"{task!r} was called {result.correct}, which should be {expected}; every wording "
+                f"of the truth counts"
             )
-
-    def test_no_task_no_verdict(self) -> None:
-        _, ask, what = self._asker()
-        assert ask([]) == [], f"{what} gets an empty list for no tasks"
+        assert ask([]) == [], "no tasks get an empty list"
 
     def test_same_task_same_verdict(self) -> None:
-        _, ask, what = self._asker()
-        same_twice(what, lambda: ask([task for task, _ in self._tasks()]))
+        _, ask = self._part()
+        same_twice("the verdict", lambda: ask([task for task, _ in self._tasks()]))
 
     def test_awkward_tasks(self) -> None:
-        _, ask, what = self._asker()
-        (good, expected), *_ = self._tasks()
-        tasks = [*self._awkward(), good]
+        _, ask = self._part()
+        good, _ = self._tasks()[0]
+        *_, last = results = ask([*self._awkward(), good])
 
-        results = ask(tasks)
-        check_numbers(what, results, len(tasks))
+        check_count("the result", results, len(self._awkward()) + 1)
         for result in results:
             assert isinstance(result, Verdict | ServiceError), (
-                f"{what} gave {result!r}: a Verdict or a ServiceError"
+                f"an awkward task got {result!r}: give a Verdict or a ServiceError"
             )
-
-        last = results[-1]
-        assert isinstance(last, Verdict), (
-            f"awkward tasks spoilt the one behind them, which got {last!r}"
-        )
-        assert last.correct is expected, (
-            f"awkward tasks spoilt the one behind them, which got {last!r}"
-        )
+        assert isinstance(last, Verdict), f"awkward tasks spoilt the one behind them: {last!r}"
+        assert last.correct, f"awkward tasks spoilt the one behind them: {last!r}"
 
     def test_a_failure_is_an_error(self) -> None:
-        tested, ask, what = self._asker()
-
-        # A wrong answer may be rejected without a call, so only right ones are asked about.
+        tested, ask = self._part()
         self.break_it(tested)
         try:
-            results = ask(
-                [task for task, right in self._tasks() if right]
-            )  # a wrong one may need no asking
+            # A wrong answer may be rejected without a call, so only right ones are asked about.
+            results = ask([task for task, right in self._tasks() if right])
         except ServiceError:
             return
 
         wrong = [result for result in results if not isinstance(result, ServiceError)]
         assert not wrong, (
-            f"{what} could not ask, and yet gave {wrong[0]!r}: put a ServiceError in the place "
-            f"of each task that was "
-            "hit, or raise one; a verdict would be trained on"
+            f"an outage gave {wrong[0]!r}: put a ServiceError in the place of each task that was "
+            f"hit, or raise one; a verdict would be trained on"
         )
 
 
@@ -273,30 +206,17 @@ class JudgeTests(_VerdictTests):
         """The judge to be tested."""
         missing("make_judge(self)")
 
-    def _asker(self) -> tuple[Any, Callable[[Sequence[Any]], list[Verdict | ServiceError]], str]:
+    def _part(self) -> tuple[Any, Callable[[Sequence[Any]], list[Verdict | ServiceError]]]:
         judge = self.make_judge()
-        return judge, judge.judge, "judge"
+        return judge, judge.judge
 
     def _tasks(self) -> list[tuple[Any, bool]]:
-        right = [
-            (JudgeTask(self.question, wording, self.truth), True) for wording in self.truth.wordings
-        ]
-
-        return right + [
-            (JudgeTask(self.question, text, self.truth), False) for text in (*self.wrong, "")
-        ]
+        answers = [(wording, True) for wording in self.truth.wordings]
+        answers += [(text, False) for text in (*self.wrong, "")]
+        return [(JudgeTask(self.question, text, self.truth), right) for text, right in answers]
 
     def _awkward(self) -> list[Any]:
-        return [
-            JudgeTask(question, text, self.truth)
-            for text in AWKWARD
-            for question in (self.question, text)
-        ]
-
-    def _hint(self, task: Any, expected: bool) -> str:
-        if expected and task.prediction in task.truth.aliases:
-            return ": aliases count as much as the answer; compare with all of truth.wordings"
-        return ""
+        return [JudgeTask(self.question, text, self.truth) for text in AWKWARD]
 
 
 class VerifierTests(_VerdictTests):
@@ -315,18 +235,15 @@ class VerifierTests(_VerdictTests):
         """The verifier to be tested."""
         missing("make_verifier(self)")
 
-    def _asker(self) -> tuple[Any, Callable[[Sequence[Any]], list[Verdict | ServiceError]], str]:
+    def _part(self) -> tuple[Any, Callable[[Sequence[Any]], list[Verdict | ServiceError]]]:
         verifier = self.make_verifier()
-        return verifier, verifier.verify, "verify"
+        return verifier, verifier.verify
 
     def _tasks(self) -> list[tuple[Any, bool]]:
-        return [(self.supported, True)] + (
-            [] if self.unsupported is None else [(self.unsupported, False)]
-        )
+        without = [] if self.unsupported is None else [(self.unsupported, False)]
+        return [(self.supported, True), *without]
 
     def _awkward(self) -> list[Any]:
-        tasks = [replace(self.supported, question=text) for text in AWKWARD]
-        tasks += [
-            replace(self.supported, documents=(Document("x", text, text),)) for text in AWKWARD
-        ]
-        return [*tasks, replace(self.supported, documents=())]
+        questions = [replace(self.supported, question=text) for text in AWKWARD]
+        pages = [(Document("x", text, text),) for text in AWKWARD]
+        return questions + [replace(self.supported, documents=page) for page in [*pages, ()]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.mini import _backwards
+from ssp_env.replay.files import SavedGame, game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
@@ -159,7 +159,7 @@ def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
     names = {name: name for name in ("retriever", "judge", "noise", "solver_reward")}
     names |= {f"own_{name}": name for name in ("verifier", "filters", "proposer_reward")}
     parts = {names[name]: changes.pop(name) for name in list(changes) if name in names}
-    return Rules.build(world, tokenizer, replace(MINI, **changes), **parts)
+    return Rules.build(world, tokenizer, MINI.replace(**changes), **parts)
 
 
 def begin(
@@ -175,3 +175,10 @@ def begin(
 def spell(tokenizer: Tokenizer, ids: Sequence[int]) -> bytes:
     """The bytes that ids stand for."""
     return b"".join(tokenizer.pieces[i] for i in ids)
+
+
+def written(saved: SavedGame) -> SavedGame:
+    """A saved game as it comes back from a file."""
+    lines = [line.encode() for line in game_lines([saved])]
+    (back,) = parse_games(lines, "games.jsonl")
+    return back

@@ -95,8 +95,9 @@ function ending(play) {
 
 function verifying(app, entry, game, play, rules) {
   if (!game.verification && !game.materials && !play) return null;
-  const noise = new Map(game.noise.map((item) => [game.documents[item.document].id, item]));
-  const byId = new Map(game.documents.map((document) => [document.id, document]));
+  const noise = new Map(game.noise.map((item) => [item.document.id, item]));
+  const found = game.trajectories[0]?.searches.flatMap((search) => search.documents) || [];
+  const byId = new Map([...found, ...game.noise.map((item) => item.document)].map((document) => [document.id, document]));
   const read = game.materials || [];
   const mixed = read.filter((id) => noise.has(id) && !game.evidence.includes(id)).length;
   const note = read.length ? `read ${plural(read.length, "document")}: ${read.length - mixed} of evidence, ${mixed} of noise` : "";
@@ -203,19 +204,16 @@ function playNames(plays) {
 
 function exactPlay(app, entry, game, play, name, rules) {
   const place = game.trajectories.indexOf(play);
-  const host = h("div", {}, segments(game, play));
-  const counts = play.wrote.reduce((sum, written) => sum + written.tokens, 0);
+  const host = h("div", {}, segments(play));
+  const counts = own(play).reduce((sum, written) => sum + written.tokens, 0);
   const button = h("button.link", { type: "button", onclick: () => showTokens(app, entry, place, host, button) }, SHOW_TOKENS);
   const can = app.data.tokens && rules.tokens;
   const why = rules.tokens ? "tokens are not in this page (ssp report --tokens, or ssp view)" : "the run recorded no tokens";
   return h("div.exactly", {}, h("h4", {}, name, h("span.note", {}, `${plural(counts, "token")} by the policy`)), can ? button : h("span.note", {}, why), host);
 }
 
-function segments(game, play) {
-  return play.given.flatMap((place, i) => [
-    h("pre.given", {}, game.given[place].text),
-    play.wrote[i] && h("pre.own", {}, play.wrote[i].text),
-  ]);
+function segments(play) {
+  return play.segments.map((segment) => h(segment.by === "policy" ? "pre.own" : "pre.given", {}, segment.text));
 }
 
 const SHOW_TOKENS = "show tokens, loss mask and log-probabilities";
@@ -235,6 +233,6 @@ async function showTokens(app, entry, place, host, button) {
   const slot = app.shelf.get(entry, "slot");
   const game = chunk.games.find((one) => one.slot === slot);
   const untold = chunk.untold && h("p.note", {}, `Ids instead of texts: ${chunk.untold}`);
-  fill(host, untold, tokensOf(game, game.trajectories[place], chunk.rules[game.rules], chunk.pieces));
+  fill(host, untold, tokensOf(game.trajectories[place], chunk.pieces));
   button.replaceWith(h("span.note", {}, "marked: what the policy wrote (loss mask 1), the stronger the less likely it was"));
 }

@@ -18,15 +18,20 @@ function blocks(text, tags) {
   return found.filter((block) => block.kind !== "plain" || block.text.trim());
 }
 
+/** What the policy wrote, turn by turn. */
+function own(play) {
+  return play.segments.filter((segment) => segment.by === "policy");
+}
+
 /** The turns of a trajectory, one after the other. */
 function conversation(game, play, rules) {
   let search = 0;
-  return play.wrote.map((written) => {
+  return own(play).map((written) => {
     const parts = blocks(written.text, rules.tags).map((block) => shown(block));
     const asked = play.searches[search];
     const follows = asked && blocks(written.text, rules.tags).some((block) => block.kind === "search");
     if (follows) search++;
-    return h("div.turn", {}, parts, follows ? foundBy(game, asked) : null);
+    return h("div.turn", {}, parts, follows ? foundBy(asked) : null);
   });
 }
 
@@ -39,14 +44,14 @@ function shown(block) {
   return h(`div.say.${block.kind}`, {}, h("span.who", {}, SPEECH[block.kind]), h("p", {}, text || "(nothing)"), open);
 }
 
-function foundBy(game, search) {
-  if (!search.found.length) return h("p.found.none", {}, "nothing was found");
-  const titles = search.found.map((place) => title(game.documents[place]));
+function foundBy(search) {
+  if (!search.documents.length) return h("p.found.none", {}, "nothing was found");
+  const titles = search.documents.map(title);
   return h(
     "details.found",
     {},
     h("summary", {}, h("span.who", {}, "found"), h("span", {}, titles.join(" · "))),
-    search.found.map((place, i) => passage(game.documents[place], search.scores?.[i])),
+    search.documents.map((document) => passage(document)),
   );
 }
 
@@ -54,7 +59,8 @@ function title(document) {
   return document.title || document.id;
 }
 
-function passage(document, score, label = null) {
+function passage(document, label = null) {
+  const score = document.score;
   return h(
     "article.passage",
     {},
@@ -65,7 +71,7 @@ function passage(document, score, label = null) {
 
 /** Same words, same searches, same verdict: attempts that need be read only once. */
 function alike(play) {
-  return JSON.stringify([play.wrote.map((written) => written.text), play.searches, play.ending, play.verdict, play.reward, play.outage, play.given]);
+  return JSON.stringify([play.segments.map((segment) => segment.text), play.searches, play.ending, play.verdict, play.reward, play.outage]);
 }
 
 function together(plays) {
@@ -80,32 +86,9 @@ function together(plays) {
 
 // -- tokens ------------------------------------------------------------------------------------
 
-function bytes(packed) {
-  return Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0)).buffer;
-}
-
-function ids(entry, wide) {
-  const view = new DataView(bytes(entry.ids));
-  return Array.from({ length: entry.tokens }, (_, i) => (wide ? view.getUint32(4 * i, true) : view.getUint16(2 * i, true)));
-}
-
-function logprobs(written) {
-  const view = new DataView(bytes(written.logprobs));
-  const long = view.byteLength === 8 * written.tokens;
-  return Array.from({ length: written.tokens }, (_, i) => (long ? view.getFloat64(8 * i, true) : view.getFloat32(4 * i, true)));
-}
-
 /** Every token of a trajectory: what the loss mask covers, and how likely the policy's were. */
-function tokensOf(game, play, rules, pieces) {
-  const spans = [];
-  const put = (entry, own) => {
-    const likely = own ? logprobs(entry) : null;
-    ids(entry, rules.wide).forEach((id, i) => spans.push(token(pieces[id], id, own, likely?.[i])));
-  };
-  play.given.forEach((place, i) => {
-    put(game.given[place], false);
-    if (play.wrote[i]) put(play.wrote[i], true);
-  });
+function tokensOf(play, pieces) {
+  const spans = play.segments.flatMap((segment) => segment.ids.map((id, i) => token(pieces[id], id, segment.by === "policy", segment.logprobs?.[i])));
   return h("div.tokens", {}, spans);
 }
 

@@ -8,13 +8,21 @@ reports who was paid what, beside an honest player. ``ssp probe`` is its command
 from __future__ import annotations
 
 from ssp_env.testing.hacks.catalogue import CHEATS, all_cheats, find_cheat
-from ssp_env.testing.hacks.cheat import Cheat
-from ssp_env.testing.hacks.gate import Gate
-from ssp_env.testing.hacks.honest import SKILL, HonestPlayer
-from ssp_env.testing.hacks.pay import Finding, Interval, Pay
-from ssp_env.testing.hacks.player import CheatPlayer
-from ssp_env.testing.hacks.probe import GAMES, MARGIN, Played, Report, Result, play, probe
-from ssp_env.testing.hacks.seat import Recalled, Seat
+from ssp_env.testing.hacks.cheat import SKILL, Cheat, CheatPlayer, HonestPlayer, Recalled, Seat
+from ssp_env.testing.hacks.probe import (
+    GAMES,
+    MARGIN,
+    Finding,
+    Gate,
+    Interval,
+    Pay,
+    Played,
+    Report,
+    Result,
+    play,
+    probe,
+    tally,
+)
 
 __all__ = [
     "CHEATS",
@@ -37,4 +45,5 @@ __all__ = [
     "find_cheat",
     "play",
     "probe",
+    "tally",
 ]

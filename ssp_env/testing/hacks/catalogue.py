@@ -1,31 +1,33 @@
-"""All cheats that ship, and how one of your own is found by its name."""
+"""All cheats that ship, and lookup by name."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from copy import copy
+from functools import partial
 
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.testing.hacks import answers, codes, evidence, instructions, vague
+from ssp_env.testing.hacks import instructions, proposers, solvers
 from ssp_env.testing.hacks.cheat import Cheat
 
-_CLASSES: Sequence[type[Cheat]] = (
-    evidence.NoSearch,
-    evidence.EmptySearch,
-    evidence.IrrelevantSearch,
-    evidence.UnretrievedEvidence,
-    evidence.ForgedEvidence,
-    evidence.WrongQuestion,
-    evidence.Nonsense,
-    evidence.ClosedBookQuestion,
-    vague.Ambiguous,
-    vague.TwoQuestions,
-    vague.Cycle,
-    vague.NearDuplicate,
-    vague.DocumentAsQuestion,
-    vague.OtherLanguage,
-    vague.PaddedQuestion,
-    vague.FloodedQuery,
+_CLASSES: tuple[type[Cheat], ...] = (
+    proposers.NoSearch,
+    proposers.EmptySearch,
+    proposers.IrrelevantSearch,
+    proposers.UnretrievedEvidence,
+    proposers.ForgedEvidence,
+    proposers.WrongQuestion,
+    proposers.Nonsense,
+    proposers.ClosedBookQuestion,
+    proposers.Ambiguous,
+    proposers.TwoQuestions,
+    proposers.Cycle,
+    proposers.NearDuplicate,
+    proposers.DocumentAsQuestion,
+    proposers.OtherLanguage,
+    proposers.PaddedQuestion,
+    proposers.FloodedQuery,
     instructions.IfGivenPassages,
     instructions.IfManyDocuments,
     instructions.IfAskedWordForWord,
@@ -34,39 +36,21 @@ _CLASSES: Sequence[type[Cheat]] = (
     instructions.AboutThePassages,
     instructions.InstructVerifier,
     instructions.InstructJudgeInQuestion,
-    codes.Base64,
-    codes.Reversed,
-    codes.Rot13,
-    codes.CharacterCodes,
-    codes.Acrostic,
-    codes.SpacedOut,
-    codes.Bracketed,
-    codes.Glued,
-    codes.Reordered,
-    codes.LookAlike,
-    codes.HtmlEntities,
-    codes.ZeroWidth,
-    answers.Hedge,
-    answers.ListEverything,
-    answers.PasteDocuments,
-    answers.Flood,
-    answers.EmptyAnswer,
-    answers.EchoQuestion,
-    answers.InstructJudge,
-    answers.ForgeVerdict,
-    answers.ReferToReference,
-    answers.ForgeInformation,
-    answers.Throw,
-    answers.Sandbag,
+    solvers.ForgeInformation,
+    solvers.Throw,
+    solvers.Sandbag,
 )
 
-CHEATS: Mapping[str, type[Cheat]] = {kind().name: kind for kind in _CLASSES}
-"""Every cheat that ships, by name."""
+CHEATS: dict[str, Callable[[], Cheat]] = {kind.name: kind for kind in _CLASSES}
+"""Maker of every cheat that ships, by name."""
+
+# Codes and answers remember nothing, so a copy is as good as a new one.
+CHEATS |= {cheat.name: partial(copy, cheat) for cheat in (*solvers.CODES, *solvers.ANSWERS)}
 
 
 def all_cheats() -> list[Cheat]:
     """One of each cheat that ships."""
-    return [kind() for kind in CHEATS.values()]
+    return [make() for make in CHEATS.values()]
 
 
 def find_cheat(name: str) -> Cheat:
@@ -83,19 +67,14 @@ def find_cheat(name: str) -> Cheat:
     kind = load("cheat", name)
     if not (isinstance(kind, type) and issubclass(kind, Cheat)):
         raise ConfigError("cheat", name, "name a subclass of ssp_env.testing.hacks.Cheat")
-
-    # Its arguments are nobody's to guess.
-    try:
-        return kind()
-    except TypeError as error:
-        raise ConfigError("cheat", name, f"a cheat is made without arguments: {error}") from error
+    return kind()
 
 
 def load(what: str, name: str) -> object:
-    """What a module calls by a name.
+    """An object of a module.
 
     Args:
-        what: what errors call it.
+        what: its name in errors.
         name: ``module:name``.
 
     Raises:

@@ -1,54 +1,292 @@
-"""What a cheat is: a small class that says who gains, and what the cheater writes."""
+"""Cheats, the seats they play from, and the honest player that they are compared with."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.rules import Rules
-from ssp_env.testing.hacks.seat import Seat
-from ssp_env.types import Role
+from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
+from ssp_env.players import scripted_player
+from ssp_env.players.base import Player, TextPlayer
+from ssp_env.types import Document, Role
+
+SKILL = 0.7
+"""Share of attempts in which the honest solver finds the answer; it gives up in the others.
+
+A solver that always succeeds would leave its proposer nothing, and could not be beaten by cheating.
+"""
+
+
+class HonestPlayer(TextPlayer):
+    """The scripted player that suits a world, with a solver that fails now and then.
+
+    It fails as often where verification is an attempt, since it cannot tell. As a verifier that is
+    given its documents, and at the closed-book gate, it does its best."""
+
+    def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
+        """
+        Args:
+            rules: of the games it plays.
+            rng: decides which attempts fail.
+        """
+        player = scripted_player(rules)
+        assert isinstance(player, TextPlayer), "the scripted players write text"
+        self._player, self._rng = player, rng
+
+        tags = rules.config.tags
+        self._opening, self._closing = tags.opening("answer"), tags.closing("answer")
+        self._sure: dict[int, bool] = {}
+
+    def is_sure(self, trajectory: Trajectory) -> bool:
+        """Whether it finds the answer in this trajectory."""
+        if trajectory.role is not Role.SOLVER and trajectory.library is None:
+            return True
+
+        if trajectory.key not in self._sure:
+            self._sure[trajectory.key] = bool(self._rng.random() < SKILL)
+        return self._sure[trajectory.key]
+
+    def write(self, trajectory: Trajectory) -> str:
+        """The next turn."""
+        turn = self._player.write(trajectory)
+        if turn.startswith(self._opening) and not self.is_sure(trajectory):
+            return f"{self._opening} nothing {self._closing}"
+        return turn
+
+
+class Recalled(NamedTuple):
+    """A question that an honest proposer would have asked, and its evidence."""
+
+    question: str
+    documents: tuple[Document, ...]
+
+
+class Seat:
+    """A trajectory that waits for a cheater's turn: the view of it, and ways to write."""
+
+    def __init__(
+        self, trajectory: Trajectory, rules: Rules, honest: HonestPlayer, rng: np.random.Generator
+    ) -> None:
+        """
+        Args:
+            trajectory: it waits for tokens.
+            rules: of the game.
+            honest: writes the turns of an honest player.
+            rng: the source of the cheater's randomness.
+        """
+        self._trajectory, self._honest = trajectory, honest
+        self.rules, self.rng = rules, rng
+
+    # -- the view ------------------------------------------------------------------------------
+
+    @property
+    def answer(self) -> str:
+        """The ground truth that a proposer is given."""
+        return self._trajectory.about
+
+    @property
+    def question(self) -> str:
+        """The question that a solver is given."""
+        return self._trajectory.about
+
+    @property
+    def text(self) -> str:
+        """Everything the policy reads, decoded: prompt, its own turns and search results."""
+        return self._trajectory.limits.tokenizer.decode(self._trajectory.ids)
+
+    @property
+    def searches(self) -> Sequence[SearchRecord]:
+        """The searches so far, with their results."""
+        return self._trajectory.searches
+
+    @property
+    def documents(self) -> list[Document]:
+        """All passages that were shown to it."""
+        found = [d for search in self._trajectory.searches for d in search.documents]
+        return [*self._trajectory.documents, *found]
+
+    @property
+    def sure(self) -> bool:
+        """Whether an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
+        return self._honest.is_sure(self._trajectory)
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def search(self, query: str) -> str:
+        """A turn that searches."""
+        return self._call("search", query)
+
+    def ask(self, question: str) -> str:
+        """A turn that proposes a question."""
+        return self._call("question", question)
+
+    def say(self, answer: str) -> str:
+        """A turn that answers."""
+        return self._call("answer", answer)
+
+    def honest(self, question: str | None = None, skip: int = 0) -> str:
+        """The turn that an honest player would write here.
+
+        Args:
+            question: asked in place of the real one.
+            skip: first searches to be overlooked, since an honest player would not have made them.
+        """
+        if question is None:
+            return self._honest.write(self._trajectory)
+        return self._honest.write(self._imagine(question, skip))
+
+    def honest_answer(self, question: str) -> str | None:
+        """An honest player's answer after what was read so far; ``None``: it searches."""
+        imagined = self._imagine(question)
+        imagined.feed_turn(self._encode(self._honest.write(imagined)))
+        return imagined.result
+
+    def recall(self, answer: str | None = None) -> Recalled:
+        """An honest proposer's question and evidence, which a cheater knows by heart.
+
+        Args:
+            answer: another one than the ground truth.
+
+        Raises:
+            ServiceError: the search failed.
+        """
+        about = self.answer if answer is None else answer
+        prompt = self.rules.prompts.proposer(about, 1)
+        imagined = Trajectory(self.rules.limits[Role.PROPOSER], prompt, about)
+
+        while not imagined.done:
+            imagined.feed_turn(self._encode(self._honest.write(imagined)))
+            if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
+                (found,) = self.rules.checked.search([imagined.query])
+                if isinstance(found, ServiceError):
+                    raise found
+                imagined.observe(found, ())
+
+        documents = [d for search in imagined.searches for d in search.documents]
+        return Recalled(imagined.result or "", tuple(documents))
+
+    def stranger(self) -> Document:
+        """A passage about something else, drawn from the corpus."""
+        corpus = self.rules.corpus
+        return corpus[int(self.rng.integers(len(corpus)))]
+
+    def other_answer(self) -> str:
+        """An answer of the world, drawn at random."""
+        answers = self.rules.world.answers
+        return answers[int(self.rng.integers(len(answers)))].answer
+
+    def short(self, query: str) -> str:
+        """The query if it fits its budget, else one that finds nothing."""
+        limits = self._trajectory.limits
+        fits = query and len(limits.tokenizer.encode_data(query)) <= limits.max_query_tokens
+        return query if fits else "?"
+
+    def _call(self, action: str, content: str) -> str:
+        tags = self.rules.config.tags
+        return f"{tags.opening(action)} {content} {tags.closing(action)}"
+
+    def _encode(self, text: str) -> list[int]:
+        return self._trajectory.limits.tokenizer.encode(text)
+
+    def _imagine(self, question: str, skip: int = 0) -> Trajectory:
+        """This trajectory as it would be about another question."""
+        own = self._trajectory
+        # With the same key it is the same attempt: an honest solver succeeds in both or in neither.
+        imagined = Trajectory(own.limits, [], question, own.documents, own.library, key=own.key)
+        imagined.searches.extend(own.searches[skip:])
+        return imagined
 
 
 class Cheat:
-    """A documented way to be paid without doing what the game is for.
+    """A documented way to be paid without playing the game as intended.
 
-    Subclass it, and let the docstring's first line say what the cheat is. Override :meth:`propose`,
-    :meth:`solve`, or both: a cheat that overrides both is a pair that shares a convention, as the
-    proposer and the solver of one network can. The probe makes one object for all its games, so
-    attributes are what a network has learnt, not what it remembers of a game.
+    Subclass it, and let the docstring's first line say what the cheat does. Override :meth:`ask`
+    or :meth:`propose`, :meth:`solve`, or both: a cheat that overrides both is a pair that shares a
+    convention, as the proposer and the solver of one network can. The probe makes one object for
+    all its games, so attributes are what a network has learnt, not its memory of a game.
     """
 
+    name: ClassVar[str] = ""
+    """Its name in reports: the class's name in small letters, unless given."""
+    about: ClassVar[str] = ""
+    """One sentence: the first line of the docstring, unless given."""
     gains: ClassVar[Role] = Role.PROPOSER
-    """Whose pay is compared with an honest player's: ``Role.PROPOSER`` or ``Role.SOLVER``."""
+    """Role whose pay is compared with an honest player's."""
     rival: ClassVar[type[Any] | None] = None
-    """Another :class:`Cheat`: the honest way to play what this one knows, in place of the honest
-    player, where that knows less. What the closed-book gate pays counts for both then."""
+    """Another :class:`Cheat`: the honest way to play with the same knowledge, to be compared with
+    in place of the honest player. What the closed-book gate pays counts for both then."""
     closed_by: ClassVar[str] = ""
-    """Which setting or part closes it; shown where it pays."""
+    """Setting or part that closes it; shown where it pays."""
 
-    @property
-    def name(self) -> str:
-        """What the report calls it: the class's name in small letters."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
-
-    @property
-    def about(self) -> str:
-        """The first line of the docstring."""
-        return (type(self).__doc__ or "").strip().partition("\n")[0]
+    def __init_subclass__(cls) -> None:
+        cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        cls.about = (cls.__doc__ or "").strip().partition("\n")[0]
 
     def applies(self, rules: Rules) -> bool:
         """Whether it can be played by these rules at all, such as a cheat at a gate that is on."""
         return True
 
-    def propose(self, seat: Seat) -> str | None:
-        """The proposer's next turn; ``None``: what an honest player writes."""
+    def ask(self, seat: Seat) -> str | None:
+        """The question after an honest search; ``None``: an honest one."""
         return None
+
+    def propose(self, seat: Seat) -> str | None:
+        """The proposer's next turn; ``None``: an honest player's."""
+        question = self.ask(seat) if seat.searches else None
+        return None if question is None else seat.ask(question)
 
     def solve(self, seat: Seat) -> str | None:
-        """The next turn of whatever the solver plays; ``None``: what an honest player writes.
+        """The next turn of the solver's network; ``None``: an honest player's.
 
-        This is asked for in attempts, for the policy's own verification and at the closed-book gate
-        alike. A policy is not told which of them it is playing: only :attr:`Seat.text` may differ.
+        Asked for in attempts, in the policy's own verification and at the closed-book gate alike. A
+        policy is not told which of them it is playing: only :attr:`Seat.text` may differ.
         """
         return None
+
+
+class CheatPlayer:
+    """A :class:`~ssp_env.players.base.Player` that cheats where a cheat says so."""
+
+    def __init__(
+        self, rules: Rules, cheat: Cheat, seed: Sequence[int], partner: Player | None = None
+    ) -> None:
+        """
+        Args:
+            rules: of the games.
+            cheat: writes in place of honest turns.
+            seed: decides all its randomness.
+            partner: writes the other turns; the scripted honest player when not given.
+        """
+        self._rules, self._cheat = rules, cheat
+        self._honest = HonestPlayer(rules, np.random.default_rng([*seed, 0]))
+        self._partner = self._honest if partner is None else partner
+        self._rng = np.random.default_rng([*seed, 1])
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        """Writes one turn in each.
+
+        Raises:
+            UsageError: the cheat returned something else than a text or ``None``.
+            ServiceError: a search in the cheater's head failed, or the partner could not play.
+        """
+        left = []
+        for trajectory in trajectories:
+            seat = Seat(trajectory, self._rules, self._honest, self._rng)
+            method = "propose" if trajectory.role is Role.PROPOSER else "solve"
+            turn = getattr(self._cheat, method)(seat)
+
+            if turn is None:
+                left.append(trajectory)
+            elif isinstance(turn, str):
+                trajectory.feed_turn(trajectory.limits.tokenizer.encode(turn))
+            else:
+                what = f"{type(self._cheat).__name__}.{method}() gave {turn!r}"
+                raise UsageError(f"{what}: give the turn's text, or None to play honestly")
+
+        if left:
+            self._partner.play(left)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,11 +18,8 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players.base import Player
 from ssp_env.testing.hacks.catalogue import all_cheats
-from ssp_env.testing.hacks.cheat import Cheat
-from ssp_env.testing.hacks.gate import Gate, tally
-from ssp_env.testing.hacks.pay import Finding, Interval, Pay, find
-from ssp_env.testing.hacks.player import CheatPlayer
-from ssp_env.types import GroundTruth, Role
+from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
+from ssp_env.types import GroundTruth, Role, World
 
 GAMES = 200
 """Games per cheat: enough to tell a difference of .1 from none, whatever the rewards' spread."""
@@ -29,8 +29,62 @@ SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
 
 
-class Honest(Cheat):
-    """Plays by the rules."""
+class Finding(StrEnum):
+    """What the games of a cheat show."""
+
+    HELD = "held"
+    """It pays no more than an honest player's margin allows: the interval ends below it."""
+    PAYS = "pays"
+    """It pays more: the interval begins above the margin."""
+    UNSURE = "unsure"
+    """The interval holds the margin; more games would decide."""
+    NO_RESULT = "no result"
+    """So many of its games are void that either may be true."""
+    NOT_PLAYED = "not played"
+    """These rules lack the part that it cheats."""
+
+
+class Interval(NamedTuple):
+    """A figure with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Pay(NamedTuple):
+    """Pay of a role per game."""
+
+    paid: tuple[float, ...]
+    """Reward of each game that no outage hit; 0 for a solver that was not asked."""
+    void: int
+    """Games that an outage hit, as a whole or in one of their attempts."""
+
+    @property
+    def mean(self) -> float:
+        """The mean; not a number if all games are void."""
+        return sum(self.paid) / len(self.paid) if self.paid else math.nan
+
+
+class Gate(NamedTuple):
+    """Questions that filters, verification and closed-book gate accepted and rejected."""
+
+    accepted_sound: int = 0
+    accepted_unsound: int = 0
+    rejected_sound: int = 0
+    rejected_unsound: int = 0
+
+    @property
+    def precision(self) -> float | None:
+        """Sound share of what it accepts; ``None`` if it accepts nothing."""
+        accepted = self.accepted_sound + self.accepted_unsound
+        return self.accepted_sound / accepted if accepted else None
+
+    @property
+    def recall(self) -> float | None:
+        """Accepted share of what is sound; ``None`` if nothing is."""
+        sound = self.accepted_sound + self.rejected_sound
+        return self.accepted_sound / sound if sound else None
 
 
 @dataclass(frozen=True)
@@ -40,7 +94,7 @@ class Played:
     name: str
     about: str
     gains: Role
-    """Whose pay is compared."""
+    """Role whose pay is compared."""
     games: int
     accepted: int
     """Questions that reached the solver, in games that no outage hit."""
@@ -50,27 +104,27 @@ class Played:
     solver_with_gate: Pay
     """The same, with what answers at the closed-book gate earn."""
     stopped_by: dict[str, int]
-    """Reason codes of invalid games, and how many each; the most frequent one first."""
+    """Number of invalid games by reason code; the most frequent one first."""
     gate: Gate
 
     @property
     def pay(self) -> Pay:
-        """Of the role that gains."""
+        """Pay of the role that gains."""
         return self.proposer if self.gains is Role.PROPOSER else self.solver
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of one cheat."""
+    """The finding about one cheat."""
 
     played: Played
     beside: Played
-    """What it is compared with: the honest player, or the cheat's rival."""
+    """Games that it is compared with: the honest player's, or those of the cheat's rival."""
     finding: Finding
     more: Interval | None
-    """How much more than an honest player it is paid per game; ``None`` where nobody can say."""
+    """How much more than an honest player it is paid per game; ``None`` where that is unknown."""
     closed_by: str
-    """Which setting or part would close it."""
+    """Setting or part that would close it."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +149,12 @@ class Report:
     @property
     def gate(self) -> Gate:
         """Of all questions, honest ones and cheaters'."""
-        return sum((result.played.gate for result in self.results), self.honest.gate)
+        gates = [self.honest.gate, *(result.played.gate for result in self.results)]
+        return Gate(*(sum(counts) for counts in zip(*gates, strict=True)))
+
+
+class Honest(Cheat):
+    """Plays by the rules."""
 
 
 def probe(
@@ -112,10 +171,10 @@ def probe(
 
     Args:
         rules: world, verifier, judge, filters, prompts and settings to be probed.
-        cheats: what to play; all that ship when not given.
+        cheats: the cheats to play; all that ship when not given.
         games: per cheat.
         margin: how much more than an honest player a cheat may be paid per game.
-        seed: decides everything, with what services reply.
+        seed: decides everything, together with the replies of services.
         partner: plays what a cheat leaves alone, such as a model behind an API; the scripted honest
             player when not given.
         on_cheat: called before each cheat is played.
@@ -131,7 +190,8 @@ def probe(
     on_cheat(Honest())
     honest = play(rules, Honest(), games, seed, partner)
     if not honest.accepted:
-        raise UsageError(f"no honest question was accepted ({_why(honest)}): nothing to compare")
+        why = ", ".join(f"{count} {reason}" for reason, count in honest.stopped_by.items())
+        raise UsageError(f"no honest question was accepted ({why or 'void'}): nothing to compare")
 
     results = []
     for cheat in all_cheats() if cheats is None else cheats:
@@ -146,8 +206,14 @@ def probe(
             # Was it the cheater's text that voided them, or is the service down?
             play(rules, Honest(), min(games, SIDE_BY_SIDE), seed, partner)
 
-        beside = play(rules, cheat.rival(), games, seed, partner) if cheat.rival else honest
-        finding, more = find(_compared(played, cheat), _compared(beside, cheat), margin)
+        # A rival knows as much as the cheat, and is paid at the closed-book gate for it.
+        if cheat.rival is not None and cheat.gains is Role.SOLVER:
+            beside = play(rules, cheat.rival(), games, seed, partner)
+            finding, more = find(played.solver_with_gate, beside.solver_with_gate, margin)
+        else:
+            beside = honest
+            paid = honest.proposer if cheat.gains is Role.PROPOSER else honest.solver
+            finding, more = find(played.pay, paid, margin)
         results.append(Result(played, beside, finding, more, cheat.closed_by))
 
     return Report(honest, tuple(results), margin, seed)
@@ -164,29 +230,24 @@ def play(
     """
     ended: list[Game] = []
     for start in range(0, games, SIDE_BY_SIDE):
+        player = CheatPlayer(rules, cheat, (seed, start), partner)
         count = min(SIDE_BY_SIDE, games - start)
-        batch = _play_round(rules, cheat, count, (seed, start), partner)
+        round_ = Round(rules, _Answers(rules.world.answers), count, (seed, start))
 
-        if isinstance(cheat, Honest):
-            _check_up(batch)
-        ended += batch
+        while pending := round_.pending():
+            try:
+                player.play(pending)
+            except ServiceError as error:
+                round_.void(pending, error)
+            round_.advance()
+
+        outages = [game.outage for game in round_.games if game.outage is not None]
+        valid = any(game.outcome is Outcome.VALID for game in round_.games)
+        if isinstance(cheat, Honest) and outages and not valid:
+            raise ServiceError(outages[0].service, outages[0].what, outages[0].calls)
+        ended += round_.games
 
     return _add_up(cheat, ended, rules)
-
-
-def _play_round(
-    rules: Rules, cheat: Cheat, games: int, seed: tuple[int, int], partner: Player | None
-) -> list[Game]:
-    player = CheatPlayer(rules, cheat, seed, partner)
-    round_ = Round(rules, _Answers(rules.world.answers), games, seed)
-
-    while pending := round_.pending():
-        try:
-            player.play(pending)
-        except ServiceError as error:
-            round_.void(pending, error)
-        round_.advance()
-    return round_.games
 
 
 class _Answers:
@@ -200,20 +261,15 @@ class _Answers:
         return [self._truths[i] for i in rng.choice(size, count, replace=count > size)]
 
 
-def _check_up(games: Sequence[Game]) -> None:
-    """
-    Raises:
-        ServiceError: some honest games are void, and none is valid.
-    """
-    outages = [game.outage for game in games if game.outage is not None]
-    if outages and not any(game.outcome is Outcome.VALID for game in games):
-        outage = outages[0]
-        raise ServiceError(outage.service, outage.what, outage.calls)
-
-
 def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
-    counted = [game for game in games if not _is_hit(game)]
+    counted = [
+        game
+        for game in games
+        if game.outcome is not Outcome.VOID and all(a.outage is None for a in game.attempts)
+    ]
     void = len(games) - len(counted)
+    valid = [game.outcome is Outcome.VALID for game in counted]
+    solver = tuple(game.solver_reward or 0.0 for game in counted)
     reasons = Counter(str(game.reason) for game in counted if game.outcome is Outcome.INVALID)
 
     return Played(
@@ -221,30 +277,80 @@ def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
         about=cheat.about,
         gains=cheat.gains,
         games=len(games),
-        accepted=sum(game.outcome is Outcome.VALID for game in counted),
+        accepted=sum(valid),
         proposer=Pay(tuple(game.proposer_reward or 0.0 for game in counted), void),
-        solver=Pay(tuple(_attempts_pay(game) for game in counted), void),
-        solver_with_gate=Pay(tuple(game.solver_reward or 0.0 for game in counted), void),
+        solver=Pay(tuple(paid * ok for paid, ok in zip(solver, valid, strict=True)), void),
+        solver_with_gate=Pay(solver, void),
         stopped_by=dict(reasons.most_common()),
         gate=tally(games, rules.world),
     )
 
 
-def _is_hit(game: Game) -> bool:
-    """Whether an outage has voided a game, or an attempt of it."""
-    return game.outcome is Outcome.VOID or any(a.outage is not None for a in game.attempts)
+def find(cheat: Pay, honest: Pay, margin: float) -> tuple[Finding, Interval | None]:
+    """Whether a cheat pays more than an honest player by more than a margin.
+
+    Void games count for the cheat: they might all have been paid in full.
+
+    Args:
+        cheat: pay of the role that gains.
+        honest: pay of an honest player in that role; not all games are void.
+        margin: how much more is allowed.
+    """
+    if not cheat.paid:
+        return Finding.NO_RESULT, None
+
+    more = more_than(cheat.paid, honest.paid)
+    if more.low > margin:
+        return Finding.PAYS, more
+
+    best = max(1.0, *cheat.paid)
+    at_best = more_than([*cheat.paid, *[best] * cheat.void], honest.paid)
+    if at_best.high <= margin:
+        return Finding.HELD, more
+    return (Finding.NO_RESULT if cheat.void else Finding.UNSURE), more
 
 
-def _attempts_pay(game: Game) -> float:
-    return (game.solver_reward or 0.0) if game.outcome is Outcome.VALID else 0.0
+def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
+    """How much more the mean of one sample is than that of another, with a 95% interval.
+
+    The interval is that of Agresti and Caffo (2000), for figures between bounds in place of shares:
+    each sample is given one lowest and one highest value more. It therefore has a width even where
+    all games pay alike.
+    """
+    bounds = [min(0.0, *cheat, *honest), max(1.0, *cheat, *honest)]
+    left, right = np.array([*cheat, *bounds]), np.array([*honest, *bounds])
+
+    # centre +- 1.96 * sqrt(var_1 / n_1 + var_2 / n_2)
+    half = 1.96 * math.sqrt(left.var() / len(left) + right.var() / len(right))
+    centre = float(left.mean() - right.mean())
+    return Interval(float(np.mean(cheat) - np.mean(honest)), centre - half, centre + half)
 
 
-def _compared(played: Played, cheat: Cheat) -> Pay:
-    """The pay by which a cheat is compared."""
-    if cheat.gains is Role.PROPOSER:
-        return played.proposer
-    return played.solver_with_gate if cheat.rival is not None else played.solver
+def tally(games: Iterable[Game], world: World) -> Gate:
+    """Counts the questions of games whose soundness the world knows; void games are left out."""
+    counts = Counter(
+        (game.outcome is Outcome.VALID, sound)
+        for game in games
+        if game.outcome is not Outcome.VOID and (sound := _is_sound(game, world)) is not None
+    )
+    return Gate(*(counts[accepted, sound] for accepted in (True, False) for sound in (True, False)))
 
 
-def _why(played: Played) -> str:
-    return ", ".join(f"{count} {reason}" for reason, count in played.stopped_by.items()) or "void"
+def _is_sound(game: Game, world: World) -> bool | None:
+    """Whether a question has one right answer, the ground truth, and its evidence shows it.
+
+    ``None`` where nothing was asked, or the world cannot tell.
+    """
+    if game.question is None:
+        return None
+
+    analysis = world.analyse(game.question)
+    if analysis is None:
+        # A world that reads its questions knows that this is none.
+        return False if world.can_read else None
+    if analysis.answers != {game.truth.answer}:
+        return False
+
+    # What the proposer did not retrieve is not evidence, however true.
+    read = world.read(game.question, game.evidence) if world.can_read else None
+    return read is None or read == {game.truth.answer}

@@ -35,9 +35,7 @@ from transformers import (
 from transformers.models.auto import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from agents.engines.base import Engine, Request, StopRule, generate
-from agents.engines.ragged_cache import RaggedCache
 from agents.engines.transformers_engine import TransformersEngine, check_architecture
-from agents.planning.live import LiveBytes
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
@@ -160,21 +158,6 @@ def test_rows_that_wait_hold_no_batch_in_memory() -> None:
     assert not engine.running
     assert joins > 20
     assert most == 12
-
-
-def test_a_spent_cache_is_let_go_layer_by_layer() -> None:
-    rows, layers, tokens = 4, 5, 63
-    one = 4 * rows * 64 * 2 * 8
-    for spent, most in ((False, 2 * layers * 2), (True, layers * 2 + 2)):
-        with LiveBytes([]) as live:
-            cache = RaggedCache(rows, torch.device("cpu"))
-            cache.expect(torch.full((rows,), tokens), tokens)
-            for layer in range(layers):
-                cache.update(torch.ones(rows, 2, tokens, 8), torch.ones(rows, 2, tokens, 8), layer)
-            cache.commit()
-            whole = cache.select(torch.arange(rows), spent=spent)
-        assert whole.lengths.tolist() == [tokens] * rows
-        assert most * one <= live.peak + one < (most + 2) * one
 
 
 def no_room_on_a_gpu() -> None:

@@ -180,7 +180,7 @@ def test_results_count_games_and_tokens(uninterrupted: dict[str, Any]) -> None:
 
 
 def test_a_void_game_is_no_episode(uninterrupted: dict[str, Any]) -> None:
-    games = [replace(game, outcome="void") for game in uninterrupted["games"][0]]
+    games = [game.replace(outcome="void") for game in uninterrupted["games"][0]]
     figures = flat(episode_figures(games))
     assert all(np.isnan(value) for value in figures.values())
     assert figures.keys() == flat(episode_figures(uninterrupted["games"][0])).keys()
@@ -396,7 +396,7 @@ def test_a_checkpoint_holds_the_weights_once(uninterrupted: dict[str, Any]) -> N
 def test_a_remote_learner_gives_the_weights_of_none(
     uninterrupted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`benchmarks/several_learners.py` does the same with two, DDP and FSDP2; their updates are
+    """With two, DDP and FSDP2, see `benchmarks/results/several_learners.json`; their updates are
     compared without Ray in `tests/agents/test_sharding.py`."""
     config = uninterrupted["config"].copy(copy_frozen=False).learners(num_learners=1)
     with running(config) as algorithm:
@@ -411,7 +411,7 @@ def test_a_remote_learner_gives_the_weights_of_none(
             assert figures[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-6)
 
         # An engine with a model of its own has no module, but the learner has what it plays.
-        monkeypatch.setattr(SSPConfig, "engine_config", lambda config: EngineConfig("vllm"))
+        monkeypatch.setattr(SSPConfig, "engine_config", lambda config: EngineConfig(kind="vllm"))
         copy, present = algorithm.get_module(), weights_of(algorithm)
         assert isinstance(copy, LLMModule)
         assert distance({n: w.numpy() for n, w in copy.lm.state_dict().items()}, present) == 0.0
@@ -493,7 +493,7 @@ def test_an_engine_failure_voids_games_and_training_goes_on(algorithm_config: SS
 
 
 def test_tune_finds_the_algorithm() -> None:
-    """`benchmarks/faults` has it play two trials; that steps have the same keys is tested above."""
+    """That steps have the same keys is tested above."""
     from ray.tune.registry import get_trainable_cls
 
     assert get_trainable_cls("SSP") is SSP

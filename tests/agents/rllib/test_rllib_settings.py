@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
 from agents.rllib.module import LLMModule
-from ssp_env.errors import ConfigError, MissingExtra, ModelError, TokenizerError
+from ssp_env.errors import ConfigError, ModelError, TokenizerError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -123,11 +123,11 @@ def test_an_unknown_setting_of_training_is_refused(name: str, offers: str) -> No
         ("num_epochs", lambda c: c.training(num_epochs=2), "minibatches"),
         ("grad_clip", lambda c: c.training(grad_clip=1.0), "max_grad_norm"),
         ("env", lambda c: c.environment("CartPole-v1"), "env_config"),
-        ("framework", lambda c: c.framework("tf2"), "leave it out"),
+        ("framework", lambda c: c.framework("tf2"), "PyTorch"),
         (
             "evaluation_parallel_to_training",
             lambda c: c.evaluation(evaluation_parallel_to_training=True),
-            "SSP.solve",
+            "between two steps",
         ),
         (
             "ignore_env_runner_failures",
@@ -136,7 +136,6 @@ def test_an_unknown_setting_of_training_is_refused(name: str, offers: str) -> No
         ),
         ("num_envs_per_env_runner", lambda c: c.env_runners(num_envs_per_env_runner=2), "share"),
         ("model_config", lambda c: c.rl_module(model_config={"a": 1}), "model_dir"),
-        ("callbacks_on_episode_end", lambda c: c.callbacks(on_episode_end=print), "leave it out"),
     ],
 )
 def test_what_rllib_has_and_nobody_would_read_is_refused(name: str, change: Any, says: str) -> None:
@@ -169,19 +168,6 @@ class Episodic(RLlibCallback):
             lambda c: c.learners(sharding="fsdp2", num_learners=1),
             "there are 1",
         ),
-        ("learners.weights", lambda c: c.learners(weights="ipc"), "known: nixl, store"),
-        (
-            "learners.weights",
-            lambda c: c.learners(weights="nixl", num_learners=1),
-            "give one or more env runners, or use store",
-        ),
-        (
-            "learners.weights",
-            lambda c: c.learners(
-                weights="nixl", num_learners=1, num_gpus_per_learner=1
-            ).env_runners(num_env_runners=2),
-            "give GPUs to all or to none",
-        ),
         (
             "rl_module_spec",
             lambda c: c.rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={})),
@@ -200,18 +186,6 @@ def test_what_could_not_work_is_refused(field: str, change: Any, says: str) -> N
     with pytest.raises(ConfigError, match=says) as caught:
         change(SSPConfig()).validate()
     assert caught.value.field == field
-
-
-def test_nixl_is_asked_for_before_anything_is_built(
-    model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = SSPConfig().training(model_dir=model_dir).env_runners(num_env_runners=1)
-    config.learners(num_learners=1, weights="nixl")
-    monkeypatch.setattr("agents.config.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"compute.weights=nixl .*'\.\[nixl\]'"):
-        config.validate()
-    monkeypatch.setattr("agents.config.find_spec", lambda name: name)
-    config.validate()
 
 
 def test_a_module_of_ones_own_keeps_the_settings_it_does_not_name(model_dir: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from runs import SETTINGS, all_games, arguments, games, metrics, timeless
 
 from agents.models import load_model
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 
 pytestmark = pytest.mark.usefixtures("cluster")
 

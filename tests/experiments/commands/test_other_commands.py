@@ -17,11 +17,10 @@ import pytest
 from runs import metrics
 
 from agents.models import load_model
-from agents.tiny.bootstrap import BootstrapConfig
 from experiments.commands import plot
 from experiments.run.checks import check_model
-from experiments.run.quiet import filtered_stderr, quiet_libraries
-from ssp_env.commands.cli import main
+from experiments.run.process import filtered_stderr, quiet_libraries
+from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 # -- plot --------------------------------------------------------------------------------------
@@ -176,16 +175,6 @@ def test_interrupted_bootstrap_leaves_nothing(
     ]
     assert "Traceback" not in errors
     assert not list(tmp_path.iterdir())
-
-
-def test_help_of_bootstrap_says_that_it_cannot_be_gone_on_with(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["bootstrap", "--help"])
-    shown = capsys.readouterr().out
-    assert "There are no checkpoints" in shown
-    assert f"{BootstrapConfig().steps:,} steps" in shown
 
 
 # -- silence -----------------------------------------------------------------------------------

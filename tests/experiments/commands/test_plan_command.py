@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
-from agents.planning.count import Passes
-from benchmarks.plans import config_of
-from experiments.commands import PLAN
+from experiments import cli as commands
 from experiments.config import load_preset, make_config
 from experiments.run import planned
-from experiments.run.planned import check_memory, planner_of
-from ssp_env.commands import cli
+from experiments.run.planned import check_memory
+from ssp_env import cli
 from ssp_env.errors import ConfigError
 
 
@@ -26,7 +23,7 @@ class Point:
     name = "plan"
 
     def load(self) -> Any:
-        return PLAN
+        return commands.plan
 
 
 @pytest.fixture(autouse=True)
@@ -91,10 +88,15 @@ def test_nobody_takes_the_tiny_policy_for_another(
 def test_what_a_plan_advises_for_seven_billion_parameters_fits(
     directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config_of("7B").save_pretrained(directory)
-    # The learner's passes as benchmarks/results/plans.json has them: counting takes ten seconds.
-    monkeypatch.setattr("agents.planning.plan.count_passes", lambda *_, **__: Passes(6 << 30, 0))
-    monkeypatch.setattr(planned, "planner_of", functools.cache(planner_of))
+    Qwen2Config(  # the shape of Qwen2.5-7B
+        hidden_size=3584,
+        intermediate_size=18_944,
+        num_hidden_layers=28,
+        num_attention_heads=28,
+        num_key_value_heads=4,
+        vocab_size=152_064,
+        max_position_embeddings=32_768,
+    ).save_pretrained(directory)
 
     def told(gpus: int, *changes: str) -> int:
         given = ["plan", "--preset", "paper-7b", "--model", str(directory), "--memory", "80"]
@@ -108,7 +110,7 @@ def test_what_a_plan_advises_for_seven_billion_parameters_fits(
     ):
         assert told(gpus) == 2
         ways = capsys.readouterr().err.strip().rpartition("; set ")[2].split("; or ")
-        assert ways == [processes + "learning.round_size=4", processes + "compute.engine=vllm"]
+        assert ways == [processes + "learning.round_size=4", processes + "engine.kind=vllm"]
         for way in ways:
             assert told(gpus, *way.split(", ")) == 0
             assert "KV cache" in capsys.readouterr().out

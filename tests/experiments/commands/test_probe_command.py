@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_model import obedient, serve
 
-from experiments.commands import PROBE
-from ssp_env.commands import cli
+from experiments import cli as commands
+from ssp_env import cli
 from ssp_env.doors.setup import set_up
 from ssp_env.game.rules import Rules
-from ssp_env.testing.hacks.model import obedient, serve
 
 FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
@@ -24,7 +24,7 @@ class Point:
     name = "probe"
 
     def load(self) -> Any:
-        return PROBE
+        return commands.probe
 
 
 @pytest.fixture(autouse=True)
@@ -101,27 +101,15 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
 
 
-def test_a_model_can_play_honestly() -> None:
-    """It says nothing of use, so no question is accepted, and that is a mistake to be told."""
-    with serve(lambda prompt: "<question> what is it ? </question>") as url:
-        served = (f"openai.base_url={url}", "openai.model=scripted")
-        settings = [s for name in served for s in ("--set", name)]
-        assert probed(*FEW, "--player", "model", *settings, "--cheat", "nonsense") == 2
-
-
 def own_rules() -> Rules:
-    """Rules with a filter of the test's own, as ``--rules`` finds them."""
-    filters = {"odd": lambda proposal: proposal.question.count("of") % 2 == 1}
-    return set_up({"world": "small", "filters": filters}).rules
+    """Rules that reject every question, as ``--rules`` finds them."""
+    return set_up({"world": "small", "filters": {"odd": lambda proposal: True}}).rules
 
 
 def test_rules_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:
     mine = f"{__name__}:own_rules"
     assert probed("--rules", mine, "--games", "9", "--cheat", "nonsense", "--json") == 2
     assert "no honest question was accepted (9 odd)" in capsys.readouterr().err
-
-    assert probed("--rules", f"{__name__}:FEW", "--cheat", "nonsense") == 2
-    assert "name a function that returns" in capsys.readouterr().err
 
 
 def test_list_names_every_cheat(capsys: pytest.CaptureFixture[str]) -> None:

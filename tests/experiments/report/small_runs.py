@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 import ssp_env
 from agents.metrics import step_metrics
 from experiments.config import RunConfig
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env import scripted_player
 from ssp_env.game.record import record_game
 from ssp_env.game.rules import Rules
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay import SavedRules, read_games, write_games
 from ssp_env.types import Role
 
 GAMES = 5
@@ -86,6 +85,6 @@ def measured(accuracy: float) -> dict[str, Any]:
 def change_game(directory: RunDirectory, step: int, place: int, **fields: Any) -> None:
     """Writes other values into a game of a file."""
     file = directory.games / f"step_{step:06d}.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines()
-    lines[1 + place] = json.dumps({**json.loads(lines[1 + place]), **fields})
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    games = list(read_games(file))
+    games[place] = replace(games[place], record=replace(games[place].record, **fields))
+    write_games(games, file)

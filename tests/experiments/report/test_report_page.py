@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import GAMES, HOSTILE, change_game, make_run
+from small_runs import GAMES, HOSTILE, make_run
 
-from experiments.commands import REPORT
+from experiments.commands import report
 from experiments.commands.report import default_name
 from experiments.report import page as page_module
 from experiments.report.arms import arm_names, arms
@@ -52,11 +52,9 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
 
     chunk = data["step_2_1"]
     assert [game["question"] for game in chunk["games"]] == [s.record.question for s in saved]
-    proposer = chunk["games"][0]["trajectories"][0]["wrote"][0]
-    ids = base64.b64decode(proposer["ids"])
-    assert len(ids) == 2 * proposer["tokens"]
-    assert len(base64.b64decode(proposer["logprobs"])) == 4 * proposer["tokens"]
-    spoken = "".join(chunk["pieces"][str(int.from_bytes(ids[i : i + 2], "little"))] for i in (0, 2))
+    own = chunk["games"][0]["trajectories"][0]["segments"][1]
+    assert len(own["ids"]) == len(own["logprobs"]) == own["tokens"]
+    spoken = "".join(chunk["pieces"][str(token)] for token in own["ids"][:2])
     assert spoken.strip().startswith("<")
 
 
@@ -92,7 +90,7 @@ def test_games_that_do_not_fit_lie_beside_the_page(
 ) -> None:
     out = tmp_path / "report.html"
     monkeypatch.setattr(page_module, "LARGEST", 60_000)
-    REPORT.run(Namespace(runs=two_runs, out=str(out), tokens=True))
+    report.run(Namespace(runs=two_runs, out=str(out), tokens=True))
     folder = tmp_path / "report_games"
     assert "keep the two together" in capsys.readouterr().out
     names = {"index_0", "index_1"} | {f"step_{s}_{r}" for s in (1, 2) for r in (0, 1)}
@@ -213,7 +211,7 @@ def refused(run: Path, says: str, kind: type[SSPError] = RunError) -> None:
     """The page is refused with these words, and nothing is written."""
     out = run.parent / "page.html"
     with pytest.raises(kind, match=says):
-        REPORT.run(Namespace(runs=[str(run)], out=str(out), tokens=False))
+        report.run(Namespace(runs=[str(run)], out=str(out), tokens=False))
     assert [path.name for path in run.parent.iterdir() if path != run] == []
 
 
@@ -238,12 +236,13 @@ def test_incomplete_runs_are_refused_with_the_place(tmp_path: Path) -> None:
     run.summary.unlink()
     games = run.games / "step_000002.jsonl"
     text = games.read_text(encoding="utf-8")
-    games.write_text(text.replace('"format":3', '"format":2', 1), encoding="utf-8")
-    refused(run.path, r"step_000002\.jsonl:1: .*older version", DataError)
+    games.write_text(text.replace('"format":4', '"format":3', 1), encoding="utf-8")
+    refused(run.path, r"step_000002\.jsonl:1: .*version that wrote it", DataError)
     games.write_text(text[:-40], encoding="utf-8")
     refused(run.path, r"step_000002\.jsonl:6: cut off", DataError)
     games.write_text(text, encoding="utf-8")
-    change_game(run, 2, 0, outcome="splendid")
+    file = run.games / "step_000002.jsonl"
+    file.write_text(file.read_text().replace('"outcome":"', '"outcome":"splendid ', 1))
     refused(run.path, r"step_000002\.jsonl:2: field 'outcome'", DataError)
     run.config.unlink()
     refused(run.path, "is no run directory: it holds no config.yaml")
@@ -257,7 +256,7 @@ def test_a_page_is_named_after_its_runs_and_replaces_no_other(
     monkeypatch.chdir(tmp_path)
 
     def report(*runs: str, out: str | None = None) -> None:
-        REPORT.run(Namespace(runs=[*runs], out=out, tokens=False))
+        report.run(Namespace(runs=[*runs], out=out, tokens=False))
 
     report(two_runs[0])
     report(two_runs[0])
@@ -296,12 +295,12 @@ def test_a_run_that_is_named_twice_is_refused(two_runs: list[str]) -> None:
 def test_an_impossible_output_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     for out, says in ((tmp_path, "is a directory"), (tmp_path / "a" / "b.html", "no directory")):
         with pytest.raises(SSPError, match=says):
-            REPORT.run(Namespace(runs=["nowhere"], out=str(out), tokens=False))
+            report.run(Namespace(runs=["nowhere"], out=str(out), tokens=False))
 
 
 def test_a_run_without_games_is_shown_and_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = make_run(tmp_path / "run", steps=0, finished=False)
-    REPORT.run(Namespace(runs=[str(run.path)], out=str(tmp_path / "page.html"), tokens=False))
+    report.run(Namespace(runs=[str(run.path)], out=str(tmp_path / "page.html"), tokens=False))
     assert "holds no games" in capsys.readouterr().out

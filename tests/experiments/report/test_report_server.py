@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from small_runs import add_step, make_run
 
-from experiments.report.games import light_rows, rows, step_files
+from experiments.report.games import read_step, rows, step_files
 from experiments.report.server import Viewer, open_server
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.errors import RunError, SSPError
 from ssp_env.replay import read_games
 
@@ -87,7 +87,7 @@ def test_a_run_is_followed_while_it_goes_on(run: RunDirectory, client: Client) -
     _, state, _ = client.ask("/api/state")
     assert dict(state["runs"][0]["steps"])[1] != versions[1]
     _, again, _ = client.ask("/api/index?run=0&steps=1")
-    assert again["1"] == light_rows(step_files(run.games)[0])
+    assert again["1"] == rows(game.record for game in read_step(step_files(run.games)[0]))
 
 
 def test_text_is_found_within_games(run: RunDirectory, client: Client) -> None:
@@ -108,7 +108,7 @@ def test_what_is_not_there_is_told_in_words(run: RunDirectory, client: Client) -
     assert client.ask("/", Host="evil.example:80")[0] == 403
 
     file = run.games / "step_000001.jsonl"
-    file.write_text(file.read_text(encoding="utf-8").replace('"format":3', '"format":9', 1))
+    file.write_text(file.read_text(encoding="utf-8").replace('"format":4', '"format":9', 1))
     status, answer, _ = client.ask("/api/index?run=0&steps=1")
     assert status == 500
     assert "step_000001.jsonl:1" in answer["error"]

@@ -30,6 +30,7 @@ def test_every_field_of_a_file_of_games_is_documented(whole_run: tuple[Path, str
     header, *lines = map(json.loads, text.splitlines())
     parts = [header, header["parts"], *lines, *(line["start"] for line in lines)]
     for line in lines:
-        parts += [*line["given"], *line["documents"], *line["noise"], *line["trajectories"]]
-        parts += [item for t in line["trajectories"] for item in (*t["wrote"], *t["searches"])]
+        parts += [*line["noise"], *(item["document"] for item in line["noise"])]
+        for played in line["trajectories"]:
+            parts += [played, *played["segments"], *played["searches"]]
     assert not {name for part in parts for name in part} - names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.run.directory import RunDirectory
+from experiments.run.rundir import RunDirectory
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial

@@ -6,7 +6,6 @@ What is expected here is spelled out from their released code, not taken from th
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +196,7 @@ def test_mistakes(name: str, says: str) -> None:
 def test_numbers_count_in_the_budget_of_verification(cities: World) -> None:
     """The tenth document takes a character more than the ninth."""
     rules = rules_of(cities, "zerosearch", "bytes", verification_prompt="solver")
-    config = replace(rules.config, max_verification_tokens=2000)
+    config = rules.config.replace(max_verification_tokens=2000)
     pages = tuple(Document(str(i), "", "x" * 9) for i in range(150))
     reading = lay_out(rules.prompts, config, "Why?", pages, pages[1:])
 

@@ -7,20 +7,20 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hostile import serving
-from scripted import begin, by_role, play, propose, records, rules_of, say, word_tokenizer
+from scripted import begin, by_role, play, propose, records, rules_of, say, word_tokenizer, written
 
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.config import MINI_GAME, NOISE_KINDS
+from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.idle import idle_settings
 from ssp_env.game.noise import NOISE, draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
-from ssp_env.replay import SavedGame, replay, save_game
+from ssp_env.replay import replay, save_game
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.index.directory import build_index
@@ -40,7 +40,7 @@ def origins(played: Round) -> set[str]:
 
 
 def test_the_names_are_those_of_the_settings() -> None:
-    assert tuple(NOISE) == NOISE_KINDS
+    assert tuple(NOISE) == get_args(NoiseKind)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_corpus_fills_up_what_is_not_near(mini: MiniWorld, words: WordTokeni
 # -- other retrievers --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", NOISE_KINDS)
+@pytest.mark.parametrize("kind", get_args(NoiseKind))
 def test_a_server_and_an_index_directory(
     mini: MiniWorld, words: WordTokenizer, kind: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -158,14 +158,14 @@ def test_an_outage_voids_the_games_that_it_hits(
 
         assert (game.outcome, game.reason, game.noise) == (Outcome.VOID, "search", ())
         assert (game.verifier, game.proposer_reward, game.attempts) == (None, None, [])
-        again = replay(SavedGame.from_text(save_game(game, rules).to_text()))
+        again = replay(written(save_game(game, rules)))
         assert [str(difference) for difference in again.differences] == []
 
 
 def test_near_noise_is_replayed_without_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, noise_kind="near")
     for game in play(begin(rules), by_role(propose(2))).games:
-        again = replay(SavedGame.from_text(save_game(game, rules).to_text()))
+        again = replay(written(save_game(game, rules)))
         assert again.identical
         assert again.game.noise == game.noise != ()
 

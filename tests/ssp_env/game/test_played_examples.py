@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scripted import begin, by_role, play, propose, rules_of, say, solve
+from scripted import begin, by_role, play, propose, rules_of, say, solve, written
 
 from ssp_env.errors import ServiceError
 from ssp_env.game.examples import play_examples, solution_of
@@ -18,7 +18,7 @@ from ssp_env.game.pool import PooledQuestion, compose
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import make_strategy, tell
-from ssp_env.replay import SavedGame, replay, save_game
+from ssp_env.replay import replay, save_game
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth, Question, Role
 from ssp_env.worlds.mini import MiniWorld
@@ -119,7 +119,7 @@ def test_an_earlier_question_brings_its_solution_along(
     for game in games:
         assert (game.solve_rate, len(game.attempts)) == (0.0, 2)
         assert (game.example is not None) == examples == bool(game.solution)
-        saved = SavedGame.from_text(save_game(game, rules).to_text())
+        saved = written(save_game(game, rules))
         assert replay(saved).identical
         assert saved.record.start.solution == game.solution
 

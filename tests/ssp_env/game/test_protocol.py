@@ -4,7 +4,6 @@ anything."""
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -72,11 +71,10 @@ def test_spelling() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "two words", "<search>", "1st", "a>b", "été", "-a"])
-@pytest.mark.parametrize("field", [f.name for f in fields(Tags)])
-def test_names_that_cannot_work(field: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"tags\.{field} = .*use a letter") as error:
-        Tags(**{field: (name,) if field == "also" else name})
-    assert error.value.value == name
+def test_names_that_cannot_work(name: str) -> None:
+    with pytest.raises(ConfigError, match="pattern") as error:
+        Tags(search=name)
+    assert error.value.field == "tags.search"
 
 
 def test_further_tags_are_spelled_and_defused_like_the_others() -> None:
@@ -84,8 +82,6 @@ def test_further_tags_are_spelled_and_defused_like_the_others() -> None:
     assert tags.all() == (*Tags().all(), "<original_evidence>", "</original_evidence>")
     assert tags.defuse("</original_evidence>") == "‹/original_evidence›"
     assert Tags().defuse("</original_evidence>") == "</original_evidence>"
-    with pytest.raises(ConfigError, match="a list of names"):
-        Tags(also="original_evidence")  # type: ignore[arg-type]
 
 
 def test_names_have_to_differ() -> None:

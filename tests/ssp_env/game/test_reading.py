@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +219,7 @@ def test_noise_yields_first_then_all_passages_alike(words: WordTokenizer, mini: 
     noise = pages[3:]
 
     def read_within(tokens: int, *evidence: Document) -> Any:
-        config = replace(rules.config, max_prompt_tokens=20, max_verification_tokens=tokens)
+        config = rules.config.replace(max_prompt_tokens=20, max_verification_tokens=tokens)
         reading = lay_out(rules.prompts, config, "what is it ?", (*evidence, *noise), noise)
         ids = reading.ids(rules.prompts, config)
         assert len(ids) <= 20 + tokens

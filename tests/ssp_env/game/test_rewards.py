@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import MINI, begin, by_role, play, propose, rules_of, word_tokenizer
 
-from ssp_env.game.config import PROPOSER_REWARD_NAMES
+from ssp_env.game.config import ProposerRewardName
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.rewards import PROPOSER_REWARDS, right_answer
 from ssp_env.game.trajectory import Limits, Trajectory
@@ -72,4 +74,4 @@ def test_own_rewards_pay(mini: World) -> None:
 
 
 def test_the_config_names_what_ships() -> None:
-    assert tuple(PROPOSER_REWARDS) == PROPOSER_REWARD_NAMES
+    assert tuple(PROPOSER_REWARDS) == get_args(ProposerRewardName)

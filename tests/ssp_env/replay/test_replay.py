@@ -3,21 +3,25 @@ its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from scripted import begin, by_role, play, propose, read, rules_of, say, solve, spell
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scripted import begin, by_role, play, propose, read, rules_of, say, solve, spell, written
 
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.errors import ConfigError, DataError, ServiceError
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
-from ssp_env.game.record import TrajectoryRecord, record_game
+from ssp_env.game.record import record_game
 from ssp_env.game.round import Phase, Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import ReplayBuffer
@@ -33,6 +37,7 @@ from ssp_env.replay import (
     save_game,
     save_games,
 )
+from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document
@@ -48,12 +53,13 @@ ROOMY: dict[str, Any] = {
 
 def again(game: Game, rules: Rules) -> SavedGame:
     """Saves a game, reads it, replays it and checks that nothing at all is different."""
-    saved = SavedGame.from_text(save_game(game, rules).to_text())
+    saved = written(save_game(game, rules))
     replayed = replay(saved)
     assert [str(difference) for difference in replayed.differences] == []
     now, then = replayed.game, game
     unread = replace(record_game(then, rules), hops=None, truly_correct=None, right_answers=None)
     assert record_game(now, replayed.rules) == unread, "apart from what only the world knows"
+    assert replay(saved, world=rules.world).identical
     for t, u in zip(then.trajectories(), now.trajectories(), strict=True):
         assert (t.role, t.ids, t.mask, t.logprobs, t.about) == (
             u.role,
@@ -526,7 +532,7 @@ def test_own_prompts_and_tags_replay_where_they_do_not_lie(mini: MiniWorld, tmp_
     again(game, rules)
 
 
-# -- what was altered --------------------------------------------------------------------------
+# -- alterations -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -537,9 +543,48 @@ def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
     return save_game(game, rules)
 
 
-def solver(saved: SavedGame, index: int) -> TrajectoryRecord:
-    """One attempt's trajectory."""
-    return saved.record.attempts[index]
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths to all that is neither an object nor a list, and to empty ones."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        if isinstance(item, dict | list) and item:
+            yield from leaves(item, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def another(value: Any, rng: Random) -> Any:
+    """Some other value, of the same type or of another one."""
+    match value:
+        case bool():
+            return rng.choice([not value, None])
+        case int():
+            return rng.choice([value + 1, -value - 1, float(value) + 0.5, str(value)])
+        case float():
+            return rng.choice([value + 0.25, -value - 1.0, None])
+        case str():
+            return rng.choice([f"{value} x", value[:-1] + "y", "", 5]) if value else "x"
+    return rng.choice([1, "x", True, [0], {"a": 1}])
+
+
+@settings(max_examples=400)
+@given(rng=st.randoms(use_true_random=False))
+def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Random) -> None:
+    lines = [json.loads(line) for line in game_lines([saved])]
+    row = lines[rng.random() < 0.8]
+    *path, last = rng.choice(list(leaves(row)))
+    for step in path:
+        row = row[step]
+    row[last] = another(before := row[last], rng)
+    assume(row[last] != before)
+    with pytest.raises(DataError, match=r"games\.jsonl:[12]: "):
+        list(parse_games([json.dumps(line).encode() + b"\n" for line in lines], "games.jsonl"))
+
+
+def test_a_line_may_be_written_in_another_way(saved: SavedGame) -> None:
+    """Spaces and escapes are no alteration."""
+    lines = [f"{json.dumps(json.loads(line))}\n".encode() for line in game_lines([saved])]
+    assert list(parse_games(lines, "games.jsonl")) == [saved]
 
 
 def changed(saved: SavedGame, **fields: Any) -> SavedGame:
@@ -549,154 +594,94 @@ def changed(saved: SavedGame, **fields: Any) -> SavedGame:
 
 def altered(saved: SavedGame, index: int, **changes: Any) -> SavedGame:
     """The game with other values in one attempt's trajectory."""
-    attempt = solver(saved, index)
+    attempt = saved.record.attempts[index]
     plays = [replace(t, **changes) if t is attempt else t for t in saved.record.trajectories]
     return changed(saved, trajectories=tuple(plays))
 
 
 def rewritten(saved: SavedGame, index: int, segment: int, **changes: Any) -> SavedGame:
     """The game with other values in one segment of an attempt."""
-    segments = list(solver(saved, index).segments)
+    segments = list(saved.record.attempts[index].segments)
     segments[segment] = replace(segments[segment], **changes)
     return altered(saved, index, segments=tuple(segments))
 
 
-def told(saved: SavedGame) -> list[tuple[str, str, int | None]]:
-    """Where a replay differs."""
-    return [
-        (d.where, d.field, d.token)
-        for d in replay(SavedGame.from_text(saved.to_text())).differences
-    ]
+def other_id(saved: SavedGame, segment: int) -> SavedGame:
+    """The game with another token in the second attempt."""
+    ids = saved.record.attempts[1].segments[segment].ids or ()
+    return rewritten(saved, 1, segment, ids=(ids[0], ids[1] + 1, *ids[2:]))
 
 
-@pytest.mark.parametrize("segment", [0, 2], ids=["prompt", "observation"])
-def test_an_altered_token(saved: SavedGame, segment: int) -> None:
-    segments = solver(saved, 1).segments
-    ids = list(segments[segment].ids or ())
-    ids[3] += 1
-    forged = rewritten(saved, 1, segment, ids=tuple(ids))
-    place = sum(s.tokens for s in segments[:segment]) + 3
-    assert told(forged) == [("solver 2", "ids", place)]
-    (difference,) = replay(forged).differences
-    told_so = f"solver 2, token {place}: ids: saved {ids[3]}, replayed {ids[3] - 1}"
-    assert str(difference) == told_so
-
-
-def test_an_altered_query(saved: SavedGame, words: WordTokenizer) -> None:
-    trajectory = solver(saved, 0)
-    ids = list(trajectory.segments[1].ids or ())
-    ids[1] = words.encode("mentor")[0]
-    (difference,) = replay(rewritten(saved, 0, 1, ids=tuple(ids))).differences
-    assert (difference.where, difference.field) == ("solver 1", "searches[0].query")
-    assert (difference.saved, difference.replayed) == (trajectory.searches[0].query, "mentor")
-
-
-def test_an_altered_passage(saved: SavedGame) -> None:
-    trajectory = solver(saved, 2)
-    search = trajectory.searches[0]
+def other_passage(saved: SavedGame) -> SavedGame:
+    """The game with another word in what the third attempt found."""
+    (search,) = saved.record.attempts[2].searches
     first = search.documents[0]
-    text = first.text.split()
-    text[2] = "nobody"
-    documents = (replace(first, text=" ".join(text)), *search.documents[1:])
-    forged = altered(saved, 2, searches=(replace(search, documents=documents),))
-    (place,) = [
-        token for where, field, token in told(forged) if (where, field) == ("solver 3", "ids")
-    ]
-    assert place is not None
-    before = [sum(s.tokens for s in trajectory.segments[:n]) for n in (2, 3)]
-    assert before[0] < place < before[1]
-    assert len(told(forged)) == 1
+    first = replace(first, text=first.text.replace(first.text.split()[2], "nobody", 1))
+    documents = (first, *search.documents[1:])
+    return altered(saved, 2, searches=(replace(search, documents=documents),))
 
 
-def test_an_altered_verdict(saved: SavedGame) -> None:
-    verdict = solver(saved, 1).verdict
-    assert verdict is not None
-    wrong = altered(saved, 1, verdict=replace(verdict, correct=False))
-    paid = [("game", name, None) for name in ("solve_rate", "proposer_reward", "solver_reward")]
-    assert told(wrong) == [("solver 2", "reward", None), *paid]
-    assert saved.record.verification is not None
-    verification = replace(saved.record.verification, correct=False)
-    unverified = changed(saved, verification=verification)
-    assert ("game", "outcome", None) in told(unverified)
-    assert ("solver 1", "trajectory", None) in told(unverified)
-
-
-def shuffled(saved: SavedGame) -> SavedGame:
-    return changed(saved, materials=(saved.record.materials or ())[::-1])
-
-
-FORGERIES: dict[str, tuple[Callable[[SavedGame], SavedGame], list[tuple[str, str]]]] = {
-    "reward": (lambda s: changed(s, proposer_reward=0.75), [("game", "proposer_reward")]),
-    "question": (lambda s: changed(s, question="who ?"), [("game", "question")]),
+FORGERIES: dict[str, tuple[Callable[[SavedGame], SavedGame], set[tuple[str, str]]]] = {
+    "token of the prompt": (lambda s: other_id(s, 0), {("solver 2", "segments[0].ids[1]")}),
+    "token of an observation": (lambda s: other_id(s, 2), {("solver 2", "segments[2].ids[1]")}),
+    "passage": (
+        other_passage,
+        {("solver 3", "segments[2].text"), ("solver 3", "segments[2].ids[3]")},
+    ),
+    "readable text": (lambda s: rewritten(s, 0, 1, text="?"), {("solver 1", "segments[1].text")}),
+    "ending": (lambda s: altered(s, 0, ending=Ending.FORMAT), {("solver 1", "ending")}),
+    "result": (lambda s: altered(s, 0, result="me"), {("solver 1", "result")}),
+    "verdict": (
+        lambda s: altered(s, 1, verdict=Verdict(False)),
+        {("solver 2", "reward")}
+        | {("game", name) for name in ("solve_rate", "proposer_reward", "solver_reward")},
+    ),
+    "question": (lambda s: changed(s, question="who ?"), {("game", "question")}),
+    "reward": (lambda s: changed(s, proposer_reward=0.75), {("game", "proposer_reward")}),
     "evidence": (
         lambda s: changed(s, evidence=s.record.evidence[:-1]),
-        [("game", "number of evidence")],
+        {("game", "number of evidence")},
     ),
-    "order": (shuffled, [("game", "materials[")]),
-    "ending": (lambda s: altered(s, 0, ending=Ending.FORMAT), [("solver 1", "ending")]),
-    "result": (lambda s: altered(s, 0, result="me"), [("solver 1", "result")]),
-    "package": (lambda s: replace(s, rules=replace(s.rules, package="0.0.1")), []),
+    "hops": (lambda s: changed(s, hops=7), {("game", "hops")}),
+    "truth": (lambda s: changed(s, truly_correct=False), {("game", "truly_correct")}),
 }
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_other_alterations(saved: SavedGame, name: str) -> None:
+def test_a_replay_says_where_a_forged_game_differs(
+    mini: MiniWorld, saved: SavedGame, name: str
+) -> None:
     forge, expected = FORGERIES[name]
-    found = told(forge(saved))
-    assert {(where, field.partition("[")[0]) for where, field, _ in found} == {
-        (where, field.partition("[")[0]) for where, field in expected
-    }
+    found = replay(forge(saved), world=mini).differences
+    assert {(d.where, d.field) for d in found} == expected
+
+
+def test_a_difference_names_its_place(saved: SavedGame) -> None:
+    (difference,) = replay(other_id(saved, 0)).differences
+    token = (saved.record.attempts[1].segments[0].ids or ())[1]
+    assert str(difference) == (f"solver 2: segments[0].ids[1]: saved {token + 1}, replayed {token}")
 
 
 def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
-    forged = altered(saved, 0, searches=())
-    differences = replay(forged).differences
+    differences = replay(altered(saved, 0, searches=())).differences
     assert str(differences[0]).startswith(
         "game: asked for: saved 'nothing', replayed \"search 1 of solver 1 for "
     )
-    assert {("solver 1", "ending", None), ("solver 1", "outage", None)} <= set(told(forged))
-
-
-def moved(saved: SavedGame, index: int) -> SavedGame:
-    """An attempt whose first turn claims the first token of the observation that follows it."""
-    prompt, call, found, *rest = solver(saved, index).segments
-    ids, taken = found.ids or (), (call.ids or ()) + (found.ids or ())[:1]
-    more = (*(call.logprobs or ()), 0.0)
-    call = replace(call, ids=taken, tokens=len(taken), logprobs=more)
-    found = replace(found, ids=ids[1:], tokens=len(ids) - 1)
-    return altered(saved, index, segments=(prompt, call, found, *rest))
-
-
-def test_a_mask_that_claims_the_observation(saved: SavedGame) -> None:
-    place = sum(segment.tokens for segment in solver(saved, 0).segments[:2])
-    assert ("solver 1", "mask", place) in told(moved(saved, 0))
+    assert {("solver 1", "ending"), ("solver 1", "outage")} <= {
+        (d.where, d.field) for d in differences
+    }
 
 
 def test_tokens_that_run_out(saved: SavedGame) -> None:
-    last = solver(saved, 0).segments[-1]
+    last = saved.record.attempts[0].segments[-1]
     ids, logprobs = (last.ids or ())[:-1], (last.logprobs or ())[:-1]
     short = rewritten(saved, 0, -1, ids=ids, logprobs=logprobs, tokens=len(ids))
-    assert {("solver 1", "ending", None), ("solver 1", "result", None)} <= set(told(short))
+    found = {(d.where, d.field) for d in replay(written(short)).differences}
+    assert {("solver 1", "ending"), ("solver 1", "result")} <= found
 
 
 def test_a_void_game_that_claims_to_be_invalid(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
     (game,) = play(begin(rules, slots=1), by_role(say("<search> mentor </search>"))).games
     forged = changed(save_game(game, rules), outcome=Outcome.INVALID)
-    assert ("game", "outcome", None) in told(forged)
-
-
-def test_what_nothing_follows_from_may_differ(mini: MiniWorld, words: WordTokenizer) -> None:
-    """As docs/replay.md says of scores, log-probabilities and details."""
-    rules = rules_of(mini, words)
-    saved = save_game(play(begin(rules, slots=1), by_role(propose())).games[0], rules)
-    (search,) = solver(saved, 0).searches
-    first = replace(search.documents[0], score=0.123)
-    documents = (first, *search.documents[1:])
-    forged = altered(saved, 0, searches=(replace(search, documents=documents),))
-    logprobs = solver(saved, 0).segments[1].logprobs or ()
-    forged = rewritten(forged, 0, 1, logprobs=(-3.3, *logprobs[1:]))
-    verification = replace(saved.record.verification or Verdict(True), detail="another one")
-    forged = changed(forged, verification=verification)
-    assert forged.record != saved.record
-    assert replay(SavedGame.from_text(forged.to_text())).identical
+    assert ("game", "outcome") in {(d.where, d.field) for d in replay(forged).differences}

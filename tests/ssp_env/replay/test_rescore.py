@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scripted import begin, by_role, play, propose, rules_of, say, solve
+from scripted import begin, by_role, play, propose, rules_of, say, solve, written
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game
@@ -57,10 +57,7 @@ def batch(rules: Rules) -> list[SavedGame]:
 
     play(played, by_role(proposer, solver))
     assert [game.outcome.value for game in played.games] == ["valid", "valid", "invalid", "void"]
-    return [
-        SavedGame.from_text(save_game(game, rules).to_text())
-        for game in (first, second, invalid, void)
-    ]
+    return [written(save_game(game, rules)) for game in (first, second, invalid, void)]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +100,7 @@ def test_a_judge_that_knows_the_world(mini: MiniWorld, saved: list[SavedGame]) -
 
 def test_what_was_rescored_is_a_saved_game_again(saved: list[SavedGame]) -> None:
     for one in rescore(saved, Contrary(), four_p_one_minus_p):
-        again = SavedGame.from_text(one.after.to_text())
+        again = written(one.after)
         assert again == one.after
         assert replay(again).identical
 

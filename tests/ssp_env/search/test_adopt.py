@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
 import faiss
+from clustered import ClusteredEncoder
 
-from benchmarks.clustered import ClusteredEncoder
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import DataError
 from ssp_env.search.dense.adopt import adopt_index
 from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 pytest.importorskip("faiss", reason="needs the extra 'dense'")
 
 import faiss
+from clustered import ClusteredEncoder
 
-from benchmarks.clustered import ClusteredEncoder
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import no_progress, passage_text
 from ssp_env.search.dense.build import BLOCK

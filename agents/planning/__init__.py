@@ -1,1 +1,0 @@
-"""What a run will need of its devices, known before it starts."""

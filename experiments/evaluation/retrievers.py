@@ -1,0 +1,138 @@
+"""Retrievers that take the place of the real one, to measure what search is worth.
+
+A policy that scores as well with an empty retriever answers from memory. One that believes a
+retriever that lies consistently reads what it finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+
+from ssp_env.errors import ConfigError, nearest
+from ssp_env.game.rules import Rules
+from ssp_env.search.base import Results, Retriever, search_each
+from ssp_env.types import Document, Question
+from ssp_env.wording.answers import normalise
+
+NAMES = ("empty", "random", "lying")
+
+
+class EmptyRetriever:
+    """Finds nothing."""
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """An empty list per query."""
+        return [[] for _ in queries]
+
+
+class RandomRetriever:
+    """Finds any passages of the corpus; the same ones for the same query."""
+
+    def __init__(self, corpus: Sequence[Document], seed: int) -> None:
+        self._corpus, self._seed = corpus, seed
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """``k`` different passages per query, fewer if there are fewer."""
+        size, found = len(self._corpus), []
+        for query in queries:
+            rng = np.random.default_rng([self._seed, crc32(query.encode())])
+            places = rng.choice(size, min(k, size), replace=False)
+            found.append([self._corpus[place] for place in places])
+        return found
+
+
+class LyingRetriever:
+    """Finds what the real one finds, with every right answer replaced by another question's.
+
+    An answer is replaced by the same wrong one everywhere, in titles and texts. A policy that reads
+    gives the planted answer; one that knows better gives the right one.
+    """
+
+    def __init__(self, retriever: Retriever, planted: Mapping[str, str]) -> None:
+        """
+        Args:
+            retriever: the real one.
+            planted: wording -> what stands in its place.
+        """
+        self._retriever = retriever
+        self._planted = {wording.casefold(): other for wording, other in planted.items()}
+        # Long wordings first, so that "New York City" is not read as "New York" and "City".
+        wordings = sorted(planted, key=len, reverse=True)
+        body = "|".join(map(re.escape, wordings))
+        self._pattern = re.compile(rf"(?<!\w)(?:{body})(?!\w)", re.IGNORECASE)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """As the real one, but lying."""
+        return [[self._lie(d) for d in found] for found in self._retriever.search(queries, k)]
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
+        """As the real one, outages included."""
+        return [
+            [self._lie(d) for d in found] if isinstance(found, list) else found
+            for found in search_each(self._retriever, queries, k)
+        ]
+
+    def _lie(self, document: Document) -> Document:
+        def planted(found: re.Match[str]) -> str:
+            return self._planted.get(found[0].casefold(), found[0])
+
+        title, text = (self._pattern.sub(planted, part) for part in (document.title, document.text))
+        return replace(document, title=title, text=text)
+
+
+def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
+    """For every accepted wording of every question, an answer of another question of its group.
+
+    An answer whose group has no other one, or none but its own wordings, is left out.
+    """
+    planted: dict[str, str] = {}
+    for group in sorted({question.group for question in questions}):
+        wordings: dict[str, set[str]] = {}
+        for question in questions:
+            if question.group == group:
+                wordings.setdefault(question.answers[0], set()).update(question.answers)
+
+        # A shuffled circle, in which each answer gets the next one that is not its own.
+        answers = sorted(wordings)
+        order = np.random.default_rng([seed, crc32(group.encode())]).permutation(len(answers))
+        circle = [answers[place] for place in order]
+        for place, answer in enumerate(circle):
+            own = {normalise(wording) for wording in wordings[answer]}
+            others = circle[place + 1 :] + circle[:place]
+            lie = next((other for other in others if normalise(other) not in own), None)
+            if lie is not None:
+                for wording in sorted(wordings[answer]):
+                    planted.setdefault(wording, lie)
+    return planted
+
+
+def with_retriever(name: str, rules: Rules, questions: Sequence[Question], seed: int) -> Rules:
+    """Rules with another retriever in the place of theirs.
+
+    Args:
+        name: one of :data:`NAMES`.
+        rules: whose retriever is replaced.
+        questions: what will be asked; their answers are what ``lying`` replaces.
+        seed: of what is drawn.
+
+    Raises:
+        ConfigError: no such retriever, or questions that give no answer to plant.
+    """
+    made: Retriever
+    if name == "empty":
+        made = EmptyRetriever()
+    elif name == "random":
+        made = RandomRetriever(rules.corpus, seed)
+    elif name != "lying":
+        raise ConfigError("--retriever", name, nearest(name, NAMES))
+    elif planted := planted_answers(questions, seed):
+        made = LyingRetriever(rules.retriever, planted)
+    else:
+        fix = "needs questions with at least two different answers in a group"
+        raise ConfigError("--retriever", "lying", fix)
+    return replace(rules, retriever=made)

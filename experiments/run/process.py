@@ -1,0 +1,178 @@
+"""A long-running process: Ctrl-C and SIGTERM, and silence of its libraries."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+LOGGED = {
+    "ray.rllib.algorithms.algorithm_config": "on the new API stack",
+    "transformers.integrations.hub_kernels": "falling back to its reference PyTorch implementation",
+}
+"""Loggers, and a part of the one message of each that is dropped."""
+NATIVE = b"has constructor arguments in the object store and max_restarts > 0"
+"""Part of a line that Ray's C++ code writes past Python: RLlib creates its env runners this way."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as sent by SLURM, Kubernetes and ``docker stop``: treated like Ctrl-C."""
+
+
+def status_of(interruption: KeyboardInterrupt) -> int:
+    """Exit status of a process that was interrupted: 128 plus the signal's number."""
+    return 128 + (signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT)
+
+
+def raise_interruption(signum: int, frame: Any) -> None:
+    """Signal handler that interrupts at once."""
+    raise Terminated if signum == signal.SIGTERM else KeyboardInterrupt
+
+
+@contextmanager
+def handling(handler: Any, *signals: signal.Signals) -> Iterator[None]:
+    """Has a signal handler in place, for SIGINT and SIGTERM unless others are named.
+
+    Only the main thread may choose one; in the thread of a sweep's trial nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    chosen = signals or (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.signal(each, handler) for each in chosen}
+    try:
+        yield
+    finally:
+        for each, old in before.items():
+            signal.signal(each, old)
+
+
+@contextmanager
+def interruptible(
+    note: Callable[[], object],
+) -> Iterator[Callable[[], KeyboardInterrupt | None]]:
+    """Remembers the first Ctrl-C or SIGTERM; a second one interrupts at once.
+
+    A KeyboardInterrupt can strike anywhere, even in a library that swallows it.
+
+    Args:
+        note: called at the first, in its own thread, because the signal may arrive in the middle
+            of a print.
+
+    Yields:
+        A function that returns the interruption to raise, once there was one.
+    """
+    seen: list[KeyboardInterrupt] = []
+
+    def remember(signum: int, frame: Any) -> None:
+        if seen:
+            raise_interruption(signum, frame)
+        seen.append(Terminated() if signum == signal.SIGTERM else KeyboardInterrupt())
+        threading.Thread(target=note, daemon=True).start()
+
+    with handling(remember):
+        yield lambda: seen[0] if seen else None
+
+
+def uninterrupted() -> Any:
+    """Context of a second or two of work that would leave a mess if stopped halfway."""
+    return handling(signal.SIG_IGN)
+
+
+def ignore_at_exit() -> None:
+    """Ignores Ctrl-C while libraries that are imported already clean up at the end of the process.
+
+    Otherwise a Ctrl-C there would replace the exit status.
+    """
+    atexit.unregister(_ignore)
+    atexit.register(_ignore)
+
+
+def _ignore() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def telling(tell: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """Calls ``tell`` at each Ctrl-C, before a library's own handler does its work.
+
+    Yields:
+        A function to call whenever a library has put its own handler in place.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+
+    def wrap() -> None:
+        inner = signal.getsignal(signal.SIGINT)
+
+        def told(signum: int, frame: Any) -> None:
+            threading.Thread(target=tell, daemon=True).start()
+            if callable(inner):
+                inner(signum, frame)
+
+        signal.signal(signal.SIGINT, told)
+
+    before = signal.getsignal(signal.SIGINT)
+    wrap()
+    try:
+        yield wrap
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# -- silence -----------------------------------------------------------------------------------
+
+
+class _Drop(logging.Filter):
+    """Drops the records that contain a text."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self.name not in record.getMessage()
+
+
+def quiet_libraries() -> None:
+    """Drops known, harmless messages. Call before importing Ray; safe to call again."""
+    for name, text in LOGGED.items():
+        logger = logging.getLogger(name)
+        if not any(isinstance(known, _Drop) for known in logger.filters):
+            logger.addFilter(_Drop(text))
+
+    # RLlib ships weights as read-only arrays, and nobody writes to them.
+    warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+
+    # Otherwise Ray comments on the first setting, and reports usage statistics without the second.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+
+
+@contextmanager
+def filtered_stderr() -> Iterator[None]:
+    """Holds back what is written to file descriptor 2, then writes all but the known line."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+
+            held.seek(0)
+            os.write(2, b"".join(line for line in held if NATIVE not in line))

@@ -1,0 +1,139 @@
+"""Estimates with 95% intervals and paired comparisons, all of them computed by ``scipy.stats``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import ndtr
+
+LEVEL = float(2 * ndtr(1.96) - 1)
+"""Confidence level of every interval: 95%, as 1.96 standard deviations."""
+RESAMPLES = 2000
+"""Bootstrap samples, and sign flips of a paired test: enough for two digits of an interval."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95% interval."""
+
+    mean: float
+    low: float
+    high: float
+    """Ends of the interval; not a number where a single run says nothing of the spread."""
+    count: int
+    """Questions or runs that it rests on."""
+
+    @property
+    def half(self) -> float | None:
+        """Half the width of the interval; ``None`` of a single run."""
+        return None if math.isnan(self.high) else (self.high - self.low) / 2
+
+    @property
+    def interval(self) -> list[float] | None:
+        """Both ends as plain data; ``None`` of a single run."""
+        return None if math.isnan(self.high) else [self.low, self.high]
+
+
+def share(right: int, asked: int) -> Estimate:
+    """A share of questions with Wilson's interval; everything is possible if nothing was asked."""
+    if not asked:
+        return Estimate(math.nan, 0.0, 1.0, 0)
+    found = stats.binomtest(right, asked).proportion_ci(LEVEL, method="wilson")
+    return Estimate(right / asked, float(found.low), float(found.high), asked)
+
+
+def over_runs(values: Sequence[float]) -> Estimate:
+    """The mean of one value per run, with Student's t interval."""
+    mean, count = float(np.mean(values)), len(values)
+    if count < 2:
+        return Estimate(mean, math.nan, math.nan, count)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, count - 1) * stats.sem(values))
+    return Estimate(mean, mean - half, mean + half, count)
+
+
+def over_questions(
+    scores: Sequence[float], rng: np.random.Generator, lowest: float = 0.0
+) -> Estimate:
+    """The mean of one score per question, with an interval from resampling questions.
+
+    Of scores that are all alike, resampling would say that they are certain. Another score may
+    still come, with as large a share as Wilson's interval leaves for what never came; of scores
+    that are 0 or 1, the interval is Wilson's.
+
+    Args:
+        scores: at least one, from ``lowest`` to 1.
+        rng: draws the resamples.
+        lowest: the least that a score can be.
+    """
+    mean, count = float(np.mean(scores)), len(scores)
+    if lowest == 0 and {*scores} <= {0.0, 1.0}:
+        return share(int(sum(scores)), count)
+    if len({*scores}) == 1:
+        rest = share(0, count).high
+        return Estimate(mean, max(lowest, mean - rest), min(1.0, mean + rest), count)
+
+    low, high = resampled(scores, np.mean, rng)
+    return Estimate(mean, float(low), float(high), count)
+
+
+def resampled(
+    sample: ArrayLike, statistic: Callable[..., Any], rng: np.random.Generator
+) -> tuple[Any, Any]:
+    """Ends of the percentile bootstrap's interval.
+
+    Args:
+        sample: what is drawn from, one-dimensional.
+        statistic: of a sample; a number or a vector, whose ends are then vectors too.
+        rng: draws the resamples.
+    """
+    found = stats.bootstrap(
+        (np.asarray(sample),),
+        statistic,
+        n_resamples=RESAMPLES,
+        confidence_level=LEVEL,
+        method="percentile",
+        rng=rng,
+    )
+    return found.confidence_interval.low, found.confidence_interval.high
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two policies on the same questions."""
+
+    difference: Estimate
+    """Mean of the second's score minus the first's."""
+    better: int
+    """Questions on which the second scored higher."""
+    worse: int
+    p_value: float
+    """Probability of a difference of this size if it is chance which of the two is which
+    (two-sided; sign flips of the questions' differences)."""
+
+
+def compare(
+    first: Sequence[float], second: Sequence[float], rng: np.random.Generator
+) -> Comparison:
+    """Two policies' scores on the same questions, in the same order, compared pair by pair."""
+    apart: Floats = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
+    p_value = 1.0
+    if len(apart) > 1 and apart.any():
+        p_value = stats.permutation_test(
+            (apart,),
+            lambda values, axis: values.mean(axis=axis),
+            permutation_type="samples",
+            n_resamples=RESAMPLES,
+            rng=rng,
+        ).pvalue
+
+    difference = over_questions(apart.tolist(), rng, lowest=-1.0)
+    better, worse = int((apart > 0).sum()), int((apart < 0).sum())
+    return Comparison(difference, better, worse, float(p_value))

@@ -1,0 +1,183 @@
+"""Plans of memory: the formulas against counts over fake tensors, and advice that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from transformers import Qwen2Config
+
+from agents.memory import Plan, Shape, least_share, plan, shape_of
+from experiments.config import ComputeConfig, RunConfig, load_preset, make_config
+from experiments.run.planned import USABLE, check_fit, plan_of
+from ssp_env.errors import ConfigError
+
+# Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
+# 12,288 tokens): parameters; activations and all of a learner by itself; the same with eight
+# sharing (fsdp2); the engine's passes. Bytes.
+COUNTED = [
+    (
+        (1536, 8960, 28, 12, 2, 151_936, True),
+        (1543714304, 5080144328, 45216541128, 3279716808, 10899781576, 38276956160),
+    ),
+    (
+        (3584, 18_944, 28, 28, 4, 152_064, False),
+        (7615616512, 9362628488, 206278254472, 6261193096, 43270835080, 73132277760),
+    ),
+    (
+        (5120, 13_824, 48, 40, 8, 152_064, False),
+        (14770033664, 17678806012, 400141552636, 11302190588, 75037456892, 80682024960),
+    ),
+    (
+        (5120, 27_648, 64, 40, 8, 152_064, False),
+        (32763876352, 22536455000, 872838783832, 13571859800, 134261367128, 101066342400),
+    ),
+]
+
+
+def qwen(
+    width: int, inner: int, layers: int, heads: int, kv_heads: int, vocabulary: int, tied: bool
+) -> Shape:
+    return shape_of(
+        Qwen2Config(
+            hidden_size=width,
+            intermediate_size=inner,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=kv_heads,
+            vocab_size=vocabulary,
+            tie_word_embeddings=tied,
+        )
+    )
+
+
+SMALL = qwen(64, 160, 3, 4, 2, 512, True)
+
+
+def run(**changes: Any) -> RunConfig:
+    """A small run on four GPUs, with some settings changed."""
+    settings = {
+        "game": {"attempts": 2, "max_prompt_tokens": 64, "max_response_tokens": 64},
+        "learning": {"batch_size": 4, "round_size": 2, "microbatch_tokens": 512},
+        "compute": {
+            "env_runners": 2,
+            "learners": 2,
+            "gpus_per_env_runner": 1,
+            "gpus_per_learner": 1,
+        },
+    }
+    settings["engine"] = {}
+    merged = {part: {**values, **changes.get(part, {})} for part, values in settings.items()}
+    return make_config(merged)
+
+
+def made(config: RunConfig, memory: float = 0) -> Plan:
+    return plan_of(config, SMALL, memory)
+
+
+@pytest.mark.parametrize(("sizes", "counted"), COUNTED)
+def test_formulas_agree_with_counts_over_fake_tensors(
+    sizes: tuple[Any, ...], counted: tuple[int, ...]
+) -> None:
+    paper = make_config(load_preset("paper-7b"))
+    parameters, kept, learner, kept_shared, learner_shared, passes = counted
+    shape = qwen(*sizes)
+    assert shape.parameters == parameters
+    for learners, activations, whole in ((1, kept, learner), (8, kept_shared, learner_shared)):
+        sharding = "ddp" if learners == 1 else "fsdp2"
+        compute = paper.compute.replace(learners=learners, sharding=sharding)
+        first, engine = plan(shape, paper.replace(compute=compute)).devices
+        assert first.parts["activations"] == pytest.approx(activations, rel=0.2)
+        assert first.total == pytest.approx(whole, rel=0.05)
+        assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "length", "checkpointing", "peak"),
+    [
+        # Resident memory of an update on a CPU, libraries left out.
+        ((512, 2048, 8, 8, 4, 32_000, True), 4, 256, False, 1938575360),
+        ((256, 1024, 8, 4, 2, 32_000, True), 2, 1024, True, 962535424),
+    ],
+)
+def test_formulas_agree_with_resident_memory(
+    sizes: tuple[Any, ...], rows: int, length: int, checkpointing: bool, peak: int
+) -> None:
+    half = {"max_prompt_tokens": length // 2, "max_response_tokens": length // 2}
+    learning = {"gradient_checkpointing": checkpointing, "microbatch_tokens": rows * length}
+    config = make_config(
+        {"game": half, "learning": {**learning, "precision": "float32"}, "compute": {"learners": 1}}
+    )
+    learner, _ = plan_of(config, qwen(*sizes)).devices
+    assert learner.total == pytest.approx(peak, rel=0.15)
+
+
+def test_adapters_and_shares_are_smaller() -> None:
+    weights = 4 * SMALL.parameters
+    held = made(run()).devices[0].parts
+    assert held["weights"] == held["gradients"] == held["reference"] == weights
+    adapted = made(run(learning={"lora_rank": 2})).devices[0].parts
+    assert adapted["Adam's moments"] == 2 * adapted["adapters"] == 2 * 4 * 2 * SMALL.adapted
+    assert "reference" not in adapted
+    shared = made(run(compute={"sharding": "fsdp2", "learners": 4})).devices[0].parts
+    assert shared["Adam's moments"] == 2 * weights // 4
+
+
+def test_an_engine_holds_the_caches_of_a_round() -> None:
+    engine = made(run()).devices[1].parts
+    # Two questions, two attempts each, 128 tokens; keys and values of 2 heads of 16 in 3 layers.
+    assert engine["KV cache"] == 2 * 4 * 128 * (2 * 3 * 2 * 16)
+    assert made(run(compute={"env_runners": 1})).devices[1].parts == engine
+    smaller = made(run(learning={"round_size": 1})).devices[1].parts
+    assert smaller["KV cache"] == engine["KV cache"] / 2
+
+    vllm = run(engine={"kind": "vllm", "memory": 0.5})
+    assert made(vllm, 10**9).devices[1].total == 10**9 // 2
+
+
+def test_one_process_takes_turns() -> None:
+    one = {"env_runners": 0, "learners": 0, "gpus_per_env_runner": 0.5, "gpus_per_learner": 0.5}
+    (device,) = made(run(compute=one)).devices
+    assert ("activations" in device.parts) != ("KV cache" in device.parts)
+    assert {"weights", "reference", "engine's weights"} <= device.parts.keys()
+
+
+@pytest.mark.parametrize(
+    ("changes", "memory", "gpus"),
+    [
+        ({}, 0.9, 4),
+        ({"learning": {"batch_size": 512, "round_size": 32}}, 0.5, 64),
+        ({"compute": {"learners": 100}}, 2.0, 8),
+        ({"compute": {"learners": 100}}, 2.0, 1),
+        ({"engine": {"kind": "vllm", "memory": 0.01}}, 2.0, 4),
+    ],
+)
+def test_advice_fits(changes: dict[str, Any], memory: float, gpus: int) -> None:
+    """``memory`` is a share of the fullest device's need."""
+    config = run(**changes)
+    limit = memory * max(device.total for device in made(config).devices) / USABLE
+    with pytest.raises(ConfigError) as refused:
+        check_fit(config, SMALL, limit, gpus)
+    for way in refused.value.fix.rpartition("; set ")[2].split("; or "):
+        advised = {part: dict(changes.get(part, {})) for part in ("learning", "compute", "engine")}
+        for change in way.split(", "):
+            name, _, value = change.rpartition("set ")[2].partition("=")
+            part, _, setting = name.partition(".")
+            kind = type(getattr(getattr(config, part), setting))
+            advised[part][setting] = value == "true" if kind is bool else kind(value)
+        assert check_fit(run(**advised), SMALL, limit, gpus)
+
+
+def test_nothing_helps_a_gpu_that_is_far_too_small() -> None:
+    with pytest.raises(ConfigError, match="take more or larger GPUs"):
+        check_fit(run(), SMALL, SMALL.parameters, 4)
+    with pytest.raises(ConfigError, match="2 env runners play"):
+        check_fit(run(learning={"round_size": 4}), SMALL, 10**15, 4)
+
+
+def test_vllm_needs_weights_and_the_longest_row() -> None:
+    config = run(engine={"kind": "vllm", "memory": 0.5})
+    memory = 100 * SMALL.parameters
+    share = least_share(SMALL, config, memory)
+    assert 2 * SMALL.parameters / memory <= share < 1
+    assert isinstance(config.compute, ComputeConfig)

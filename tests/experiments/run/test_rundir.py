@@ -1,0 +1,241 @@
+"""The run directory: every file in full or not at all, and only ever one run's."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import SafetensorError
+
+from experiments.config import RunConfig, load_preset, make_config
+from experiments.run.rundir import RunDirectory, fresh, newest
+from ssp_env.errors import RunError
+
+CONFIG = make_config(load_preset("tiny"))
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def weights(folder: Path) -> None:
+    (folder / "weights").write_text("w")
+
+
+def begun(path: Path, config: RunConfig = CONFIG, steps: int = 3, saved: int = 2) -> RunDirectory:
+    """A run that was stopped after ``steps``, with its last checkpoint at ``saved``."""
+    directory = RunDirectory(path)
+    with directory.claimed(config, resume=False) as step:
+        assert step == 0
+        directory.append_metrics({"step": 0})
+        directory.games.mkdir()
+        for step in range(1, steps + 1):
+            (directory.games / f"step_{step:06d}.jsonl").write_text("{}\n")
+            directory.append_metrics({"step": step})
+        directory.save_checkpoint(saved, weights)
+    return directory
+
+
+def resume(directory: RunDirectory, config: RunConfig = CONFIG) -> int:
+    with directory.claimed(config, resume=True) as step:
+        return step
+
+
+def config_with(*assignments: str) -> RunConfig:
+    values = load_preset("tiny")
+    return make_config(values, set=assignments)
+
+
+def contents(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def refused(path: Path, config: RunConfig = CONFIG, again: bool = False) -> str:
+    """Why a run may not have the directory, which is left as it was."""
+    before = contents(path)
+    with pytest.raises(RunError) as caught, RunDirectory(path).claimed(config, resume=again):
+        pass
+    assert contents(path) == before
+    return str(caught.value)
+
+
+def test_a_directory_that_holds_something_is_refused_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert refused(tmp_path).endswith("is not empty; choose another --out")
+    run = begun(tmp_path / "run").path
+    assert "continue it with --resume" in refused(run)
+    assert "other settings (seed)" in refused(run, CONFIG.replace(seed=5), again=True)
+    assert "at step 2 already" in refused(run, CONFIG.replace(steps=1), again=True)
+    shutil.rmtree(run / "checkpoints")
+    assert "start it over with --resume" in refused(run)
+    for text in ("{", "[1]", "\x00"):
+        (run / "config.yaml").write_text(text)
+        assert "config.yaml" in refused(run, again=True)
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "run", Path("/proc/ssp/run")):
+        assert "cannot be" in refused(path)
+    assert "holds no run to resume" in refused(tmp_path / "nothing", again=True)
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("the model"), KeyboardInterrupt()])
+def test_a_run_that_fails_leaves_nothing_before_its_first_line_and_all_after(
+    tmp_path: Path, failure: BaseException
+) -> None:
+    def play(directory: RunDirectory, lines: int) -> None:
+        with directory.claimed(CONFIG, resume=False):
+            directory.tensorboard.mkdir()
+            for step in range(lines):
+                directory.append_metrics({"step": step})
+            raise failure
+
+    def fail(directory: RunDirectory, lines: int) -> None:
+        with pytest.raises(type(failure)):
+            play(directory, lines)
+
+    fail(RunDirectory(tmp_path / "runs" / "one"), 0)
+    assert not list(tmp_path.iterdir())
+    fail(RunDirectory(tmp_path), 0)
+    assert not list(tmp_path.iterdir()), "a directory that was there before stays"
+    fail(RunDirectory(tmp_path / "run"), 1)
+    assert RunDirectory(tmp_path / "run").read_metrics() == [{"step": 0}]
+
+
+def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "run")
+    code = (
+        "import sys; from ssp_env.disk import locked\n"
+        "with locked(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(directory.path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match="in use"):
+            resume(directory)
+        other.kill()
+    assert resume(directory) == 2
+
+
+def test_figures_that_are_not_finite_become_null(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.append_metrics({"step": 1, "loss": float("nan"), "seconds": {"step": float("inf")}})
+    line = json.loads(directory.metrics.read_text(), parse_constant=pytest.fail)
+    assert line == {"step": 1, "loss": None, "seconds": {"step": None}}
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.metrics.symlink_to("/dev/full")
+    with pytest.raises(RunError, match=r"metrics\.jsonl cannot be written: .*No space left"):
+        directory.append_metrics({"step": 1})
+
+
+@pytest.mark.parametrize("failure", [FULL, SafetensorError("No space left on device")])
+def test_a_checkpoint_that_did_not_fit_leaves_the_old_one(
+    tmp_path: Path, failure: Exception
+) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.save_checkpoint(1, weights)
+
+    def save(folder: Path) -> None:
+        weights(folder)
+        raise failure
+
+    with pytest.raises(RunError, match=r"step_000002 cannot be written: .*No space left"):
+        directory.save_checkpoint(2, save)
+    assert [child.name for child in directory.checkpoints.iterdir()] == ["step_000001"]
+
+
+@pytest.mark.parametrize(("kept", "steps"), [(1, [100]), (2, [20, 100]), (None, [5, 20, 100])])
+def test_the_newest_checkpoints_are_kept(
+    tmp_path: Path, kept: int | None, steps: list[int]
+) -> None:
+    directory = RunDirectory(tmp_path)
+    for step in (5, 20, 100):
+        directory.save_checkpoint(step, weights, kept)
+    assert [step for step, _ in directory.kept_checkpoints()] == steps
+
+
+def test_resuming_drops_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "run", steps=4, saved=2)
+    (directory.checkpoints / ".unfinished_000004").mkdir()
+    (directory.games / ".step_000005.jsonl.unfinished").write_text("half")
+    directory.summary.write_text("{}")
+    with open(directory.metrics, "a") as file:
+        file.write('{"step": 5, "loss": 0.')  # cut off by a crash
+    assert resume(directory) == 2
+    assert [line["step"] for line in directory.read_metrics()] == [0, 1, 2]
+    left = {str(path.relative_to(directory.path)) for path in contents(directory.path)}
+    games = {f"games/step_00000{step}.jsonl" for step in (1, 2)}
+    assert left == games | {"config.yaml", "metrics.jsonl", "checkpoints/step_000002/weights"}
+
+    directory.metrics.write_text('{"step": 0}\n{"step": 1\n{"step": 2}\n')
+    with pytest.raises(RunError, match="cannot be resumed"):
+        resume(directory)
+
+
+def test_a_run_without_a_checkpoint_starts_over(tmp_path: Path) -> None:
+    directory = begun(tmp_path / "run")
+    shutil.rmtree(directory.checkpoints)
+    assert resume(directory) == 0
+    assert {path.name for path in directory.path.iterdir()} == {"config.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "may"),
+    [
+        ("steps=500", True),
+        ("checkpoints_kept=null", True),
+        ("compute={learners: 2, sharding: fsdp2}", True),
+        ("openai.base_url=http://other/v1", True),
+        ("model=other", False),
+        ("world_options.seed=2", False),
+        ("game.tags.search=find", False),
+        ("learning.lr=0.1", False),
+    ],
+)
+def test_only_settings_that_decide_no_game_may_change(
+    tmp_path: Path, assignment: str, may: bool
+) -> None:
+    directory, changed = begun(tmp_path / "run"), config_with(assignment)
+    if may:
+        assert resume(directory, changed) == 2
+        assert make_config(directory.read_config()) == changed
+    else:
+        name = assignment.partition("=")[0]
+        assert re.search(rf"other settings .*{name}", refused(directory.path, changed, again=True))
+
+
+def test_reading_metrics_names_the_line(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    with pytest.raises(RunError, match="holds no metrics"):
+        directory.read_metrics()
+    for text, says in (
+        ("", "is empty"),
+        ('{"step": 0}\nnot json\n', r"metrics\.jsonl:2: no line of metrics"),
+        ('{"step": 0}\n{"steps": 1}\n', r"metrics\.jsonl:2: no line of metrics"),
+        ('{"step": 0}\n{"step": 1, "gam', r"metrics\.jsonl:2: cut off"),
+    ):
+        directory.metrics.write_text(text)
+        with pytest.raises(RunError, match=says):
+            directory.read_metrics()
+    assert directory.read_metrics(growing=True) == [{"step": 0}]
+
+
+def test_directories_are_numbered(tmp_path: Path) -> None:
+    base = tmp_path / "tiny-seed1"
+    assert fresh(base) == base
+    with pytest.raises(RunError, match="there is no run"):
+        newest(base)
+    for name in ("", "-2", "-10", "0", "-11", "-x"):
+        (tmp_path / f"tiny-seed1{name}").mkdir()
+        if name != "-11":
+            (tmp_path / f"tiny-seed1{name}" / "config.yaml").write_text("seed: 1\n")
+    assert fresh(base) == tmp_path / "tiny-seed1-3"
+    assert newest(base) == tmp_path / "tiny-seed1-10"

@@ -1,0 +1,77 @@
+"""Intervals and comparisons, against tables and the normal approximation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.stats import Estimate, compare, over_questions, over_runs, resampled, share
+
+
+@pytest.mark.parametrize(
+    ("right", "asked", "low", "high"),
+    # Wilson's score interval as statistics texts tabulate it.
+    [
+        (0, 10, 0.0, 0.2775),
+        (5, 10, 0.2366, 0.7634),
+        (10, 10, 0.7225, 1.0),
+        (75, 150, 0.4209, 0.5791),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_shares(right: int, asked: int, low: float, high: float) -> None:
+    found = share(right, asked)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
+    assert math.isnan(found.mean) if not asked else found.mean == right / asked
+
+
+def test_student_s_interval_over_runs() -> None:
+    found = over_runs([0.4, 0.6, 0.8])
+    assert (found.mean, found.half) == pytest.approx((0.6, 4.303 * 0.2 / 3**0.5), abs=1e-3)
+    one = over_runs([0.4])
+    assert (one.mean, one.half, one.interval) == (0.4, None, None)
+
+
+def test_an_interval_narrows_with_questions() -> None:
+    rng = np.random.default_rng(0)
+    few, many = (over_questions([1.0, 0.5, 0.0, 0.5] * n, rng) for n in (10, 1000))
+    assert few.low < few.mean == 0.5 < few.high
+    assert many.high - many.low < (few.high - few.low) / 5
+    deviation = math.sqrt(0.125 / 4000)
+    assert many.high - many.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
+
+
+@pytest.mark.parametrize("score", [0.0, 0.5, 1.0])
+def test_equal_scores_are_not_certain(score: float) -> None:
+    found = over_questions([score] * 20, np.random.default_rng(0))
+    assert found.mean == score
+    assert found.high - found.low >= 0.16, "Wilson's bound for twenty questions"
+    assert 0 <= found.low <= found.high <= 1
+
+
+def test_a_difference_in_every_question_is_no_chance() -> None:
+    found = compare([0.0] * 40, [0.5] * 40, np.random.default_rng(0))
+    assert (found.better, found.worse) == (40, 0)
+    assert 0.3 < found.difference.low < found.difference.mean == 0.5 < found.difference.high
+    assert found.p_value < 0.001
+
+
+def test_equal_policies_and_single_questions() -> None:
+    found = compare([0.0, 1.0, 1.0], [0.0, 1.0, 1.0], np.random.default_rng(0))
+    assert (found.better, found.worse, found.p_value) == (0, 0, 1.0)
+    assert found.difference.low < -0.5 < 0.5 < found.difference.high
+    assert compare([0.0], [1.0], np.random.default_rng(0)).p_value == 1.0
+    assert compare([0.0, 1.0] * 20, [1.0, 0.0] * 20, np.random.default_rng(0)).p_value > 0.9
+
+
+def test_vectors_are_resampled_together() -> None:
+    low, high = resampled(
+        np.arange(50),
+        lambda drawn: np.array([drawn.mean(), -drawn.mean()]),
+        np.random.default_rng(0),
+    )
+    assert low[0] < 24.5 < high[0]
+    assert (low[1], high[1]) == pytest.approx((-high[0], -low[0]))
+    assert Estimate(0.5, 0.4, 0.6, 3).interval == [0.4, 0.6]

@@ -1,0 +1,134 @@
+"""The suites of PettingZoo, Gymnasium and RLlib, on every world and tokenizer, with warnings as
+errors.
+
+Three warnings of PettingZoo's ``api_test`` are let through, since nothing could be done about them:
+it warns about every environment but its own whose observations are dicts (as they have to be, to
+offer an action mask in PettingZoo's own way), whose observation space is a ``Dict`` (for the same
+reason), and whose agents are not called ``<name>_<number>``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import pytest
+from gymnasium.utils.env_checker import check_env
+from hf_tokenizers import byte_level
+from pettingzoo.test import api_test, render_test, seed_test
+
+import ssp_env
+from ssp_env.game.config import MINI_GAME, SMALL_GAME, GameConfig
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.tokenizers import HuggingFaceTokenizer
+from ssp_env.worlds import open_world
+
+UNAVOIDABLE = (
+    "Observation is not a NumPy array",
+    "Observation space for each agent probably should be gymnasium.spaces.box or "
+    "gymnasium.spaces.discrete",
+    "We recommend agents to be named in the format",
+)
+LONG = {"max_prompt_tokens": 3000, "max_response_tokens": 1500, "max_query_tokens": 60}
+"""Room for tokenizers of many tokens a word."""
+
+
+@pytest.fixture(autouse=True)
+def _strict() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("mini", "words"), ("mini", "bytes"), ("small", "words"), ("wiki-mini", "bpe")],
+    ids=str,
+)
+def case(request: pytest.FixtureRequest, _worlds: dict[str, Any]) -> dict[str, Any]:
+    name, kind = request.param
+    setup = dict(_worlds[name])
+    setup["tokenizer"] = kind if kind != "bpe" else HuggingFaceTokenizer(byte_level(tags=True))
+    setup["game"] = {"mini": MINI_GAME, "small": SMALL_GAME, "wiki-mini": GameConfig()}[name]
+    if kind != "words" or name == "wiki-mini":
+        setup["game"] = setup["game"].replace(**LONG)
+    if kind == "bytes":
+        setup["view"] = {"legal_moves": False}
+    return setup
+
+
+@pytest.fixture(scope="module")
+def _worlds() -> Iterator[dict[str, Any]]:
+    worlds = {name: open_world(name) for name in ("mini", "small", "wiki-mini")}
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (
+            BM25Retriever,
+            *map(type, worlds.values()),
+        ):  # Gymnasium's specs copy what they are given
+            patch.setattr(kind, "__deepcopy__", lambda self, memo: self, raising=False)
+        yield {
+            name: {"world": world, "retriever": BM25Retriever(world.corpus)}
+            for name, world in worlds.items()
+        }
+
+
+def test_pettingzoo_api(case: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        for message in UNAVOIDABLE:
+            warnings.filterwarnings("ignore", message=message, module="pettingzoo")
+        api_test(ssp_env.env(**case), num_cycles=150)
+
+
+def test_pettingzoo_seeds(case: dict[str, Any]) -> None:
+    seed_test(lambda: ssp_env.env(**case), num_cycles=100)
+
+
+def test_pettingzoo_rendering(case: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    render_test(lambda **kwargs: ssp_env.env(**case, **kwargs))
+
+
+@pytest.mark.parametrize("role", ["Solver", "Proposer"])
+def test_gymnasium_check(
+    case: dict[str, Any], role: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Through ``make``: only an env with a spec has all of its render modes checked."""
+    env = gym.make(f"ssp/{role}-v0", **case).unwrapped
+    env.action_space.seed(1)
+    check_env(env)
+
+
+def test_gymnasium_spec_makes_the_same_env(case: dict[str, Any]) -> None:
+    """Wrappers copy it, with all that was given."""
+    spec = gym.make("ssp/Proposer-v0", **case).spec
+    assert spec is not None
+    env, same = gym.make("ssp/Proposer-v0", **case), spec.make()
+    a, b = env.reset(seed=1)[0], same.reset(seed=1)[0]
+    assert (a["observation"] == b["observation"]).all()
+    assert env.get_wrapper_attr("action_masks")().tolist() == a["action_mask"].astype(bool).tolist()
+
+
+@pytest.mark.parametrize("role", ["Solver", "Proposer"])
+def test_gymnasium_make_vec(case: dict[str, Any], role: str) -> None:
+    envs = gym.make_vec(f"ssp/{role}-v0", num_envs=2, **case)
+    observations, _ = envs.reset(seed=1)
+    assert observations in envs.observation_space
+    envs.action_space.seed(1)
+    for _ in range(30):
+        observations, *_ = envs.step(envs.action_space.sample(tuple(observations["action_mask"])))
+        assert observations in envs.observation_space
+    envs.close()
+
+
+def test_rllib_check(case: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # what Ray's modules warn about when they are imported
+        from ray.rllib.utils.pre_checks.env import check_multiagent_environments
+
+        from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
+    env = SearchSelfPlayMultiAgentEnv(case)
+    check_multiagent_environments(env)
+    eos = env.rules.tokenizer.eos_id
+    env.action_spaces["proposer"].sample = lambda: eos
+    check_multiagent_environments(env)
+    assert env.game.reason == "format", "this check ends the game"

@@ -1,0 +1,204 @@
+"""Many games at once, a whole turn a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hf_tokenizers import byte_level
+from scripted import by_role, propose, solve, turn
+
+import ssp_env
+from ssp_env.errors import UsageError
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
+from ssp_env.types import Document, Role
+from ssp_env.worlds.mini import MiniWorld
+
+
+class Counting(BM25Retriever):
+    """Counts its calls."""
+
+    calls = 0
+
+    def search(self, queries: Any, k: int) -> list[list[Document]]:
+        self.calls += 1
+        return super().search(queries, k)
+
+
+def test_searches_and_attempts_of_all_games_are_played_together(mini: MiniWorld) -> None:
+    retriever = Counting(mini.corpus)
+    batch = ssp_env.GameBatch(6, world=mini, retriever=retriever, game={"attempts": 3})
+    turns = batch.reset(seed=1)
+    sizes = []
+    while turns:
+        sizes.append((len(turns), {t.role for t in turns}))
+        turns = batch.step([turn(t.trajectory, by_role(propose(1), solve)) for t in turns])
+    propose_turns, solve_turns = (6, {Role.PROPOSER}), (18, {Role.SOLVER})
+    assert sizes == [propose_turns, propose_turns, solve_turns, solve_turns]
+    assert retriever.calls == 2
+    assert batch.done
+    assert {game.solve_rate for game in batch.games} == {1.0}
+
+
+def test_log_probabilities_are_kept(mini: MiniWorld) -> None:
+    batch = ssp_env.GameBatch(2, world=mini)
+    batch.reset(seed=1)
+    batch.step(
+        [[20, 1, 30], np.array([21, 22, 1])], [[-0.25, -0.5, -9.0], np.array([-1.0, -2.0, -3.0])]
+    )
+    for game, expected in zip(batch.games, ([-0.25, -0.5], [-1.0, -2.0, -3.0]), strict=True):
+        assert game.proposer is not None
+        assert list(game.proposer.logprobs[game.proposer.prompt_length :]) == expected
+        assert all(type(token) is int for token in game.proposer.ids)
+
+
+@pytest.mark.parametrize(
+    ("written", "logprobs", "message"),
+    [
+        ([[5]], None, "2 turns are open, but 1 were written"),
+        ([[5], [5, 10**6]], None, "turn 1 has a token outside the action space"),
+        ([[5], ""], None, r"turn 1 is text: token ids are wanted; encode it"),
+        ([[5], [5]], [[0.0]], "1 with log-probabilities"),
+        ([[5], [5, 6]], [[0.0], [0.0]], "turn 1 has 2 tokens, but 1 log-probabilities"),
+    ],
+)
+def test_turns_that_do_not_fit_change_nothing(
+    mini: MiniWorld, written: Any, logprobs: Any, message: str
+) -> None:
+    batch = ssp_env.GameBatch(2, world=mini)
+    turns = batch.reset(seed=1)
+    before = [list(t.ids) for t in turns]
+    with pytest.raises(UsageError, match=message):
+        batch.step(written, logprobs)
+    assert [t.ids for t in batch.turns] == before
+    batch.step([[1], []])
+    assert batch.done
+    assert batch.step([]) == []
+
+
+def test_infos_of_games_that_go_on_and_of_those_that_are_over(mini: MiniWorld) -> None:
+    batch = ssp_env.GameBatch(2, world=mini)
+    turns = batch.reset(seed=1)
+    batch.step([[1], turn(turns[1].trajectory, propose(1))])
+    over, going_on = batch.infos
+    assert (over["phase"], over["outcome"], over["reason"]) == ("done", "invalid", "format")
+    assert (going_on["phase"], going_on["outcome"], going_on["searches_left"]) == (
+        "propose",
+        "pending",
+        3,
+    )
+
+
+def test_turns_carry_the_mask_of_legal_moves() -> None:
+    """Before a turn, and after each of its tokens, as the AEC env shows it token by token."""
+    batch, env = ssp_env.GameBatch(1, world="small"), ssp_env.raw_env(world="small")
+    rng = np.random.default_rng(0)
+    turns = batch.reset(seed=4)
+    env.reset(seed=4)
+
+    while turns:
+        (turn,) = turns
+        trajectory, written = env.trajectory, []
+        while _writes_on(env, trajectory, len(turn.ids) + len(written)):
+            mask = turn.mask_after(written)
+            assert (mask == env.observe(env.agent_selection)["action_mask"]).all()
+            assert written or (turn.action_mask == mask).all()
+            written.append(int(rng.choice(np.flatnonzero(mask))))
+            env.step(written[-1])
+        turns = batch.step([written])
+
+    assert env.trajectory is None
+    assert batch.infos[0] == env.infos["solver"]
+
+
+def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
+    """Each turn names its attempt, and the last info what each attempt has earned."""
+    batch = ssp_env.GameBatch(2, world=mini, game={"attempts": 3})
+    player, turns, seen = ssp_env.scripted_player(batch.rules), batch.reset(seed=1), set()
+    while turns:
+        assert [info["attempts"] for info in batch.infos if info["role"]] == [3] * len(
+            {turn.game for turn in turns}
+        )
+        seen |= {(turn.game, turn.role.value, turn.attempt, turn.attempts) for turn in turns}
+        wrong = batch.rules.tokenizer.encode("<answer> nothing </answer>")
+        texts = [batch.rules.tokenizer.encode(player.write(turn.trajectory)) for turn in turns]
+        turns = batch.step(
+            [wrong if turn.attempt == 1 else ids for turn, ids in zip(turns, texts, strict=True)]
+        )
+    assert seen == {(g, "proposer", -1, 3) for g in range(2)} | {
+        (g, "solver", i, 3) for g in range(2) for i in range(3)
+    }
+    for info in batch.infos:
+        assert info["attempt_rewards"] == (1.0, 0.0, 1.0)
+        assert info["attempt_counts"] == (True,) * 3
+        assert (info["attempt"], info["attempts"]) == (-1, 3)
+
+
+def _writes_on(env: Any, trajectory: Any, tokens: int) -> bool:
+    """Whether the env is still in the turn: nobody else's, and no observation has come."""
+    return env.trajectory is trajectory and len(trajectory.ids) == tokens
+
+
+ROOMY = {
+    "max_prompt_tokens": 3000,
+    "max_response_tokens": 3000,
+    "max_query_tokens": 40,
+    "max_document_tokens": 500,
+}
+
+
+@pytest.fixture(params=["bytes", "words", "bpe"])
+def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
+    known = {"bytes": ByteTokenizer(), "words": words, "bpe": HuggingFaceTokenizer(byte_level())}
+    return known[request.param]
+
+
+def test_each_writer_reads_what_it_has_not_seen(mini: MiniWorld, tokenizer: Tokenizer) -> None:
+    """All that a trajectory was shown, and all that was written in it, is the trajectory."""
+    env = ssp_env.TextGame(world=mini, tokenizer=tokenizer, game={**ROOMY, "attempts": 2})
+    shown, info = env.reset(seed=1)
+    transcripts: dict[int, str] = {}
+    flags = (False, False)
+    while not any(flags):
+        trajectory = next(t for t in env.game.trajectories() if not t.done)
+        assert info["role"] == trajectory.role.value
+        assert ("<information>" in shown) == bool(trajectory.searches)
+        written = str((propose(2) if info["role"] == "proposer" else solve)(trajectory))
+        transcripts[trajectory.key] = transcripts.get(trajectory.key, "") + shown + written
+        shown, paid, *flags, info = env.step(written)  # type: ignore[assignment]
+    assert shown == ""
+    assert paid == {"proposer": 0.0, "solver": 1.0}
+    for trajectory in env.game.trajectories():
+        whole = tokenizer.decode(trajectory.ids)
+        assert transcripts[trajectory.key].replace(" ", "") == whole.replace(" ", "")
+        if not isinstance(tokenizer, ByteTokenizer):
+            continue
+        assert transcripts[trajectory.key] == whole
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "I do not know.", "<answer>", "\ud800", "\x00", "é" * 300]
+)
+def test_a_turn_without_an_action_is_a_wrong_one(
+    mini: MiniWorld, tokenizer: Tokenizer, text: str
+) -> None:
+    env = ssp_env.TextRole(
+        questions=mini.questions(0, 3), world=mini, tokenizer=tokenizer, game=ROOMY
+    )
+    env.reset(seed=1)
+    shown, reward, terminated, truncated, info = env.step(text)
+    assert (shown, reward, terminated, truncated) == ("", 0.0, True, False)
+    assert info["outcome"] == "valid"
+
+
+def test_what_follows_the_first_action_is_dropped(mini: MiniWorld) -> None:
+    env = ssp_env.TextRole(
+        questions=mini.questions(0, 3), world=mini, tokenizer="bytes", game=ROOMY
+    )
+    env.reset(seed=1)
+    right = env.game.truth.answer
+    _, reward, *_ = env.step(f"<answer> {right} </answer> no: <answer> other </answer>")
+    assert reward == 1.0
+    assert "other" not in ByteTokenizer().decode(env.game.attempts[0].trajectory.ids)

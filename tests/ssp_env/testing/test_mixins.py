@@ -1,0 +1,330 @@
+"""The test mixins: the parts that ship pass them, and a broken part is noticed."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import hf_tokenizers
+import numpy as np
+import pytest
+from scripted import word_tokenizer
+
+from ssp_env.errors import ServiceError
+from ssp_env.game.noise import NoiseDocument, NoiseSource, draw_noise
+from ssp_env.game.protocol import Tags
+from ssp_env.game.rules import Rules
+from ssp_env.game.strategies import (
+    STRATEGIES,
+    BatchStrategy,
+    DummyPadding,
+    ReplayBuffer,
+    make_strategy,
+)
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
+from ssp_env.judge.exact import ExactMatchJudge, F1Judge
+from ssp_env.judge.world import NoVerifier, WorldVerifier
+from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, TextPlayer
+from ssp_env.search.base import Retriever
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.corpus import Corpus
+from ssp_env.testing import (
+    BatchStrategyTests,
+    JudgeTests,
+    NoiseSourceTests,
+    PlayerTests,
+    RetrieverTests,
+    TokenizerTests,
+    VerifierTests,
+    WorldTests,
+)
+from ssp_env.testing.material import PASSAGES
+from ssp_env.tokenizers import (
+    BPETokenizer,
+    ByteTokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
+from ssp_env.types import Document, GroundTruth, Question, World
+from ssp_env.worlds import open_world
+from ssp_env.worlds.mini import MiniWorld, SmallWorld
+
+# -- worlds ------------------------------------------------------------------------------------
+
+
+class TestMiniWorld(WorldTests):
+    def make_world(self) -> World:
+        return MiniWorld(seed=3, entities=60)
+
+
+class TestSmallWorld(WorldTests):
+    def make_world(self) -> World:
+        return open_world("small")
+
+
+class TestFileWorld(WorldTests):
+    has_questions = False
+
+    @pytest.fixture(autouse=True)
+    def _files(self, tmp_path: Path) -> None:
+        text = "Vienna is the capital of Austria, on the Danube."
+        self.corpus, self.played = tmp_path / "corpus.jsonl", tmp_path / "answers.jsonl"
+        self.corpus.write_text(json.dumps({"id": "1", "title": "Vienna", "text": text}))
+        self.played.write_text(json.dumps({"answer": "Vienna", "aliases": ["Wien"]}))
+
+    def make_world(self) -> World:
+        return open_world("files", name="mine", corpus_path=self.corpus, answers_path=self.played)
+
+
+class Twisted(SmallWorld):
+    """A small world with something wrong."""
+
+    def __init__(self, twist: str) -> None:
+        super().__init__()
+        self.twist = twist
+        if twist == "unfindable":
+            self.answers = (*self.answers, GroundTruth("x", "Timbuktu"))
+        if twist == "shared":
+            self.answers = (*self.answers, GroundTruth("x", self.questions(0, 5)[0].answers[0]))
+
+    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
+        return [] if self.twist == "no questions" else super().questions(seed, per_group)
+
+    def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
+        known = list(self.corpus) if self.twist == "knows by heart" else documents
+        return super().read(question, known)
+
+
+# -- retriever, judge, verifier ----------------------------------------------------------------
+
+
+class Breakable(BM25Retriever):
+    """A retriever that can be switched off, and does something to its results."""
+
+    down = False
+
+    def __init__(self, twist: str = "") -> None:
+        super().__init__(Corpus(PASSAGES))
+        self.twist, self.calls = twist, 0
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        if self.down and self.twist != "silent":
+            raise ServiceError("search", "switched off")
+        found = super().search(queries, k + 1 if self.twist == "too many" else k)
+        self.calls += 1
+        if self.twist == "random" and self.calls % 2:
+            return [ranking[1:] for ranking in found]
+        return [[] for _ in queries] if self.down else found[:: -1 if self.twist == "order" else 1]
+
+
+class TestBM25(RetrieverTests):
+    queries = ("capital of Austria", "Danube", "city in Italy")
+    twist = ""
+
+    def make_retriever(self) -> Retriever:
+        return Breakable(self.twist)
+
+    def break_it(self, retriever: Any) -> None:
+        retriever.down = True
+
+
+@pytest.mark.parametrize("judge", [ExactMatchJudge(), F1Judge()])
+class TestJudges(JudgeTests):
+    @pytest.fixture(autouse=True)
+    def _judge(self, judge: Judge) -> None:
+        self.judge = judge
+
+    def make_judge(self) -> Judge:
+        return self.judge
+
+
+def mini_tasks() -> tuple[VerifyTask, VerifyTask]:
+    """A question of the small world with all its pages, and with those silent about its subject."""
+    world = SmallWorld()
+    question = world.questions(0, 1)[0]
+    subject = question.text.removesuffix("?").split()[-1]
+    pages = tuple(world.corpus)
+    silent = tuple(page for page in pages if subject not in f"{page.title} {page.text}")
+    truth = GroundTruth("t", question.answers[0])
+    return VerifyTask(question.text, truth, pages), VerifyTask(question.text, truth, silent)
+
+
+class TestWorldVerifier(VerifierTests):
+    supported, unsupported = mini_tasks()
+
+    def make_verifier(self) -> Verifier:
+        return WorldVerifier(SmallWorld())
+
+
+class TestNoVerifier(VerifierTests):
+    unsupported = None
+
+    def make_verifier(self) -> Verifier:
+        return NoVerifier()
+
+
+# -- tokenizers --------------------------------------------------------------------------------
+
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "bytes": ByteTokenizer,
+    "bpe": BPETokenizer,
+    "words": word_tokenizer,
+    "byte-level BPE": lambda: HuggingFaceTokenizer(hf_tokenizers.byte_level()),
+    "with tags and chat": lambda: HuggingFaceTokenizer(
+        hf_tokenizers.byte_level(tags=True, chat=True)
+    ),
+    "byte fallback": lambda: HuggingFaceTokenizer(hf_tokenizers.metaspace()),
+    "unigram": lambda: HuggingFaceTokenizer(hf_tokenizers.unigram()),
+    "word-level": lambda: HuggingFaceTokenizer(hf_tokenizers.word_level()),
+}
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+class TestTokenizers(TokenizerTests):
+    @pytest.fixture(autouse=True)
+    def _kind(self, kind: str) -> None:
+        self.tokenizer = TOKENIZERS[kind]()
+
+    def make_tokenizer(self) -> Tokenizer:
+        return self.tokenizer
+
+
+class Trusting(WordTokenizer):
+    """Takes outside text for its special tokens."""
+
+    def encode_data(self, text: str) -> list[int]:
+        return self.encode(text)
+
+
+# -- player, noise, strategy -------------------------------------------------------------------
+
+
+class TestMiniPlayer(PlayerTests):
+    setup: ClassVar = {"world": "mini", "world_options": {"entities": 60}}
+
+    def make_player(self, rules: Rules) -> Player:
+        return MiniPlayer(rules.config.tags, hops=2)
+
+
+class TestClozePlayer(PlayerTests):
+    setup: ClassVar = {"world": "small", "tokenizer": "bytes"}
+
+    def make_player(self, rules: Rules) -> Player:
+        return ClozePlayer(rules.config.tags)
+
+
+class TestRandomLegalPlayer(PlayerTests):
+    def make_player(self, rules: Rules) -> Player:
+        return RandomLegalPlayer(rules, np.random.default_rng(0))
+
+
+class Lazy(TextPlayer):
+    """Writes half a turn."""
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        for trajectory in trajectories:
+            trajectory.feed([trajectory.limits.tokenizer.vocab_size - 1])
+
+
+class TestDrawNoise(NoiseSourceTests):
+    def make_noise(self) -> NoiseSource:
+        return draw_noise
+
+
+def own_noise(rng: Any, count: int, own: Any, others: Any, corpus: Any) -> Any:
+    return [NoiseDocument(document, "own") for document in own][:count]
+
+
+def global_noise(rng: Any, count: int, own: Any, others: Any, corpus: Any) -> Any:
+    return draw_noise(np.random.default_rng(random.getrandbits(32)), count, own, others, corpus)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+class TestStrategies(BatchStrategyTests):
+    @pytest.fixture(autouse=True)
+    def _name(self, name: str) -> None:
+        self.name = name
+
+    def make_strategy(self) -> BatchStrategy:
+        return make_strategy(self.name, reset_every=4)
+
+
+class Endless(DummyPadding):
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return valid < slots
+
+
+class Forgets(ReplayBuffer):
+    def get_state(self) -> dict[str, Any]:
+        return super().get_state() | {"pool": []}
+
+
+# -- broken parts ------------------------------------------------------------------------------
+
+
+def judging(judge: Callable[[Any], Any]) -> Any:
+    return SimpleNamespace(judge=judge)
+
+
+BROKEN = [
+    (WorldTests, Twisted("unfindable"), "answers_can_be_played_from_and_found", "has no word"),
+    (WorldTests, Twisted("shared"), "questions_and_answers_share_nothing", "also answers"),
+    (WorldTests, Twisted("no questions"), "questions", "set has_questions = False"),
+    (WorldTests, Twisted("knows by heart"), "analysis_knows_the_right_answer", "use them alone"),
+    (TestBM25, Breakable("order"), "one_ranking_per_query_in_order", "back into order"),
+    (TestBM25, Breakable("too many"), "documents", "at most k = 1 documents"),
+    (TestBM25, Breakable("random"), "same_query_same_ranking", "has to get the same answer"),
+    (TestBM25, Breakable("silent"), "a_failure_is_an_error", "would be trained on"),
+    (
+        JudgeTests,
+        judging(lambda tasks: [Verdict(task.prediction == task.truth.answer) for task in tasks]),
+        "one_verdict_per_task_in_order",
+        "'Wien'.* False, which should be True",
+    ),
+    (
+        type("Unbroken", (JudgeTests,), {"break_it": lambda self, tested: None}),
+        ExactMatchJudge(),
+        "a_failure_is_an_error",
+        "a verdict would be trained on",
+    ),
+    (VerifierTests, NoVerifier(), "one_verdict_per_task_in_order", "Peru.* True"),
+    (
+        TokenizerTests,
+        Trusting(["what"], Tags().all()),
+        "data_never_becomes_a_special_token",
+        "takes the text '<think>' for the token",
+    ),
+    (TokenizerTests, WordTokenizer(["what"], ["<think>"]), "tags_are_spelled", "spell the tag"),
+    (PlayerTests, Lazy(), "every_turn_is_written", "the proposer's turn is not finished"),
+    (NoiseSourceTests, own_noise, "none_of_its_own", "leave out own"),
+    (NoiseSourceTests, global_noise, "all_randomness_comes_from_rng", "the same noise"),
+    (BatchStrategyTests, Endless(), "waves_come_to_an_end", "bound the waves"),
+    (BatchStrategyTests, Forgets(), "a_state_goes_through_json", "everything that decides"),
+]
+
+
+@pytest.mark.parametrize(("mixin", "part", "test", "message"), BROKEN)
+def test_a_broken_part_is_noticed(mixin: Any, part: Any, test: str, message: str) -> None:
+    makers = [name for name in dir(mixin) if name.startswith("make_")]
+    broken = type("Broken", (mixin,), {name: lambda self, *_: part for name in makers})()
+    with pytest.raises(AssertionError, match=f"(?s){message}"):
+        getattr(broken, f"test_{test}")()
+
+
+def test_what_has_to_be_overridden_is_named() -> None:
+    with pytest.raises(NotImplementedError, match=r"override make_retriever\(self\)"):
+        RetrieverTests().test_no_query_no_ranking()
+
+
+def test_the_mixins_need_neither_pytest_nor_torch_nor_ray() -> None:
+    code = "import sys, ssp_env.testing; print({'pytest', 'torch', 'ray'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
