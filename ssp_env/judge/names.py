@@ -134,10 +134,11 @@ def _one_name(a: str, b: str) -> bool:
 
 
 def _compatible(mine: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """No middle name contradicts one of the other's; either may leave some out."""
-    few, many = sorted((mine, other), key=len)
-    rest = iter(many)
-    return all(any(a == b or (1 in (len(a), len(b)) and a[0] == b[0]) for b in rest) for a in few)
+    """No middle name contradicts one of the other's; either may leave out the last ones."""
+    return all(
+        a == b or (1 in (len(a), len(b)) and a[0] == b[0])
+        for a, b in zip(mine, other, strict=False)
+    )
 
 
 @cache

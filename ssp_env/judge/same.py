@@ -285,6 +285,8 @@ def _is_enough(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> boo
     for at in range(len(mine) - len(other) + 1):
         if _alike_run(asked, mine[at : at + len(other)], other):
             before, after = mine[:at], mine[at + len(other) :]
+            if "and" in (*keys(before), *keys(after[:1])):
+                return False
             if _may_lack_before(asked, before, other) and _may_lack_behind(asked, after, other):
                 return True
     return False
