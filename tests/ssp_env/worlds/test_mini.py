@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import BACKLINKS, Hop, parse_question, read_facts, write_question
