@@ -25,7 +25,6 @@ from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
 
 
@@ -104,13 +103,12 @@ class OpenAIConfig(Settings):
                 raise ConfigError(f"openai.{name}", "", f"{use}; give --set openai.{name}=...")
 
         try:
-            retry = RetryPolicy(attempts=self.attempts)
             return ChatConfig(
-                self.base_url,
-                self.model,
+                base_url=self.base_url,
+                model=self.model,
                 api_key_env=self.api_key_env,
                 timeout=self.timeout,
-                retry=retry,
+                attempts=self.attempts,
             )
         except ConfigError as error:
             # The user of these settings does not know the client's own names.
@@ -138,6 +136,9 @@ class RunConfig(Settings):
     """``mini``, ``small``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
     world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
+    rules: str = ""
+    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with a judge,
+    verifier, retriever or rewards of your own; empty: the parts that the settings name."""
     model: str = ""
     """A causal LM directory; empty: the tiny policy that ships."""
     checkpoint_every: PositiveInt = 50
@@ -246,6 +247,7 @@ def make_config(
     steps: int | None = None,
     world: str | None = None,
     model: str | None = None,
+    rules: str | None = None,
     verifier: str | None = None,
     search: str | None = None,
     solver_only: bool = False,
@@ -255,7 +257,7 @@ def make_config(
 
     Args:
         values: plain settings, such as :func:`load_preset` returns.
-        seed, steps, world, model, verifier: settings of these names; ``None`` leaves them.
+        seed, steps, world, model, rules, verifier: settings of these names; ``None`` leaves them.
         search: a server's address, or an index directory.
         solver_only: the paper's Solver-Only: the proposer plays, but is not trained.
         set: ``section.field=value``, each.
@@ -264,7 +266,7 @@ def make_config(
         ConfigError: an unknown name, or a value that cannot work.
     """
     values = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
-    named = {"seed": seed, "steps": steps, "world": world, "model": model}
+    named = {"seed": seed, "steps": steps, "world": world, "model": model, "rules": rules}
     values |= {name: value for name, value in named.items() if value is not None}
 
     if verifier is not None:

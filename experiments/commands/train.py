@@ -91,7 +91,7 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
     Raises:
         ConfigError: an unknown setting, or a value that cannot work.
     """
-    names = ("seed", "steps", "world", "model", "verifier", "search", "solver_only")
+    names = ("seed", "steps", "world", "model", "rules", "verifier", "search", "solver_only")
     given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     return make_config(values, set=arguments.set, **given)
 

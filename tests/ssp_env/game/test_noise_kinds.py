@@ -21,9 +21,9 @@ from ssp_env.game.noise import NOISE, draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.replay import replay, save_game
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
-from ssp_env.search.index.directory import build_index
+from ssp_env.search.index import build_index
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document, GroundTruth, Passages
 from ssp_env.worlds import open_world
@@ -104,7 +104,7 @@ def test_a_server_and_an_index_directory(
         ]
 
     local = play(begin(rules_of(mini, words, noise_kind=kind)), by_role(propose()))
-    with serving(rank=rank) as server, HTTPRetriever(HTTPConfig(server.url)) as retriever:
+    with serving(rank=rank) as server, HTTPRetriever(HTTPConfig(url=server.url)) as retriever:
         far = rules_of(mini, words, noise_kind=kind, retriever=retriever)
         assert records(play(begin(far), by_role(propose()))) == records(local)
 
