@@ -90,8 +90,8 @@ def _short_regions() -> dict[str, str]:
     return {row["short"]: row["name"].title() for row in rows if row["short"]}
 
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
-_MONTHS += ("september", "october", "november", "december")
+_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august"]
+_MONTHS += ["september", "october", "november", "december"]
 _SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
 _MONTH = {name: at for at, name in enumerate(_MONTHS, 1)} | {
     short: _MONTHS.index(name) + 1 for short, name in _SHORT_MONTHS.items()
