@@ -140,6 +140,9 @@ class RunConfig(Settings):
     """Settings of the world."""
     model: str = ""
     """A causal LM directory; empty: the tiny policy that ships."""
+    rules: str = ""
+    """``MODULE:FUNCTION`` of your own that makes the rules from world, tokenizer and game settings;
+    empty: the settings alone make them."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
@@ -246,6 +249,7 @@ def make_config(
     steps: int | None = None,
     world: str | None = None,
     model: str | None = None,
+    rules: str | None = None,
     verifier: str | None = None,
     search: str | None = None,
     solver_only: bool = False,
@@ -255,7 +259,7 @@ def make_config(
 
     Args:
         values: plain settings, such as :func:`load_preset` returns.
-        seed, steps, world, model, verifier: settings of these names; ``None`` leaves them.
+        seed, steps, world, model, rules, verifier: settings of these names; ``None`` leaves them.
         search: a server's address, or an index directory.
         solver_only: the paper's Solver-Only: the proposer plays, but is not trained.
         set: ``section.field=value``, each.
@@ -264,7 +268,7 @@ def make_config(
         ConfigError: an unknown name, or a value that cannot work.
     """
     values = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
-    named = {"seed": seed, "steps": steps, "world": world, "model": model}
+    named = {"seed": seed, "steps": steps, "world": world, "model": model, "rules": rules}
     values |= {name: value for name, value in named.items() if value is not None}
 
     if verifier is not None:

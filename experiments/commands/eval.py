@@ -9,6 +9,7 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from experiments.evaluation.scores import answered, outage_of
 from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
 from experiments.run.checks import check, check_model
 from experiments.run.process import quiet_libraries
+from experiments.run.progress import heartbeat
 from ssp_env.disk import finished_in_full, unwritten
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.fingerprint import fingerprint
@@ -205,8 +207,9 @@ def _answers(
     except OSError as error:
         raise unwritten(out or Path(), error) from error
 
-    begins, console = range(0, len(questions), CHUNK), Console(stderr=True)
+    begins, console, alive = range(0, len(questions), CHUNK), Console(stderr=True), ExitStack()
     try:
+        alive.enter_context(heartbeat(lambda text: console.print(text, highlight=False)))
         for begin in track(begins, description="answering", console=console, transient=True):
             part = folder / f"{begin:06d}.jsonl" if folder else None
             held = read_games(part) if part and part.exists() else ()
@@ -226,6 +229,7 @@ def _answers(
             print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
         raise
     finally:
+        alive.close()
         if folder and not any(folder.iterdir()):
             folder.rmdir()
 

@@ -143,7 +143,7 @@ def _changes(arguments: Namespace) -> dict[str, Any]:
     """Settings of all runs that the command line names, by dotted name."""
     changes: dict[str, Any] = {
         name: getattr(arguments, name)
-        for name in ("steps", "world", "model")
+        for name in ("steps", "world", "model", "rules")
         if getattr(arguments, name) is not None
     }
     if arguments.search is not None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
+
 from experiments.config import RunConfig
+from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
 from ssp_env.game.rules import Parts, Rules, own_judge
@@ -13,13 +18,16 @@ from ssp_env.types import World
 
 
 class MakeRules:
-    """Makes the rules in whichever process plays; it carries settings, not open connections."""
+    """Makes the rules in each process that plays; it carries settings, not open connections."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        """The rules, with retriever, judge and verifier as the settings name them."""
+        """The rules, with retriever, judge and verifier as the settings name them, or those of a
+        user's own function (the setting ``rules``)."""
+        if self._config.rules:
+            return own_rules(self._config.rules, world, tokenizer, game)
         return Rules.build(world, tokenizer, game, **self.parts(world, game))
 
     def parts(self, world: World, game: GameConfig) -> Parts:
@@ -41,6 +49,31 @@ class MakeRules:
         if retriever is not None:
             parts["retriever"] = retriever
         return parts
+
+
+def own_rules(name: str, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
+    """Rules of a user's own function, such as one that builds a verifier.
+
+    Args:
+        name: ``MODULE:FUNCTION``; the module may lie in the working directory.
+        world, tokenizer, game: the function's arguments. It returns rules of this tokenizer.
+
+    Raises:
+        ConfigError: no such function, or it returns something else.
+    """
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    module, _, function = name.partition(":")
+    try:
+        make = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError("rules", name, f"give MODULE:FUNCTION ({error})") from error
+
+    rules = make(world, tokenizer, game)
+    if not isinstance(rules, Rules) or rules.tokenizer is not tokenizer:
+        fix = "return ssp_env Rules that are built with the tokenizer that it is given"
+        raise ConfigError("rules", name, fix)
+    return rules
 
 
 def chat_client(config: RunConfig) -> ChatClient | None:

@@ -12,8 +12,10 @@ from scripted_model import obedient, serve
 
 from experiments import cli as commands
 from ssp_env import cli
-from ssp_env.doors.setup import set_up
+from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import Tokenizer
+from ssp_env.types import World
 
 FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
@@ -101,9 +103,9 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
 
 
-def own_rules() -> Rules:
+def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
     """Rules that reject every question, as ``--rules`` finds them."""
-    return set_up({"world": "small", "filters": {"odd": lambda proposal: True}}).rules
+    return Rules.build(world, tokenizer, game, filters={"odd": lambda proposal: True})
 
 
 def test_rules_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:
