@@ -24,7 +24,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Waiting
 from ssp_env.players import MiniPlayer
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld
@@ -51,10 +51,8 @@ def main() -> int:
 def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str, Any]:
     """Shares by kind and number of noise documents.
 
-    Returns:
-        ``proposals`` and ``ambiguous_proposals``, and per kind and number: the share of
-        ``ambiguous`` questions among those accepted, the share of ambiguous questions that were
-        ``kept``, and the share of ``unique`` ones that were.
+    Of accepted questions, those that are ``ambiguous``; of ambiguous and of ``unique`` ones, those
+    that were ``kept``.
     """
     world = MiniWorld(seed)
     retriever = BM25Retriever(world.corpus)

@@ -35,6 +35,8 @@ class Chosen:
     """Directory of a causal LM, in place of the tiny policy."""
     search: str | None = None
     """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
+    rules: str | None = None
+    """MODULE:FUNCTION of yours that makes the rules (docs/bring_your_own.md)."""
     verifier: str | None = None
     """Verifier of questions: auto, world, policy, openai or none."""
     set: Annotated[list[str] | None, Parameter(negative=())] = None
@@ -70,7 +72,6 @@ def train(
     chosen: Chosen = Chosen(),
     steps: int | None = None,
     solver_only: bool = False,
-    rules: str | None = None,
     out: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
@@ -85,8 +86,6 @@ def train(
     Args:
         steps: Training steps.
         solver_only: Let the proposer play, but not learn.
-        rules: MODULE:FUNCTION of yours that makes the rules from world, tokenizer and game
-            settings, with parts of your own (docs/bring_your_own.md).
         out: Run directory (default: runs/PRESET-seedN, numbered if taken).
         resume: Continue the run in --out, or the newest one.
         quiet: Show only errors and the result.
@@ -95,7 +94,6 @@ def train(
         chosen,
         steps=steps,
         solver_only=solver_only,
-        rules=rules,
         out=out,
         resume=resume,
         quiet=quiet,
@@ -116,7 +114,6 @@ def evaluate(
     closed_book: bool = False,
     retriever: str | None = None,
     player: Literal["engine", "api"] = "engine",
-    rules: str | None = None,
     json: bool = False,
     out: str | None = None,
 ) -> int:
@@ -132,7 +129,6 @@ def evaluate(
         closed_book: Also ask without search, to see what it knew anyway.
         retriever: Search to be compared with: empty, random or lying.
         player: A model here, or the one of openai.*.
-        rules: MODULE:FUNCTION of yours that makes the rules.
         json: Print one JSON object.
         out: Also write every game to this file, as JSON lines; a stopped one is continued.
     """
@@ -147,7 +143,6 @@ def evaluate(
         closed_book=closed_book,
         retriever=retriever,
         player=player,
-        rules=rules,
         json=json,
         out=out,
     )
@@ -163,12 +158,10 @@ def sweep(
     arms: Annotated[tuple[str, ...] | None, Several] = None,
     seeds: Annotated[tuple[int, ...] | None, Several] = None,
     steps: int | None = None,
-    rules: str | None = None,
     parallel: int | None = None,
     out: str | None = None,
     resume: bool = False,
     tables: bool = False,
-    reuse: Annotated[tuple[str, ...] | None, Several] = None,
     keep_checkpoints: bool = False,
     quiet: bool = False,
 ) -> int:
@@ -183,13 +176,10 @@ def sweep(
         arms: These arms alone.
         seeds: These seeds, in place of the sweep's; with --resume, they are added to it.
         steps: Training steps of each trial.
-        rules: MODULE:FUNCTION of yours that makes the rules.
         parallel: Trials at a time, at most (default: as many as there is room for).
         out: Directory of the sweep (default: runs/sweeps/SWEEP).
         resume: Continue the trials in --out that have not ended.
         tables: Make the tables of the trials in --out that have ended.
-        reuse: Copy trials that sweeps in these directories played with the same settings, seed and
-            code.
         keep_checkpoints: Keep the last policies of finished trials.
         quiet: Show only errors and the tables.
     """
@@ -202,12 +192,10 @@ def sweep(
         arms=None if arms is None else [*arms],
         seeds=None if seeds is None else [*seeds],
         steps=steps,
-        rules=rules,
         parallel=parallel,
         out=out,
         resume=resume,
         tables=tables,
-        reuse=None if reuse is None else [*reuse],
         keep_checkpoints=keep_checkpoints,
         quiet=quiet,
     )
@@ -257,7 +245,6 @@ def play(
 def probe(
     *,
     chosen: Chosen = Chosen(),
-    rules: str | None = None,
     cheat: Annotated[list[str] | None, Parameter(negative=())] = None,
     list_: Annotated[bool, Parameter(name="--list")] = False,
     games: int = 200,
@@ -272,7 +259,6 @@ def probe(
     mistake, 3 if a service was down.
 
     Args:
-        rules: MODULE:FUNCTION of yours that returns ready Rules, in place of a preset's.
         cheat: Play this one: a name, or MODULE:CLASS of your own; repeatable (default: all).
         list_: List the cheats that ship.
         games: Games per cheat.
@@ -285,7 +271,6 @@ def probe(
     return _run(
         "probe",
         chosen,
-        rules=rules,
         cheat=cheat or [],
         list=list_,
         games=games,

@@ -25,7 +25,6 @@ from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
 
 
@@ -104,13 +103,12 @@ class OpenAIConfig(Settings):
                 raise ConfigError(f"openai.{name}", "", f"{use}; give --set openai.{name}=...")
 
         try:
-            retry = RetryPolicy(attempts=self.attempts)
             return ChatConfig(
                 self.base_url,
                 self.model,
                 api_key_env=self.api_key_env,
                 timeout=self.timeout,
-                retry=retry,
+                attempts=self.attempts,
             )
         except ConfigError as error:
             # The user of these settings does not know the client's own names.
@@ -138,11 +136,11 @@ class RunConfig(Settings):
     """``mini``, ``small``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
     world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
+    rules: str = ""
+    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with a judge,
+    verifier, retriever or rewards of your own; empty: the parts that the settings name."""
     model: str = ""
     """A causal LM directory; empty: the tiny policy that ships."""
-    rules: str = ""
-    """``MODULE:FUNCTION`` of your own that makes the rules from world, tokenizer and game settings;
-    empty: the settings alone make them."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2

@@ -24,12 +24,11 @@ from agents.config import (
     check_sharding,
 )
 from agents.engines.config import EngineConfig
-from agents.engines.partnered import check_same_tokens
+from agents.engines.opening import check_same_tokens
 from agents.models import tiny_directory
-from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.learner import SSPLearner
-from agents.rllib.module import LLMModule, module_spaces
+from agents.rllib.module import MODULE_ID, LLMModule, module_spaces
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
@@ -53,7 +52,7 @@ CALLED = (
     "on_sample_end",
 )
 """Callbacks that are called: ``on_sample_end`` after each round, with its
-:class:`~agents.rllib.rounds.Sample`, the others as RLlib does."""
+:class:`~agents.rllib.env_runner.Sample`, the others as RLlib does."""
 
 REFUSED = {
     "gamma": "a trajectory is paid once, at its end: nothing is discounted",

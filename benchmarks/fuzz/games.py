@@ -51,16 +51,8 @@ class Given:
 
 
 def play(seed: int, number: int, replayed: bool) -> list[Game]:
-    """Plays one random game (or, in a round, up to four) and checks it.
-
-    Args:
-        seed: of the run.
-        number: of the game.
-        replayed: whether it is played a second time from its tokens and compared.
-
-    Raises:
-        AssertionError: an invariant is broken.
-    """
+    """Plays one random game (or, in a round, up to four) and checks it; if ``replayed``, it is
+    played a second time from its tokens and compared."""
     rng = np.random.default_rng([seed, number])
     table = _table(NAMES[int(rng.integers(len(NAMES)))], int(rng.integers(CONFIGS)))
     table.services.seed = int(rng.integers(1 << 31))

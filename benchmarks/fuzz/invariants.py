@@ -29,11 +29,6 @@ class Watch:
     """Follows games while they are played, and checks them when they are over."""
 
     def __init__(self, rules: Rules, tokenizer: str) -> None:
-        """
-        Args:
-            rules: what is played by.
-            tokenizer: the name of the rules' tokenizer.
-        """
         self._rules, self._special = rules, special_ids(tokenizer)
         self._written: dict[int, dict[int, tuple[int, float]]] = {}
         self._frozen: dict[int, Frozen] = {}
@@ -58,15 +53,7 @@ class Watch:
                     assert before == now, "an ended trajectory changed"
 
     def check(self, games: Sequence[Game], thorough: bool) -> None:
-        """Checks games that are over.
-
-        Args:
-            games: all of them.
-            thorough: whether texts are searched for look-alikes of tags too, which takes longer.
-
-        Raises:
-            AssertionError: an invariant is broken.
-        """
+        """Checks games that are over; ``thorough`` also looks for look-alikes of tags (slower)."""
         self.look(games)
         for game in games:
             _check_outcome(game, self._rules.config)

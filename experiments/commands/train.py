@@ -34,13 +34,12 @@ def run(
     *,
     steps: int | None = None,
     solver_only: bool = False,
-    rules: str | None = None,
     out: Path | None = None,
     resume: bool = False,
     quiet: bool = False,
 ) -> int:
     """Trains and prints base and final accuracy; see :func:`experiments.cli.train`."""
-    more: dict[str, Any] = {"steps": steps, "solver_only": solver_only, "rules": rules}
+    more: dict[str, Any] = {"steps": steps, "solver_only": solver_only}
     if resume:
         out = out or newest(default_directory(chosen.config(**more)))
         config = _resumed(chosen, out, **more)

@@ -79,7 +79,7 @@ def check(
         SSPError: model, tokenizer, world, answers, prompts, questions, services or devices cannot
             work.
     """
-    from agents.engines.partnered import check_same_tokens
+    from agents.engines.opening import check_same_tokens
     from experiments.run.planned import check_memory
 
     check_devices(config.compute)

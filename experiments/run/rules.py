@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-from pathlib import Path
-
 from experiments.config import RunConfig
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
@@ -13,21 +9,29 @@ from ssp_env.game.prompts import api_prompt
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
 from ssp_env.search.config import open_search
+from ssp_env.testing.hacks.catalogue import load
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World
 
 
 class MakeRules:
-    """Makes the rules in each process that plays; it carries settings, not open connections."""
+    """Makes the rules in whichever process plays; it carries settings, not open connections."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        """The rules, with retriever, judge and verifier as the settings name them, or those of a
-        user's own function (the setting ``rules``)."""
+        """The rules of a user's own function, or with the parts that the settings name.
+
+        Raises:
+            ConfigError: the function is not there, or returns something else.
+        """
         if self._config.rules:
-            return own_rules(self._config.rules, world, tokenizer, game)
+            rules = load("rules", self._config.rules)(world, tokenizer, game)
+            if not isinstance(rules, Rules):
+                fix = "name a function that returns ssp_env Rules, such as Rules.build(...)"
+                raise ConfigError("rules", self._config.rules, fix)
+            return rules
         return Rules.build(world, tokenizer, game, **self.parts(world, game))
 
     def parts(self, world: World, game: GameConfig) -> Parts:
@@ -49,31 +53,6 @@ class MakeRules:
         if retriever is not None:
             parts["retriever"] = retriever
         return parts
-
-
-def own_rules(name: str, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-    """Rules of a user's own function, such as one that builds a verifier.
-
-    Args:
-        name: ``MODULE:FUNCTION``; the module may lie in the working directory.
-        world, tokenizer, game: the function's arguments. It returns rules of this tokenizer.
-
-    Raises:
-        ConfigError: no such function, or it returns something else.
-    """
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    module, _, function = name.partition(":")
-    try:
-        make = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError("rules", name, f"give MODULE:FUNCTION ({error})") from error
-
-    rules = make(world, tokenizer, game)
-    if not isinstance(rules, Rules) or rules.tokenizer is not tokenizer:
-        fix = "return ssp_env Rules that are built with the tokenizer that it is given"
-        raise ConfigError("rules", name, fix)
-    return rules
 
 
 def chat_client(config: RunConfig) -> ChatClient | None:

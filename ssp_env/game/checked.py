@@ -84,19 +84,7 @@ class CheckedParts:
         Raises:
             UsageError: the judge returned something else.
         """
-        results = _results("judge", self._judge.judge, tasks)
-
-        # Without a verdict among them, a broken judge looks like one that a text has confused; the
-        # ground truth itself, judged as an answer, tells the two apart.
-        unclear = [isinstance(r, ServiceError) and r.fault == "unclear" for r in results]
-        decided = any(isinstance(result, Verdict) for result in results)
-        if any(unclear) and not decided:
-            task = tasks[unclear.index(True)]
-            control = JudgeTask(task.question, task.truth.answer, task.truth)
-            (result,) = _results("judge", self._judge.judge, [control])
-            decided = isinstance(result, Verdict)
-
-        return refusals_as_verdicts(results, decided)
+        return refusals_as_verdicts(_results("judge", self._judge.judge, tasks))
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, or the error that failed it; no tasks, no call.
@@ -346,22 +334,12 @@ def _blamed(who: str, function: object) -> Iterator[None]:
 
 
 def refusals_as_verdicts(
-    results: Sequence[Verdict | ServiceError], decided: bool | None = None
+    results: Sequence[Verdict | ServiceError],
 ) -> list[Verdict | ServiceError]:
-    """What a judge or verifier returned, with its refusals of a text as verdicts against it.
-
-    Args:
-        results: one per task.
-        decided: whether the service reaches verdicts at all; when not given, whether it has reached
-            one of these.
-    """
-    if decided is None:
-        decided = any(isinstance(result, Verdict) for result in results)
-
+    """Results of a judge or verifier, with its refusals of a text as verdicts against it."""
     return [
         Verdict(False, f"refused: {result.what}")
-        if isinstance(result, ServiceError)
-        and (result.fault == "text" or (result.fault == "unclear" and decided))
+        if isinstance(result, ServiceError) and result.fault == "text"
         else result
         for result in results
     ]

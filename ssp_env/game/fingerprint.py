@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from ssp_env.game.rules import Rules
-from ssp_env.search.identity import identify
+from ssp_env.search.base import identify
 
 
 def fingerprint(rules: Rules) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def fingerprint(rules: Rules) -> dict[str, Any]:
 
     Returns:
         Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
-        ``retriever`` (see :func:`~ssp_env.search.identity.identify`), ``top_k``, ``max_searches``,
+        ``retriever`` (see :func:`~ssp_env.search.base.identify`), ``top_k``, ``max_searches``,
         ``max_document_tokens``, ``judge``, ``verifier``, ``prompts`` (name and SHA-256), and
         ``hash``: the first 12 hexadecimal digits of the SHA-256 over all of these.
     """

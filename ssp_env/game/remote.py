@@ -13,9 +13,6 @@ def is_remote(part: object) -> bool:
     said = getattr(part, "remote", None)
     if isinstance(said, bool):
         return said
-    if getattr(getattr(part, "config", None), "endpoint", None):
-        return True
-
     inner = getattr(part, "retriever", None)
     several = getattr(part, "retrievers", None) or ([] if inner is None else [inner])
     return any(map(is_remote, several))

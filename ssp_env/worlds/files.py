@@ -84,7 +84,7 @@ class FileWorld:
         if self._index is None:
             return None
 
-        from ssp_env.search.index.directory import kinds_in, open_index
+        from ssp_env.search.index import kinds_in, open_index
 
         kinds = kinds_in(self._index)
         if "bm25" not in kinds and len(kinds) != 1:
@@ -118,7 +118,7 @@ class FileWorld:
 
 def _passages(directory: Path) -> Passages:
     # Imported here: a corpus in a file needs no index.
-    from ssp_env.search.index.directory import open_passages
+    from ssp_env.search.index import open_passages
 
     return open_passages(directory)
 

@@ -138,32 +138,6 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
     assert json.loads((run / "summary.json").read_text())["questions"]["final"] == {"mine": 1}
 
 
-def test_rules_of_your_own(
-    policy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """In training and evaluation, also after a resume, which need not name them again."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my_rules.py").write_text(
-        "from ssp_env.game.rules import Rules\n"
-        "def make(world, tokenizer, game):\n"
-        "    odd = {'odd': lambda proposal: len(proposal.question) % 2 == 1}\n"
-        "    return Rules.build(world, tokenizer, game, filters=odd)\n"
-        "def wrong(world, tokenizer, game):\n"
-        "    return 'rules'\n"
-    )
-    run = train(policy, tmp_path / "run", "--steps", "1", "--rules", "my_rules:make")
-    assert main(["train", "--resume", "--out", str(run), "--steps", "2", "--quiet"]) == 0
-    assert all(line["invalid_odd"] > 0 for line in metrics(run)[1:])
-    asked = ["eval", str(policy), "--per-group", "1", "--json", "--rules"]
-    assert main([*asked, "my_rules:make"]) == 0
-    for name, says in (("my_rules:none", "give MODULE:FUNCTION"), ("my_rules:wrong", "return ssp")):
-        assert main([*asked, name]) == 2
-        assert says in capsys.readouterr().err
-
-
 def test_knobs_of_a_run_turn(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``steps``, ``checkpoint_every``, ``evaluation.every``, ``world_options``, ``compute.threads``
     in one run."""
@@ -200,3 +174,30 @@ def test_run_without_a_directory_gets_a_fresh_one_and_resume_finds_it(
     assert main(["train", "--resume", "--steps", "2", "--quiet"]) == 0
     assert len(metrics(tmp_path / "runs" / "tiny-seed0-2")) == 3
     assert "2 steps" in capsys.readouterr().out
+
+
+OWN_RULES = '''
+from ssp_env.game.rules import Rules
+
+
+def make(world, tokenizer, game):
+    """Rejects every question."""
+    return Rules.build(world, tokenizer, game, filters={"odd": lambda proposal: True})
+'''
+
+
+def test_parts_of_your_own_are_trained_and_evaluated_with(
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine_of_this_test.py").write_text(OWN_RULES)
+    monkeypatch.chdir(tmp_path)
+    mine = ("--rules", "mine_of_this_test:make")
+    run = train(policy, tmp_path / "run", "--steps", "1", *mine)
+    assert metrics(run)[1]["invalid_odd"] > 0
+    assert "rules: mine_of_this_test:make" in (run / "config.yaml").read_text()
+
+    assert main(["train", "--rules", "mine_of_this_test:made", "--out", "other"]) == 2
+    assert "rules = 'mine_of_this_test:made': give module:name" in capsys.readouterr().err

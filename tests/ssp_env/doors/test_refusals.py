@@ -24,7 +24,7 @@ from ssp_env.errors import (
     UsageError,
 )
 from ssp_env.players import MiniPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
 from ssp_env.worlds.mini import SmallWorld
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.judge.base import Verdict
 from ssp_env.players import TextPlayer, scripted_player
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.cache import CachedRetriever
 from ssp_env.types import Document
 from ssp_env.worlds.mini import SmallWorld
 
@@ -163,10 +164,10 @@ def test_results_of_a_search_that_are_no_list(kind: type[Retriever], whole: Any,
     refused(said, retriever=kind(whole=whole))
 
 
-def test_a_retriever_behind_a_cache_is_named_too() -> None:
+def test_a_retriever_behind_a_cache_is_named_too(tmp_path: Path) -> None:
     refused(
         "at most k = 1 are wanted",
-        retriever=CachedRetriever(Retriever(lambda ranking: ranking * 3)),
+        retriever=CachedRetriever(Retriever(lambda ranking: ranking * 3), tmp_path),
     )
 
 
@@ -319,5 +320,5 @@ def test_a_part_that_raises_is_named_and_no_game_is_decided(
 
 
 def test_a_fault_that_does_not_exist_is_no_refusal() -> None:
-    with pytest.raises(UsageError, match="fault is one of service, text, unclear, not 'player'"):
+    with pytest.raises(UsageError, match="fault is one of service, text, not 'player'"):
         ServiceError("judge", "HTTP 400", fault="player")

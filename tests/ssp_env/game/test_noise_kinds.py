@@ -21,9 +21,9 @@ from ssp_env.game.noise import NOISE, draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.replay import replay, save_game
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
-from ssp_env.search.index.directory import build_index
+from ssp_env.search.index import build_index
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document, GroundTruth, Passages
 from ssp_env.worlds import open_world

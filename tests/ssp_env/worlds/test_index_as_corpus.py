@@ -13,9 +13,9 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.noise import draw_noise
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.directory import build_index, open_passages
-from ssp_env.search.index.store import PassageStore
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.index import build_index, open_passages
+from ssp_env.search.store import PassageStore
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 

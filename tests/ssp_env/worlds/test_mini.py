@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document, World
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld

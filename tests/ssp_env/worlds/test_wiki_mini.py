@@ -16,7 +16,7 @@ import pytest
 
 import ssp_env
 from ssp_env.errors import ConfigError
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer
 from ssp_env.types import Document, World
 from ssp_env.worlds import open_world, wiki_mini
