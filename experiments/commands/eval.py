@@ -9,7 +9,6 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from experiments.config import RunConfig, load_preset, parse_assignment
 from experiments.evaluation.answers import (
     CHUNK,
     Answers,
-    Reporting,
     answer,
     by_engine,
     by_player,
@@ -117,7 +115,16 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
         answers = by_player(ChatPlayer(ChatClient(config.openai.chat())))
         name = f"{config.openai.model} behind {config.openai.base_url}"
     else:
-        engine, name = _engine(config, rules), str(config.model_dir)
+        torch.set_num_threads(config.compute.threads)
+        name = str(config.model_dir)
+        engine = open_engine(
+            config.engine,
+            config.model_dir,
+            rules.tokenizer,
+            StopRule.of(config.game, rules.tokenizer),
+            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            longest=rules.longest_trajectory,
+        )
         answers = by_engine(engine, config.evaluation.temperature)
 
     out = Path(arguments.out) if arguments.out else None
@@ -162,20 +169,6 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     return config.replace(evaluation=evaluation, game=game)
 
 
-def _engine(config: RunConfig, rules: Rules) -> Engine:
-    torch.set_num_threads(config.compute.threads)
-    engine = open_engine(
-        config.engine,
-        config.model_dir,
-        rules.tokenizer,
-        StopRule.of(config.game, rules.tokenizer),
-        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-        longest=rules.longest_trajectory,
-    )
-    reporting: Engine = Reporting(engine)
-    return reporting
-
-
 def _answers(
     config: RunConfig,
     rules: Rules,
@@ -207,29 +200,29 @@ def _answers(
     except OSError as error:
         raise unwritten(out or Path(), error) from error
 
-    begins, console, alive = range(0, len(questions), CHUNK), Console(stderr=True), ExitStack()
+    begins, console = range(0, len(questions), CHUNK), Console(stderr=True)
+    bar = track(begins, description="answering", console=console, transient=True)
     try:
-        alive.enter_context(heartbeat(lambda text: console.print(text, highlight=False)))
-        for begin in track(begins, description="answering", console=console, transient=True):
-            part = folder / f"{begin:06d}.jsonl" if folder else None
-            held = read_games(part) if part and part.exists() else ()
-            chunk = [saved.record for saved in held]
-            if not chunk or any(map(outage_of, chunk)):
-                asked = questions[begin : begin + CHUNK]
-                chunk = answer(rules, asked, answers, [evaluation.seed, begin])
-                _check_outage(chunk)
-                if part:
-                    games = (SavedGame(header, record) for record in chunk)
-                    with finished_in_full(part) as file:
-                        file.writelines(game_lines(games, tokens=config.record_tokens))
-            records += chunk
+        with heartbeat(lambda text: console.print(text, highlight=False)):
+            for begin in bar:
+                part = folder / f"{begin:06d}.jsonl" if folder else None
+                held = read_games(part) if part and part.exists() else ()
+                chunk = [saved.record for saved in held]
+                if not chunk or any(map(outage_of, chunk)):
+                    asked = questions[begin : begin + CHUNK]
+                    chunk = answer(rules, asked, answers, [evaluation.seed, begin])
+                    _check_outage(chunk)
+                    if part:
+                        games = (SavedGame(header, record) for record in chunk)
+                        with finished_in_full(part) as file:
+                            file.writelines(game_lines(games, tokens=config.record_tokens))
+                records += chunk
     except KeyboardInterrupt:
         if out:
             done = f"{len(records)} of {len(questions)} questions"
             print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
         raise
     finally:
-        alive.close()
         if folder and not any(folder.iterdir()):
             folder.rmdir()
 
