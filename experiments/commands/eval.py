@@ -7,7 +7,6 @@ import json
 import shlex
 import shutil
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +42,7 @@ from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
-from ssp_env.players.chat import ChatPlayer
+from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
@@ -201,16 +200,10 @@ def _answers(
     except OSError as error:
         raise unwritten(out or Path(), error) from error
 
-    begins, console, shown = range(0, len(questions), CHUNK), Console(stderr=True), time.monotonic()
-
-    def note(text: str) -> None:
-        nonlocal shown
-        console.print(text, highlight=False)
-        shown = time.monotonic()
-
+    begins, console = range(0, len(questions), CHUNK), Console(stderr=True)
     bar = track(begins, description="answering", console=console, transient=True)
     try:
-        with heartbeat(note, lambda: shown):
+        with heartbeat(lambda text: console.print(text, highlight=False)):
             for begin in bar:
                 part = folder / f"{begin:06d}.jsonl" if folder else None
                 held = read_games(part) if part and part.exists() else ()
