@@ -35,7 +35,7 @@ from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig, check_search, open_search
-from ssp_env.settings import named, read_value
+from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
@@ -201,9 +201,7 @@ class SelfPlayConfig(AlgorithmConfig):
 
     def search(self) -> SearchConfig:
         """The search settings, validated."""
-        given = self.env_config.get("search")
-        search: SearchConfig = read_value(SearchConfig, given, "env_config.search")
-        return search
+        return SearchConfig.of(self.env_config.get("search") or "")
 
     def make_world(self) -> World:
         """Opens the world."""

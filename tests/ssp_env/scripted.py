@@ -16,13 +16,12 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players.mini import _backwards
+from ssp_env.players.scripted import backwards
 from ssp_env.replay.files import SavedGame, game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
-from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
+from ssp_env.worlds.mini.grammar import Hop, parse_question, read_facts, write_question
 from ssp_env.worlds.mini.lexicon import vocabulary
-from ssp_env.worlds.mini.pages import read_facts
 
 Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""
@@ -49,7 +48,7 @@ def propose(hops: int = 1) -> Script:
         _, answer, _ = prompt_of(trajectory).split()
         entity, path, seen = answer, [], {answer}
         for search in trajectory.searches:
-            facts = _backwards(search.documents, entity, seen)
+            facts = backwards(search.documents, entity, seen)
             if not facts:
                 break
             entity, relation = facts[0]
