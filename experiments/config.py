@@ -104,8 +104,8 @@ class OpenAIConfig(Settings):
 
         try:
             return ChatConfig(
-                self.base_url,
-                self.model,
+                base_url=self.base_url,
+                model=self.model,
                 api_key_env=self.api_key_env,
                 timeout=self.timeout,
                 attempts=self.attempts,

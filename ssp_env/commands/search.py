@@ -58,7 +58,7 @@ def _run(arguments: Namespace) -> int:
     query = " ".join(arguments.query)
     if arguments.url is not None:
         # Someone waits for this one answer, with less patience than a round of games has.
-        config = HTTPConfig(arguments.url, token_env=arguments.token_env, attempts=4)
+        config = HTTPConfig(url=arguments.url, token_env=arguments.token_env, attempts=4)
         with HTTPRetriever(config) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from ssp_env.errors import ConfigError
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import mentions
+from ssp_env.wording.mention import mentions
 
 _ASKS_FOR = re.compile(r"(?:what|who) (?:is|was|are|were) (the .+?)[\s?.!]*", re.IGNORECASE)
 """A question that is no more than a description of its answer."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import httpx
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from ssp_env.errors import ConfigError, MissingExtra, ServiceError
+from ssp_env.config import Settings
+from ssp_env.errors import MissingExtra, ServiceError
 from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read_key, run
 
 T = TypeVar("T")
@@ -28,35 +29,31 @@ class Message:
     content: str
 
 
-@dataclass(frozen=True)
-class ChatConfig:
+class ChatConfig(Settings):
     """Address of a model and how it is called."""
+
+    section: ClassVar[str] = "chat"
 
     base_url: str
     """Root of the API, such as ``http://127.0.0.1:8000/v1``; ``/chat/completions`` is appended."""
-    model: str
+    model: str = Field(min_length=1)
     """Name of the model, as the server calls it."""
     api_key_env: str | None = None
     """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
-    timeout: float = 60.0
+    timeout: PositiveFloat = 60.0
     """Seconds for one call, from connecting to the last byte of the reply."""
-    attempts: int = 4
+    attempts: PositiveInt = 4
     """Calls in all for a prompt, with growing pauses between them."""
-    max_tokens: int = 512
+    max_tokens: PositiveInt = 512
     """Most tokens of a reply."""
-    concurrency: int = 16
+    concurrency: PositiveInt = 16
     """Most calls in flight at a time."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         check_url("chat.base_url", self.base_url, "http://127.0.0.1:8000/v1")
         check_key_name("chat.api_key_env", self.api_key_env)
-        if not self.model:
-            raise ConfigError("chat.model", self.model, "name a model that the server offers")
-        if not 0 < self.timeout < math.inf:
-            raise ConfigError("chat.timeout", self.timeout, "give seconds above zero")
-        for name in ("attempts", "max_tokens", "concurrency"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"chat.{name}", getattr(self, name), "must be at least 1")
+        return self
 
 
 class ChatClient:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import httpx
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
+from ssp_env.config import Settings
+from ssp_env.errors import ServiceError, TransientServiceError
 from ssp_env.net import (
     OVERLOADED,
     Connections,
@@ -45,9 +45,10 @@ _PATH = "/retrieve"
 _ABOUT_THE_TEXT = frozenset({400, 413, 422})
 
 
-@dataclass(frozen=True)
-class HTTPConfig:
+class HTTPConfig(Settings):
     """Address of a search server and how it is called."""
+
+    section: ClassVar[str] = "server"
 
     url: str
     """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it
@@ -55,27 +56,22 @@ class HTTPConfig:
     token_env: str | None = None
     """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
     for none."""
-    timeout: float = 20.0
+    timeout: PositiveFloat = 20.0
     """Seconds for one request, from looking up the name to the last byte of the reply."""
-    deadline: float = 60.0
+    deadline: PositiveFloat = 60.0
     """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
     connection."""
-    attempts: int = 8
+    attempts: PositiveInt = 8
     """Requests in all for a search that fails, as long as ``deadline`` allows. The pauses of 8 take
     about 24 seconds, which outlives a server's restart: a search that fails is a void game."""
-    connections: int = 16
+    connections: PositiveInt = 16
     """Most requests under way at a time, over all threads that share the retriever."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         check_url("server.url", self.url, "http://127.0.0.1:8000")
         check_key_name("server.token_env", self.token_env)
-        for name in ("timeout", "deadline"):
-            if not 0 < getattr(self, name) < math.inf:
-                fix = "give a finite number of seconds above zero"
-                raise ConfigError(f"server.{name}", getattr(self, name), fix)
-        for name in ("attempts", "connections"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"server.{name}", getattr(self, name), "must be at least 1")
+        return self
 
     @property
     def endpoint(self) -> str:
@@ -106,7 +102,7 @@ class HTTPRetriever:
         Raises:
             ConfigError: a setting that cannot work, or the variable for the token is not set.
         """
-        self.config = config = HTTPConfig(config) if isinstance(config, str) else config
+        self.config = config = HTTPConfig(url=config) if isinstance(config, str) else config
         self._key = key = read_key("server.token_env", config.token_env)
 
         def connect() -> tuple[httpx.AsyncClient, asyncio.Semaphore]:

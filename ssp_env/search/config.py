@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Literal, Self
 
-from ssp_env.checks import at_least, one_of
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.fuse import HybridRetriever
 from ssp_env.search.index import (
-    KINDS,
     kinds_in,
     needs_encoder,
     one_kind,
@@ -35,16 +36,14 @@ MIN_TOKEN = 16
 """Characters that a token has at least."""
 
 
-@dataclass(frozen=True)
-class SearchConfig:
-    """An index directory, or a server; neither: the world's own retriever.
+class SearchConfig(Settings):
+    """An index directory, or a server; neither: the world's own retriever."""
 
-    A text is taken for the whole of it: an address that begins with ``http``, or a directory.
-    """
+    section: ClassVar[str] = "search"
 
     index: str = ""
     """A directory that ``ssp index`` made; empty: none."""
-    kind: str = ""
+    kind: Literal["", "hybrid", "bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8"] = ""
     """Index of the directory: ``bm25``, ``dense-flat``..., or ``hybrid``, which fuses all of them.
     May stay empty where there is only one."""
     encoder: str = ""
@@ -59,8 +58,8 @@ class SearchConfig:
     """A directory of rankings that outlast the process, to ask no query twice; empty: none. Delete
     it when a server's index changes: nothing in its address tells."""
 
-    def __post_init__(self) -> None:
-        one_of("search.kind", self.kind, ("", HYBRID, *KINDS))
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.server is not None and self.index:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
@@ -71,17 +70,23 @@ class SearchConfig:
         if self.cache and not (self.index or self.server):
             fix = "goes with search.index or search.server"
             raise ConfigError("search.cache", self.cache, fix)
+        return self
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
-        """An address that begins with ``http``, or a directory; empty: the world's own retriever.
+    def of(cls, given: Any) -> Self:
+        """Settings from a mapping of them or a single text: a server's address, which begins with
+        ``http``, or an index directory; empty: the world's own retriever.
 
         Raises:
-            ConfigError: an address that cannot be one.
+            ConfigError: a setting that cannot work.
         """
-        if text.startswith(("http://", "https://")):
-            return cls(server=HTTPConfig(text))
-        return cls(index=text)
+        if isinstance(given, str | Path):
+            name = "server" if str(given).startswith(("http://", "https://")) else "index"
+            given = {name: {"url": given} if name == "server" else str(given)}
+        if not isinstance(given, Mapping | SearchConfig):
+            fix = "give an address, an index directory, or a mapping of the fields of SearchConfig"
+            raise ConfigError("search", given, fix)
+        return cls(**dict(given))
 
 
 def open_search(config: SearchConfig) -> Retriever | None:
@@ -116,7 +121,8 @@ def check_search(config: SearchConfig) -> None:
     """
     if config.server is not None:
         server = config.server
-        with HTTPRetriever(replace(server, attempts=2, deadline=min(10, server.deadline))) as asked:
+        impatient = server.replace(attempts=2, deadline=min(10, server.deadline))
+        with HTTPRetriever(impatient) as asked:
             (answer,) = asked.search_each(["search"], 1)
         if isinstance(answer, ServiceError):
             raise ServiceError("search", f"{server.url} does not answer: {answer.what}")
@@ -167,40 +173,33 @@ def _open_directory(config: SearchConfig) -> Retriever:
     return retriever
 
 
-@dataclass(frozen=True)
-class ServerConfig:
-    """Settings of the search server, checked when made.
+class ServerConfig(Settings):
+    """Settings of the search server."""
 
-    Raises:
-        ConfigError: a value out of its range, or a host that others can reach without a token.
-    """
+    section: ClassVar[str] = "server"
 
     host: str = "127.0.0.1"
     """Address to bind. Any but the machine's own (loopback) needs a token, or ``no_token``."""
-    port: int = 8000
+    port: int = Field(8000, ge=0, le=65535)
     """Port to bind; 0 takes a free one."""
-    token: str | None = field(default=None, repr=False)
+    token: str | None = Field(None, repr=False)
     """Token that requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The
     probe ``/healthz`` is open all the same."""
     no_token: bool = False
     """Whether anyone may ask without a token, wherever it is bound: for a trusted network."""
-    max_k: int = 100
+    max_k: PositiveInt = 100
     """Largest ``topk`` of a request."""
-    max_queries: int = 4096
+    max_queries: PositiveInt = 4096
     """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5
     rollouts)."""
-    max_waiting: int = 16_384
+    max_waiting: PositiveInt = 16_384
     """Most queries that wait for their answer; a request beyond is answered with 503 and
     ``Retry-After``."""
-    answer_seconds: float = 60.0
+    answer_seconds: PositiveFloat = 60.0
     """Most seconds for a request, from its head to its answer; then 504."""
 
-    def __post_init__(self) -> None:
-        at_least(self, "server", 1, "max_k", "max_queries", "max_waiting")
-        if not 0 <= self.port <= 65535:
-            raise ConfigError("server.port", self.port, "give a number from 0 to 65535")
-        if not 0 < self.answer_seconds <= 1e6:
-            raise ConfigError("server.answer_seconds", self.answer_seconds, "give seconds above 0")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.token is not None:
             _check_token("server.token", self.token)
         elif not self.no_token and not _is_loopback(self.host):
@@ -209,6 +208,7 @@ class ServerConfig:
                 "--token-file, bind 127.0.0.1, or say --no-token if you trust everyone there"
             )
             raise ConfigError("server.host", self.host, fix)
+        return self
 
 
 def read_token(file: str | Path | None) -> str | None:

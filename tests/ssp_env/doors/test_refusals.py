@@ -84,7 +84,7 @@ def test_an_unknown_keyword(door: str) -> None:
             "world_options.entitis",
             "did you mean 'entities'",
         ),
-        ({"world": "files"}, "world_options", "needs more: missing a required argument: 'name'"),
+        ({"world": "files"}, "world_options", "needs name, corpus_path, answers_path"),
         ({"search": {"servr": "x"}}, "search.servr", "did you mean 'server'"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_server_and_an_index_directory(
         ]
 
     local = play(begin(rules_of(mini, words, noise_kind=kind)), by_role(propose()))
-    with serving(rank=rank) as server, HTTPRetriever(HTTPConfig(server.url)) as retriever:
+    with serving(rank=rank) as server, HTTPRetriever(HTTPConfig(url=server.url)) as retriever:
         far = rules_of(mini, words, noise_kind=kind, retriever=retriever)
         assert records(play(begin(far), by_role(propose()))) == records(local)
 

@@ -26,7 +26,10 @@ def here() -> object:
 
 
 def test_servers_are_remote_and_what_is_in_this_process_is_not(here: Any, tmp_path: Path) -> None:
-    with HTTPRetriever(SERVER) as there, ChatClient(ChatConfig("http://127.0.0.1:9", "m")) as chat:
+    with (
+        HTTPRetriever(SERVER) as there,
+        ChatClient(ChatConfig(base_url="http://127.0.0.1:9", model="m")) as chat,
+    ):
         judge = OpenAIJudge(chat)
         for part in (there, CachedRetriever(there, tmp_path), judge, OpenAIVerifier(chat, judge)):
             assert is_remote(part)

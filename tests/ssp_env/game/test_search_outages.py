@@ -40,7 +40,7 @@ def bm25(world: MiniWorld) -> Any:
 
 def test_a_round_over_http_is_the_round_in_process(mini: MiniWorld, words: WordTokenizer) -> None:
     local = play(begin(rules_of(mini, words), slots=6), by_role(propose()))
-    with serving(rank=bm25(mini)) as server, HTTPRetriever(HTTPConfig(server.url)) as retriever:
+    with serving(rank=bm25(mini)) as server, HTTPRetriever(HTTPConfig(url=server.url)) as retriever:
         remote = play(
             begin(rules_of(mini, words, retriever=retriever), slots=6), by_role(propose())
         )
@@ -61,7 +61,7 @@ def test_a_round_in_progress_voids_exactly_the_games_that_were_hit(
             await (misbehave if set(bad) & set(call.queries) else hostile.Call.well)(call)
 
         server.usual = usual
-        config = HTTPConfig(server.url, attempts=3)
+        config = HTTPConfig(url=server.url, attempts=3)
         with HTTPRetriever(config) as retriever:
             played = play(
                 begin(rules_of(mini, words, retriever=retriever, **changes), slots=8),
@@ -97,7 +97,7 @@ def test_a_server_that_dies_in_a_round_voids_what_searches_from_then_on(
 ) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(serving(rank=bm25(mini)))
-        retriever = stack.enter_context(HTTPRetriever(HTTPConfig(server.url, attempts=3)))
+        retriever = stack.enter_context(HTTPRetriever(HTTPConfig(url=server.url, attempts=3)))
         played = begin(rules_of(mini, words, retriever=retriever, attempts=2), slots=4)
         script = by_role(propose())
         died = None

@@ -197,7 +197,7 @@ def client(server: Server) -> Iterator[ChatClient]:
 
 def config(server: Server, **settings: Any) -> ChatConfig:
     defaults: dict[str, Any] = {"timeout": 20.0, "concurrency": 8, "attempts": 3}
-    return ChatConfig(server.url, "tiny", **(defaults | settings))
+    return ChatConfig(base_url=server.url, model="tiny", **(defaults | settings))
 
 
 def task(script: str, prediction: str = "It is Paris") -> JudgeTask:
@@ -285,7 +285,9 @@ def test_a_server_that_is_away_or_overloaded_is_an_outage_whatever_the_text(
     with socket.socket() as deaf:  # bound, but not listening
         deaf.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{deaf.getsockname()[1]}/v1"
-        with ChatClient(ChatConfig(address, "tiny", timeout=20.0, attempts=2)) as gone:
+        with ChatClient(
+            ChatConfig(base_url=address, model="tiny", timeout=20.0, attempts=2)
+        ) as gone:
             (result,) = OpenAIJudge(gone).judge([task("correct")])
     assert isinstance(result, ServiceError)
     assert (result.service, result.fault) == ("judge", "service")

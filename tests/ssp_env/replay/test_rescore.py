@@ -16,7 +16,6 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.world import WorldJudge
 from ssp_env.replay import SavedGame, replay, rescore, save_game
 from ssp_env.tokenizers import WordTokenizer
@@ -85,7 +84,7 @@ def test_another_judge(saved: list[SavedGame]) -> None:
 
 
 def test_the_same_judge_changes_nothing(saved: list[SavedGame]) -> None:
-    for one in rescore(saved, LenientJudge()):
+    for one in rescore(saved, ExactMatchJudge()):
         assert one.after == one.before
         assert not one.changed
 

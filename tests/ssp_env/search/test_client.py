@@ -39,7 +39,7 @@ def server() -> Iterator[Hostile]:
 
 def client(server: Hostile | str, **settings: Any) -> HTTPRetriever:
     url = server if isinstance(server, str) else server.url
-    return HTTPRetriever(HTTPConfig(url, **({"attempts": 3, "timeout": 10.0} | settings)))
+    return HTTPRetriever(HTTPConfig(url=url, **({"attempts": 3, "timeout": 10.0} | settings)))
 
 
 def expected(query: str, k: int) -> list[Document]:

@@ -16,7 +16,6 @@ from ssp_env.search.base import check_request, identify
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.config import SearchConfig, check_search, open_search
 from ssp_env.search.index import build_index
-from ssp_env.settings import read_value
 from ssp_env.worlds.mini import MiniWorld
 
 NOWHERE = "http://127.0.0.1:9"
@@ -39,8 +38,9 @@ def test_nothing_named_is_the_worlds_own_and_an_index_directory_answers_alike(
 
 
 def test_a_text_is_an_address_or_a_directory(index: Path) -> None:
-    assert read_value(SearchConfig, str(index), "search") == SearchConfig(index=str(index))
-    assert read_value(SearchConfig, NOWHERE, "search") == SearchConfig(server=HTTPConfig(NOWHERE))
+    for given in (index, str(index), {"index": str(index)}, SearchConfig(index=str(index))):
+        assert SearchConfig.of(given) == SearchConfig(index=str(index))
+    assert SearchConfig.of(NOWHERE) == SearchConfig(server=HTTPConfig(url=NOWHERE))
 
 
 def test_a_mapping_names_a_server_its_token_and_a_cache(
@@ -52,9 +52,9 @@ def test_a_mapping_names_a_server_its_token_and_a_cache(
     assert isinstance(retriever, HTTPRetriever)
     assert retriever.config.deadline == 5
     for url in ("http://h:1", "http://h:1/", "http://h:1/retrieve", "http://h:1/retrieve/"):
-        assert HTTPConfig(url).endpoint == "http://h:1/retrieve"
+        assert HTTPConfig(url=url).endpoint == "http://h:1/retrieve"
 
-    server = HTTPConfig(f"{NOWHERE}/retrieve?key=hidden", token_env="OUR_TOKEN")
+    server = HTTPConfig(url=f"{NOWHERE}/retrieve?key=hidden", token_env="OUR_TOKEN")
     cached = open_search(SearchConfig(server=server, cache=str(tmp_path / "kept")))
     assert cached is not None
     shown = identify(cached)
@@ -76,16 +76,17 @@ def test_a_mapping_names_a_server_its_token_and_a_cache(
         ({"index": "DIR", "server": {"url": NOWHERE}}, "search.index", "leave one of them out"),
         ({"index": "nowhere"}, "search.index", "no such directory"),
         ({"cache": "x"}, "search.cache", "goes with search.index or search.server"),
+        (3, "search", "an index directory"),
+        ({"indx": "x"}, "search.indx", "did you mean 'index'"),
         ({"server": {"url": "localhost"}}, "search.server.url", "http://127.0.0.1:8000"),
-        ({"server": {"url": NOWHERE, "timeout": 0.0}}, "search.server.timeout", "above zero"),
+        ({"server": {"url": NOWHERE, "timeout": 0.0}}, "search.server.timeout", "greater than 0"),
     ],
 )
-def test_what_cannot_work_is_named(
-    given: dict[str, Any], field: str, fix: str, index: Path
-) -> None:
-    plain = {name: str(index) if value == "DIR" else value for name, value in given.items()}
+def test_what_cannot_work_is_named(given: Any, field: str, fix: str, index: Path) -> None:
+    if isinstance(given, dict):
+        given = {name: str(index) if value == "DIR" else value for name, value in given.items()}
     with pytest.raises(ConfigError) as raised:
-        check_search(read_value(SearchConfig, plain, "search"))
+        check_search(SearchConfig.of(given))
     assert raised.value.field == field
     assert fix in raised.value.fix
 
@@ -97,7 +98,7 @@ def test_a_directory_without_index_and_a_server_that_is_out_are_found_out_before
         with pytest.raises(DataError):
             act(SearchConfig(index=str(tmp_path)))
     with pytest.raises(ServiceError, match=r"search: http://127\.0\.0\.1:9 does not answer"):
-        check_search(SearchConfig(server=HTTPConfig(NOWHERE)))
+        check_search(SearchConfig(server=HTTPConfig(url=NOWHERE)))
 
 
 @pytest.mark.parametrize(
