@@ -42,7 +42,7 @@ from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
-from ssp_env.players.chat import ChatPlayer
+from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
