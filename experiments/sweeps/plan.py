@@ -208,7 +208,7 @@ def check_trials(planned: Sequence[Trial], source: Source | None = None) -> None
         SSPError: a trial cannot be played, or its arm has a setting without effect.
     """
     from experiments.run.checks import check
-    from ssp_env.game.idle import idle_settings
+    from ssp_env.game.parts import idle_settings
 
     # Seeds change nothing of what is checked.
     for trial in {trial.arm: trial for trial in reversed(planned)}.values():

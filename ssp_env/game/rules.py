@@ -54,19 +54,7 @@ class Rules(Immutable):
     """The parts above as the game asks them: what they return is checked at every call."""
 
     def __post_init__(self) -> None:
-        checked = CheckedParts(
-            retriever=self.retriever,
-            top_k=self.config.top_k,
-            judge=self.judge,
-            verifier=self.verifier,
-            filters=self.filters,
-            noise=self.noise,
-            noise_documents=self.config.noise_documents,
-            corpus=self.corpus,
-            proposer_reward=self.proposer_reward,
-            solver_reward=self.solver_reward,
-        )
-        object.__setattr__(self, "checked", checked)
+        object.__setattr__(self, "checked", CheckedParts(self))
 
     def __getstate__(self) -> dict[str, Any]:
         """What to pickle: what the world has of its own stays with the world."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import ssp_env
-from ssp_env.game.remote import is_remote
+from ssp_env.game.parts import is_remote
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier

@@ -11,8 +11,8 @@ import pytest
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
-from ssp_env.game.fingerprint import fingerprint
 from ssp_env.game.noise import draw_noise
+from ssp_env.game.parts import fingerprint
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.index.directory import build_index, open_passages
 from ssp_env.search.index.store import PassageStore
