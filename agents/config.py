@@ -2,84 +2,91 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from ssp_env.checks import at_least, one_of
-from ssp_env.errors import ConfigError, MissingExtra
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from ssp_env.config import Settings
+from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.game.config import GameConfig
-from ssp_env.game.strategies import STRATEGIES
-from ssp_env.settings import check_types
+from ssp_env.game.strategies import StrategyName
 
-ALGORITHMS = ("grpo", "reinforce")
-AGGREGATIONS = ("sequence", "token", "sum")
-PROPOSAL_GROUPS = ("answer", "asked_searches")
-ROLES = ("proposer", "solver")
+Algorithm = Literal["grpo", "reinforce"]
+Aggregation = Literal["sequence", "token", "sum"]
+TrainedRole = Literal["proposer", "solver"]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
 LORA = "pip install -e '.[lora]'"
 """What brings adapters."""
-SHARDINGS = ("ddp", "fsdp2")
+Sharding = Literal["ddp", "fsdp2"]
 """How several learners may hold a policy."""
 
 
-@dataclass(frozen=True)
-class LearningConfig:
+class LearningConfig(Settings):
     """How both roles learn from a step's games. The defaults are the paper's."""
 
-    batch_size: int = 256
+    section: ClassVar[str] = "learning"
+
+    batch_size: PositiveInt = 256
     """Questions per step (the paper's B)."""
-    round_size: int = 32
+    round_size: PositiveInt = 32
     """Questions of one round, the part of a step that one env runner plays at a time. Who plays
     which round changes no game. A round is the batch that noise documents come from."""
-    minibatches: int = 2
+    minibatches: PositiveInt = 2
     """Optimizer updates per step; the games are dealt into this many parts."""
-    learning_roles: tuple[str, ...] = ROLES
+    learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
     """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
     partner: str = ""
     """Model directory of a policy that plays the role that is not trained, and never changes. If
     empty, the policy plays both, and each update moves the other role as well."""
-    proposer_algorithm: str = "reinforce"
+    proposer_algorithm: Algorithm = "reinforce"
     """``reinforce`` or ``grpo`` (which needs groups: see ``proposal_groups``)."""
-    solver_algorithm: str = "grpo"
+    solver_algorithm: Algorithm = "grpo"
     """``grpo`` (which needs ``game.attempts`` above 1) or ``reinforce``."""
-    proposer_aggregation: str = "sum"
+    proposer_aggregation: Aggregation = "sum"
     """How the proposer's token losses are put together: a ``sum`` (the paper's equation 5, which
     weighs a proposal by its length), a mean within each trajectory first (``sequence``, which puts
     both roles on one scale), or one mean over all tokens of the role (``token``)."""
-    solver_aggregation: str = "sequence"
+    solver_aggregation: Aggregation = "sequence"
     """The same for the solver: ``sequence`` (equation 4), ``token`` or ``sum``."""
-    proposal_groups: str = "answer"
+    proposal_groups: Literal["answer", "asked_searches"] = "answer"
     """Which proposals GRPO compares: those about one ``answer`` (needs ``game.proposals`` above 1),
     or all of the step that were asked for one number of searches (``asked_searches``)."""
-    proposer_weight: float = 1.0
+    proposer_weight: NonNegativeFloat = 1.0
     """Factor on the proposer's loss, beside the solver's."""
-    baseline_decay: float | None = None
+    baseline_decay: Decay | None = None
     """REINFORCE takes a moving average of its role's earlier returns off each return; this is its
     decay per step (such as .95). ``None``: no baseline (the paper's), so nothing that earns 0 is
     learnt from."""
-    importance_cap: float | None = 2.0
+    importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
     """Importance ratios between the policy that learns and the one that sampled are cut off here,
     and trajectories with a ratio below 1e-4 are left out. ``None``: REINFORCE has no ratio, GRPO's
     has no bound but its clip."""
-    lr: float = 1e-6
+    lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
-    warmup_steps: int = 5
+    warmup_steps: NonNegativeInt = 5
     """Steps over which the learning rate rises linearly from 0."""
-    decay_steps: int | None = None
+    decay_steps: PositiveInt | None = None
     """Steps, from the first of a run, over which the learning rate falls linearly to 0; those that
     follow change nothing. ``None``: it stays as it is (the paper's)."""
-    beta2: float = 0.999
+    beta2: Decay = 0.999
     """Decay of Adam's second moment; the first moment's is 0.9."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: PositiveFloat = 1.0
     """Gradients are scaled down to this global norm."""
-    kl_coeff: float = 0.01
+    kl_coeff: NonNegativeFloat = 0.01
     """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""
-    clip_low: float = 0.2
+    clip_low: NonNegativeFloat = 0.2
     """How far below 1 the importance ratio of GRPO may fall."""
-    clip_high: float = 0.28
+    clip_high: NonNegativeFloat = 0.28
     """How far above 1 it may rise."""
     std_normalise: bool = False
     """Divide GRPO advantages by the standard deviation of their group."""
@@ -87,14 +94,14 @@ class LearningConfig:
     """Leave out groups whose rewards are all equal; GRPO learns nothing from them but the KL."""
     mask_void_turns: bool = False
     """Leave out trajectories that end in a turn without any complete action."""
-    repetition_penalty: float = 0.0
+    repetition_penalty: NonNegativeFloat = 0.0
     """What a proposal loses of its reward, times the share of the step's other questions that are
     near-identical to it; never below 0."""
-    role_norms_every: int = 10
+    role_norms_every: PositiveInt = 10
     """Steps between two measurements of the gradient norm of each role alone."""
-    temperature: float = 1.0
+    temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
-    strategy: str = "periodic_reset"
+    strategy: StrategyName = "periodic_reset"
     """What fills the slots of proposals that failed: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``, and ``periodic_reset``, which forgets them now and
     then; all four are the paper's), earlier questions of the lengths that the step lacks, rare
@@ -104,102 +111,30 @@ class LearningConfig:
     """Whether an earlier question that is played again brings a right attempt of then along, which
     joins the group of those that are sampled now; a question that is put together, those at its
     parts, joined. A solver can so learn what it hardly ever does."""
-    reset_every: int = 10
+    reset_every: PositiveInt = 10
     """Steps after which ``periodic_reset`` forgets its questions."""
-    lora_rank: int = 0
+    lora_rank: NonNegativeInt = 0
     """Train low-rank adapters of this rank beside the linear maps of all layers, and leave the
     policy itself as it is; 0 trains all of it. Adapters want ten times the learning rate."""
-    microbatch_tokens: int = 16_384
+    microbatch_tokens: PositiveInt = 16_384
     """Padded tokens of one forward pass of the learner, at most; memory, not results, depends on
     it. Rows of similar length share a pass, so that padding stays below 15%."""
     gradient_checkpointing: bool = False
     """Compute the layers again in the backward pass instead of keeping what they made: a third more
     arithmetic for a twentieth of the memory. Large policies need it."""
-    precision: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or
     ``auto``: bfloat16 where the machine multiplies in it."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "learning_rate": "lr",
-        "batch": "batch_size",
-        "train_batch_size": "batch_size",
-        "train_batch_size_per_learner": "batch_size",
-        "num_minibatches": "minibatches",
-        "roles": "learning_roles",
-        "kl_beta": "kl_coeff",
-        "beta": "kl_coeff",
-        "kl_loss_coef": "kl_coeff",
-        "clip_eps": "clip_high",
-        "clip_ratio": "clip_high",
-        "clip_param": "clip_high",
-        "epsilon": "clip_high",
-        "grad_clip": "max_grad_norm",
-        "warmup": "warmup_steps",
-        "lr_decay_steps": "decay_steps",
-        "lr_decay_iters": "decay_steps",
-        "aggregation": "solver_aggregation",
-        "loss_agg_mode": "solver_aggregation",
-        "tis_imp_ratio_cap": "importance_cap",
-        "rollout_is_threshold": "importance_cap",
-        "vllm_importance_sampling_cap": "importance_cap",
-        "scale_rewards": "std_normalise",
-        "std_normalize": "std_normalise",
-        "dtype": "precision",
-        "lora_r": "lora_rank",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "learning")
-
-        counts = ("batch_size", "round_size", "minibatches", "reset_every", "microbatch_tokens")
-        at_least(self, "learning", 1, *counts, "role_norms_every")
-        at_least(self, "learning", 0, "warmup_steps", "lr", "kl_coeff", "proposer_weight")
-        at_least(self, "learning", 0, "lora_rank", "clip_low", "clip_high", "repetition_penalty")
-
-        if self.decay_steps is not None and self.decay_steps < 1:
-            fix = "give a number of steps, such as the run's, or null for a constant rate"
-            raise ConfigError("learning.decay_steps", self.decay_steps, fix)
+    @model_validator(mode="after")
+    def _check_pairs(self) -> Self:
         if self.minibatches > self.batch_size:
             fix = "must not exceed batch_size"
             raise ConfigError("learning.minibatches", self.minibatches, fix)
-
-        for name in ("lr", "kl_coeff", "proposer_weight", "repetition_penalty"):
-            if not math.isfinite(getattr(self, name)):
-                raise ConfigError(f"learning.{name}", getattr(self, name), "give a finite number")
-
-        if not self.max_grad_norm > 0:
-            raise ConfigError("learning.max_grad_norm", self.max_grad_norm, "must be above 0")
-        if not 0 < self.temperature < math.inf:
-            fix = "self-play has to sample: give more than 0"
-            raise ConfigError("learning.temperature", self.temperature, fix)
-        if not 0 <= self.beta2 < 1:
-            fix = "give a value from 0 up to, not including, 1"
-            raise ConfigError("learning.beta2", self.beta2, fix)
-
-        if self.baseline_decay is not None and not 0 <= self.baseline_decay < 1:
-            fix = "give a value from 0 up to, not including, 1, or null for no baseline"
-            raise ConfigError("learning.baseline_decay", self.baseline_decay, fix)
-        if self.importance_cap is not None and not 1 <= self.importance_cap < math.inf:
-            fix = "give at least 1, so that what is on-policy counts in full, or null"
-            raise ConfigError("learning.importance_cap", self.importance_cap, fix)
-
-        one_of("learning.proposer_algorithm", self.proposer_algorithm, ALGORITHMS)
-        one_of("learning.solver_algorithm", self.solver_algorithm, ALGORITHMS)
-        one_of("learning.proposer_aggregation", self.proposer_aggregation, AGGREGATIONS)
-        one_of("learning.solver_aggregation", self.solver_aggregation, AGGREGATIONS)
-        one_of("learning.proposal_groups", self.proposal_groups, PROPOSAL_GROUPS)
-        one_of("learning.strategy", self.strategy, STRATEGIES)
-        one_of("learning.precision", self.precision, ("auto", "float32", "bfloat16"))
-
-        for role in self.learning_roles:
-            one_of("learning.learning_roles", role, ROLES)
-        if not self.learning_roles:
-            fix = "name at least one role to train"
-            raise ConfigError("learning.learning_roles", self.learning_roles, fix)
         if self.partner and len(set(self.learning_roles)) > 1:
             fix = "it plays the role that is not trained: give one of them as learning_roles"
             raise ConfigError("learning.partner", self.partner, fix)
+        return self
 
     def plays(self, role: str) -> bool:
         """Whether the policy that learns plays a role, and not its partner. Verification and the
@@ -275,7 +210,8 @@ def check_sharding(sharding: str, learners: int) -> None:
     Raises:
         ConfigError: it has not; names ``sharding``.
     """
-    one_of("sharding", sharding, SHARDINGS)
+    if sharding not in get_args(Sharding):
+        raise ConfigError("sharding", sharding, nearest(sharding, get_args(Sharding)))
     if sharding == "fsdp2" and learners < 2:
         fix = f"give two learners or more to share the policy among (there are {learners}), or ddp"
         raise ConfigError("sharding", sharding, fix)

@@ -25,7 +25,7 @@ class Credit:
 
     def __init__(self, config: LearningConfig) -> None:
         self._config = config
-        self._averages = {role: _MovingAverage() for role in ROLES}
+        self._averages: dict[str, _MovingAverage] = {role: _MovingAverage() for role in ROLES}
 
     @property
     def baselines(self) -> dict[str, float]:

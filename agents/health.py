@@ -11,12 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from ssp_env.checks import at_least
-from ssp_env.errors import ConfigError
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from ssp_env.config import Settings
 from ssp_env.game.outcome import Outage
-from ssp_env.settings import check_types
 
 OUTAGE = "outage"
 """The sign that says nothing of the policy: what a run needs was gone."""
@@ -25,34 +25,17 @@ Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
 
 
-@dataclass(frozen=True)
-class HealthConfig:
+class HealthConfig(Settings):
     """When a run is stopped."""
 
-    patience: int | None = 5
+    section: ClassVar[str] = "health"
+
+    patience: PositiveInt | None = 5
     """Steps in a row that have to show the same sign; ``None`` never stops a run."""
-    max_engine_gap: float = 0.5
+    max_engine_gap: PositiveFloat = 0.5
     """Mean distance between the log-probabilities of engine and learner, in nats per token."""
-    max_overlong: float = 0.9
+    max_overlong: Annotated[float, Field(gt=0, le=1)] = 0.9
     """Share of a role's trajectories that run into the token budget."""
-
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "early_stopping": "patience",
-        "max_gap": "max_engine_gap",
-        "max_logprob_gap": "max_engine_gap",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "health")
-        if self.patience is not None:
-            at_least(self, "health", 1, "patience")
-        if not self.max_engine_gap > 0:
-            fix = "must be above 0 nats"
-            raise ConfigError("health.max_engine_gap", self.max_engine_gap, fix)
-        if not 0 < self.max_overlong <= 1:
-            fix = "give a share, above 0 and up to 1"
-            raise ConfigError("health.max_overlong", self.max_overlong, fix)
 
 
 @dataclass(frozen=True)
@@ -223,9 +206,9 @@ SIGNS: dict[str, tuple[Look, str, str]] = {
     "engine_gap": (
         _engine_gap,
         "see that engine and learner compute the same policy: learning.precision=float32, another "
-        "compute.engine, the same temperature; if the gap grew slowly, a lower learning.lr",
+        "engine.kind, the same temperature; if the gap grew slowly, a lower learning.lr",
         "see that engine and learner compute the same policy: learning.precision=float32, another "
-        "compute.engine, the same temperature",
+        "engine.kind, the same temperature",
     ),
     "overlong": (
         _overlong,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from agents.config import LearningConfig, played_at_once
+from agents.engines.config import EngineConfig
 from agents.scoring import LOGITS_PER_CHUNK
 from agents.sharding import layers_of
 from ssp_env.game.config import GameConfig
@@ -129,20 +130,41 @@ def gpus_of(compute: Any) -> float:
     return float(runners + max(1, compute.learners) * compute.gpus_per_learner)
 
 
-def plan(
-    shape: Shape, game: GameConfig, learning: LearningConfig, compute: Any, memory: float = 0
-) -> Plan:
+class RunSettings(Protocol):
+    """Settings that a plan looks at: those of :class:`experiments.config.RunConfig`."""
+
+    @property
+    def game(self) -> GameConfig:
+        """Budgets and attempts."""
+        ...
+
+    @property
+    def learning(self) -> LearningConfig:
+        """Sizes, algorithms, adapters."""
+        ...
+
+    @property
+    def engine(self) -> EngineConfig:
+        """Kind and memory of the engine."""
+        ...
+
+    @property
+    def compute(self) -> Any:
+        """Processes and devices, as :class:`experiments.config.ComputeConfig` names them."""
+        ...
+
+
+def plan(shape: Shape, config: RunSettings, memory: float = 0) -> Plan:
     """Memory that a run needs.
 
     Args:
-        shape: of the policy.
-        game: budgets and attempts.
-        learning: sizes, algorithms, adapters.
-        compute: settings of processes, by the names of :class:`experiments.config.ComputeConfig`.
+        shape: sizes of the policy.
+        config: settings of the run.
         memory: bytes of each GPU, of which vLLM fills its share; 0 counts what it must have.
     """
-    held, passing = _learner(shape, game, learning, compute)
-    weights, playing = _engine(shape, game, learning, compute, memory)
+    learning, compute = config.learning, config.compute
+    held, passing = _learner(shape, config.game, learning, compute)
+    weights, playing = _engine(shape, config, memory)
     learners, runners = max(1, compute.learners), max(1, compute.env_runners)
     moved = _moved(shape, learning, compute)
 
@@ -163,12 +185,10 @@ def plan(
     return Plan(shape, (learner, engine), moved)
 
 
-def least_share(
-    shape: Shape, game: GameConfig, learning: LearningConfig, compute: Any, memory: float
-) -> float:
+def least_share(shape: Shape, config: RunSettings, memory: float) -> float:
     """Share of a GPU that vLLM needs for the weights and the longest row, in twentieths; one of
     them is for its own passes, which are not counted."""
-    parts = _engine(shape, game, learning, compute, 0, vllm=True)
+    parts = _engine(shape, config, 0, vllm=True)
     least = sum(sum(part.values()) for part in parts)
     return (math.ceil(20 * least / memory) + 1) / 20
 
@@ -258,15 +278,11 @@ def _activations(shape: Shape, game: GameConfig, learning: LearningConfig, compu
 
 
 def _engine(
-    shape: Shape,
-    game: GameConfig,
-    learning: LearningConfig,
-    compute: Any,
-    memory: float,
-    vllm: bool = False,
+    shape: Shape, config: RunSettings, memory: float, vllm: bool = False
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each env runner's engine: always, and while it plays."""
-    size = HALF if compute.gpus_per_env_runner else FLOAT
+    game, learning = config.game, config.learning
+    size = HALF if config.compute.gpus_per_env_runner else FLOAT
     longest, played = longest_row(game), played_at_once(game, learning)
     questions = played // game.attempts
     verifies = game.verifier in ("policy", "auto") and not game.verifies_by_attempt
@@ -275,9 +291,9 @@ def _engine(
     weights = {"engine's weights": size * shape.parameters}
     if learning.partner:
         weights["partner's weights"] = weights["engine's weights"]  # taken for one of that size
-    if vllm or compute.engine == "vllm":
+    if vllm or config.engine.kind == "vllm":
         row = size * shape.cached * max(longest, verification)
-        filled = int(compute.engine_memory * memory) - weights["engine's weights"]
+        filled = int(config.engine.memory * memory) - weights["engine's weights"]
         return weights, {"KV cache": max(row, filled)}
 
     # All trajectories of a phase, each at its longest.

@@ -105,7 +105,7 @@ def answer(
     Returns:
         One record per question, in order.
     """
-    once = replace(rules, config=replace(rules.config, attempts=1))
+    once = replace(rules, config=rules.config.replace(attempts=1))
     records: list[GameRecord] = []
 
     for first in range(0, len(questions), at_once or len(questions) or 1):

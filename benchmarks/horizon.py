@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ def demonstrations(
     }
     only_hops: dict[str, Any] = {"proposer_hops" if proposes else "solver_hops": only}
     config = TraceConfig(proposer_share=float(proposes), **only_hops, **faultless)
-    game = replace(MINI_GAME, max_response_tokens=512)
+    game = MINI_GAME.replace(max_response_tokens=512)
     writer = TraceWriter(config, game, tokenizer, np.random.default_rng(seed))
     return list(islice(writer.stream(), chains))
 

@@ -5,6 +5,7 @@ moment is drawn as one of the lines of ``metrics.jsonl``, from the base policy's
 time after it of up to 1.5 times what a step takes; so kills hit rollouts, updates, checkpoints,
 evaluations and the writing of files. The resumed run has to leave what the run to which nothing
 happened left: metrics but for times, all games, and the last checkpoint's weights and moments.
+Runs are forked off a process that has imported much and started nothing, and share a Ray.
 """
 
 from __future__ import annotations
@@ -12,21 +13,24 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import multiprocessing
+import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import entry_points
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 from safetensors.numpy import load_file
 
 from benchmarks.harness import parser, write
 
-SSP = str(Path(sys.executable).with_name("ssp"))
 PATIENCE = 900.0
 """Seconds that anything may take here."""
 STEPS = 5
@@ -37,6 +41,7 @@ SMALL = {
     "evaluation.every": 100,
     "checkpoint_every": 2,
 }
+_CONTEXT = multiprocessing.get_context("forkserver")
 MODES: dict[str, dict[str, Any]] = {
     "one after the other": {},
     "overlapping": {"compute.overlap": "true", "learning.importance_cap": 2.0},
@@ -48,6 +53,11 @@ def main() -> int:
     options = parser(__doc__)
     options.add_argument("--kills", type=int, default=20, help="with and without overlap, each")
     settings = options.parse_args()
+
+    quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
+    ray.init("local", num_cpus=2, logging_level="ERROR", **quiet)
+    os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+    _CONTEXT.set_forkserver_preload(["agents.rllib", "experiments.config"])
 
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         kills = _kill_all(Path(name), settings)
@@ -67,7 +77,7 @@ def _kill_all(folder: Path, settings: argparse.Namespace) -> dict[str, list[dict
     kills: dict[str, list[dict[str, Any]]] = {mode: [] for mode in MODES}
     for mode in MODES:
         whole = folder / mode
-        assert _begin(whole, mode).wait(PATIENCE) == 0, "the run to which nothing happened failed"
+        assert _ended(_begin(whole, mode)) == 0, "the run to which nothing happened failed"
 
         for number in range(settings.kills):
             run = folder / f"{mode} {number}"
@@ -86,16 +96,16 @@ def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[s
     lines, seconds = int(rng.integers(1, STEPS + 2)), float(rng.uniform(0, 1.5)) * step
 
     process, deadline = _begin(run, mode), time.monotonic() + PATIENCE
-    while _lines(run) < lines and process.poll() is None and time.monotonic() < deadline:
+    while _lines(run) < lines and process.is_alive() and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(seconds)
     process.kill()
-    if process.wait(PATIENCE) != -signal.SIGKILL:
+    if _ended(process) != -signal.SIGKILL:
         return None
 
     saved = sorted(path.name for path in (run / "checkpoints").glob("*"))
     written = _lines(run)
-    status = _begin(run, mode, resume=True).wait(PATIENCE)
+    status = _ended(_begin(run, mode, resume=True))
     left, expected = _left(run), _left(whole)
     differs = [name for name, value in expected.items() if left[name] != value]
     return {
@@ -108,11 +118,27 @@ def _kill(run: Path, mode: str, whole: Path, rng: np.random.Generator) -> dict[s
     }
 
 
-def _begin(run: Path, mode: str, resume: bool = False) -> subprocess.Popen[bytes]:
+def _begin(run: Path, mode: str, resume: bool = False) -> ForkServerProcess:
     values = {**SMALL, **MODES[mode]}
     given = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
-    command = [SSP, "train", "--quiet", "--steps", str(STEPS), "--out", str(run)]
-    return subprocess.Popen([*command, *(["--resume"] if resume else given)])
+    command = ["train", "--quiet", "--steps", str(STEPS), "--out", str(run)]
+    process = _CONTEXT.Process(
+        target=_ssp, args=([*command, *(["--resume"] if resume else given)],)
+    )
+    process.start()
+    return process
+
+
+def _ssp(arguments: list[str]) -> None:
+    """The command ``ssp``, as the console runs it."""
+    (script,) = entry_points(group="console_scripts", name="ssp")
+    sys.argv = ["ssp", *arguments]
+    sys.exit(script.load()())
+
+
+def _ended(process: ForkServerProcess) -> int | None:
+    process.join(PATIENCE)
+    return process.exitcode
 
 
 def _lines(run: Path) -> int:

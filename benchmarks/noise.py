@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from benchmarks.harness import headline, origin, parser, write
-from ssp_env.game.config import MINI_GAME, NOISE_KINDS
+from ssp_env.game.config import MINI_GAME, NoiseKind
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import UNVERIFIED
 from ssp_env.game.round import Round
@@ -52,16 +51,14 @@ def main() -> int:
 def measure(seed: int, rounds: int, counts: Sequence[int] = COUNTS) -> dict[str, Any]:
     """Shares by kind and number of noise documents.
 
-    Returns:
-        ``proposals`` and ``ambiguous_proposals``, and per kind and number: the share of
-        ``ambiguous`` questions among those accepted, the share of ambiguous questions that were
-        ``kept``, and the share of ``unique`` ones that were.
+    Of accepted questions, those that are ``ambiguous``; of ambiguous and of ``unique`` ones, those
+    that were ``kept``.
     """
     world = MiniWorld(seed)
     retriever = BM25Retriever(world.corpus)
     shares: dict[str, dict[str, dict[str, float]]] = {}
     proposals: list[str] = []
-    for kind in NOISE_KINDS:
+    for kind in get_args(NoiseKind):
         shares[kind] = {}
         for count in counts:
             played = [
@@ -90,7 +87,7 @@ def play_round(
     world: MiniWorld, retriever: Retriever, kind: str, count: int, seed: Sequence[int]
 ) -> Round:
     """A round of the scripted player that asks for citizens wherever it can, played to its end."""
-    config = replace(MINI_GAME, attempts=1, noise_kind=kind, noise_documents=count)
+    config = MINI_GAME.replace(attempts=1, noise_kind=kind, noise_documents=count)
     tokenizer = WordTokenizer(world.vocabulary, config.tags.all())
     rules = Rules.build(world, tokenizer, config, retriever=retriever)
     players = [MiniPlayer(config.tags, hops, citizens=True) for hops in range(1, HOPS + 1)]
@@ -128,7 +125,7 @@ def _ambiguous(world: MiniWorld, question: str) -> bool:
 
 
 def _page(result: dict[str, Any]) -> str:
-    counts = list(result["shares"][NOISE_KINDS[0]])
+    counts = list(result["shares"][get_args(NoiseKind)[0]])
     lines = [
         f"# Noise documents and ambiguous questions\n\n{headline(result)}",
         f"{result['proposals']} proposals of the scripted player in the mini-wiki (seed "

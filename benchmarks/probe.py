@@ -15,7 +15,7 @@ from tests.scripted_model import careful, obedient, serve
 
 from benchmarks.harness import headline, origin, parser
 from experiments.commands.probe import as_json, make_rules
-from experiments.config import load_preset, make_config, override
+from experiments.config import load_preset, make_config
 from ssp_env.testing.hacks import GAMES, all_cheats, probe
 
 TABLES = {
@@ -51,9 +51,8 @@ def measure(name: str, games: int, seed: int) -> dict[str, Any]:
     begun = origin()  # the commit that was loaded, whatever is checked out by the end
     with serve(script) if script is not None else nullcontext() as url:
         if url is not None:
-            for setting in ("judge=true", "model=scripted", f"base_url={url}"):
-                override(values, f"openai.{setting}")
-            override(values, "game.verifier=openai")
+            values["openai"] = {"judge": True, "model": "scripted", "base_url": url}
+            values["game"] = {**values["game"], "verifier": "openai"}
 
         config = make_config(values)
         rules = make_rules(config)

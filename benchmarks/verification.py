@@ -10,7 +10,6 @@ documents alone (``attempt``). Nothing is learnt. Writes ``verification.json`` a
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -61,8 +60,7 @@ def measure(seed: int, rounds: int) -> dict[str, Any]:
     for form in FORMS:
         shares[form] = {}
         for count in COUNTS:
-            config = replace(
-                MINI_GAME,
+            config = MINI_GAME.replace(
                 attempts=1,
                 verifier="policy",
                 verification_prompt=form,

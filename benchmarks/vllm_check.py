@@ -34,7 +34,7 @@ def ssp(*arguments: str) -> str:
 
 def train(engine: str, out: Path, steps: int, *more: str) -> list[dict[str, Any]]:
     """The lines of the metrics of a run."""
-    chosen = ("--set", f"compute.engine={engine}", *QUESTIONS, *more)
+    chosen = ("--set", f"engine.kind={engine}", *QUESTIONS, *more)
     ssp("train", "--preset", "tiny", "--steps", str(steps), "--out", str(out), *chosen)
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
@@ -43,7 +43,7 @@ def played(engine: str, policy: Path, out: Path) -> list[list[list[int]]]:
     """The tokens that a policy writes in answer to the evaluation questions."""
     from ssp_env.replay import read_games
 
-    chosen = ("--set", f"compute.engine={engine}", "--per-group", "25")
+    chosen = ("--set", f"engine.kind={engine}", "--per-group", "25")
     ssp("eval", "--preset", "tiny", "--model", str(policy), "--out", str(out), *chosen)
     return [[list(t.own) for t in saved.record.trajectories] for saved in read_games(out)]
 

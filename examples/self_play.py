@@ -120,7 +120,7 @@ def make_update(model: Any, reference: Any, vocabulary: int) -> Update:
 
 def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> dict[str, float]:
     """Pass@1 by the number of hops, on questions that are never trained on."""
-    once = replace(rules, config=replace(rules.config, attempts=1))
+    once = replace(rules, config=rules.config.replace(attempts=1))
     questions = rules.world.questions(0, per_group)
     games = play(Round.of_questions(once, questions, [0]), engine, temperature=0.0, seed=0)
 
@@ -142,7 +142,7 @@ def main() -> None:
     # The policy, a frozen copy as the reference, a world to search in, and the rules of the game.
     tokenizer = HuggingFaceTokenizer.load(tiny_directory())
     model, reference = load_model(tiny_directory()), load_model(tiny_directory())
-    rules = Rules.build(open_world("mini"), tokenizer, replace(MINI_GAME, attempts=N))
+    rules = Rules.build(open_world("mini"), tokenizer, MINI_GAME.replace(attempts=N))
     engine = TransformersEngine(model, tokenizer, StopRule.of(rules.config, tokenizer))
     update = make_update(model, reference, tokenizer.vocab_size)
 

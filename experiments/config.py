@@ -1,160 +1,96 @@
-"""Settings of a run: presets in YAML, overrides on the command line, one dataclass."""
+"""Settings of a run: presets in YAML, overrides on the command line, one model."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import yaml
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
-from agents.config import LearningConfig, check_sharding
+from agents.config import LearningConfig, Sharding, check_sharding
 from agents.engines.config import EngineConfig
 from agents.health import HealthConfig
-from ssp_env.checks import at_least
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
-from ssp_env.settings import check_path, check_types, named, plain, read, read_value
 
 
-@dataclass(frozen=True)
-class EvaluationConfig:
+class EvaluationConfig(Settings):
     """How the solver is measured on questions it never trains on."""
 
-    every: int = 50
+    section: ClassVar[str] = "evaluation"
+
+    every: PositiveInt = 50
     """Training steps between two evaluations; there is always one before the first step and one
     after the last."""
-    per_group: int = 150
+    per_group: PositiveInt = 150
     """Questions per hop count, or per benchmark."""
-    seed: int = 0
-    """Which questions are drawn."""
-    temperature: float = 0.0
+    seed: NonNegativeInt = 0
+    """Seed that questions are drawn with."""
+    temperature: NonNegativeFloat = 0.0
     """0 is greedy (the paper's)."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "interval": "every",
-        "evaluation_interval": "every",
-        "questions": "per_group",
-        "questions_per_hop": "per_group",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
 
-    def __post_init__(self) -> None:
-        check_types(self, "evaluation")
-        at_least(self, "evaluation", 1, "every", "per_group")
-        at_least(self, "evaluation", 0, "seed", "temperature")
-        if not math.isfinite(self.temperature):
-            fix = "give a finite number; 0 is greedy"
-            raise ConfigError("evaluation.temperature", self.temperature, fix)
+class ComputeConfig(Settings):
+    """Processes and devices of a run."""
 
+    section: ClassVar[str] = "compute"
 
-@dataclass(frozen=True)
-class ComputeConfig:
-    """What a run is spread over."""
-
-    env_runners: int = 0
+    env_runners: NonNegativeInt = 0
     """Remote env runners; 0 plays in the main process."""
-    learners: int = 0
+    learners: NonNegativeInt = 0
     """Remote learners; 0 learns in the main process."""
-    gpus_per_env_runner: float = 0.0
+    gpus_per_env_runner: NonNegativeFloat = 0.0
     """GPUs of each env runner (with 0 runners: of the main process)."""
-    gpus_per_learner: float = 0.0
+    gpus_per_learner: NonNegativeFloat = 0.0
     """GPUs of each learner (with 0 learners: of the main process)."""
-    sharding: str = "ddp"
+    sharding: Sharding = "ddp"
     """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a share of
     weights, gradients, optimizer and reference, for policies that do not fit on one GPU)."""
-    threads: int = 1
+    threads: PositiveInt = 1
     """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
-    engine: str = "transformers"
-    """What samples: ``transformers``, or ``vllm``, which needs its package."""
-    engine_memory: float = 0.4
-    """Share of a GPU's memory that vLLM may fill."""
-    engine_check_every: int = 50
-    """Steps between two comparisons of the engine's log-probabilities with the learner's; the first
-    step of a run has one too."""
-    engine_max_gap: float = 0.05
-    """Mean distance of these log-probabilities, in nats, beyond which the run ends."""
     overlap: bool = False
     """Play each step while the one before is learnt from. Its games are one update old then, for
     which importance ratios make up (``learning.importance_cap``). It saves time where other
     processes play: with ``env_runners``."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "num_env_runners": "env_runners",
-        "workers": "env_runners",
-        "num_workers": "env_runners",
-        "num_learners": "learners",
-        "num_gpus_per_env_runner": "gpus_per_env_runner",
-        "num_gpus_per_learner": "gpus_per_learner",
-        "fsdp": "sharding",
-        "parallelism": "sharding",
-        "num_threads": "threads",
-        "backend": "engine",
-        "rollout_engine": "engine",
-        "inference_engine": "engine",
-        "gpu_memory_utilization": "engine_memory",
-        "one_step_off_policy": "overlap",
-        "async_rollout": "overlap",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "compute")
-        at_least(self, "compute", 0, "env_runners", "learners")
-        at_least(self, "compute", 0, "gpus_per_env_runner", "gpus_per_learner")
-        at_least(self, "compute", 1, "threads")
-        with named("compute"):
-            check_sharding(self.sharding, self.learners)
-        try:
-            self.engine_config()
-        except ConfigError as error:
-            name = error.field.partition(".")[2]
-            own = "engine" if name == "kind" else f"engine_{name}"
-            raise ConfigError(f"compute.{own}", error.value, error.fix) from None
-
-    def engine_config(self) -> EngineConfig:
-        """The engine's settings, checked."""
-        return EngineConfig(
-            self.engine, self.engine_memory, self.engine_check_every, self.engine_max_gap
-        )
+    @model_validator(mode="after")
+    def _check_sharding(self) -> Self:
+        check_sharding(self.sharding, self.learners)
+        return self
 
 
-@dataclass(frozen=True)
-class OpenAIConfig:
+class OpenAIConfig(Settings):
     """A model behind an OpenAI-compatible API, for judging and verifying."""
+
+    section: ClassVar[str] = "openai"
 
     base_url: str = ""
     """Such as ``http://localhost:8000/v1``; empty: no such model."""
     model: str = ""
-    """Its name there."""
+    """Name of the model there."""
     api_key_env: str | None = None
-    """The environment variable that holds the key."""
+    """Environment variable that holds the key."""
     judge: bool = False
-    """Whether it also judges the solver's answers; the judge by rules does otherwise."""
-    timeout: float = 60.0
+    """Let the model judge the solver's answers too, in place of the judge by rules."""
+    timeout: PositiveFloat = 60.0
     """Seconds that one call may take."""
-    attempts: int = 4
-    """Calls until a task counts as hit by an outage; the pauses between them double from a quarter
-    of a second."""
-
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "url": "base_url",
-        "api_base": "base_url",
-        "model_name": "model",
-        "api_key": "api_key_env",
-        "key_env": "api_key_env",
-        "retries": "attempts",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "openai")
+    attempts: PositiveInt = 4
+    """Calls until a task counts as hit by an outage."""
 
     def chat(self) -> ChatConfig:
         """The client's settings.
@@ -182,65 +118,57 @@ class OpenAIConfig:
             raise ConfigError(f"openai.{name}", error.value, error.fix) from None
 
 
-@dataclass(frozen=True)
-class RunConfig:
+def search_section(given: object) -> object:
+    """The section ``search`` for a single text: a server's address, or an index directory."""
+    if not isinstance(given, str):
+        return given
+    return {"server": {"url": given}} if given.startswith("http") else {"index": given}
+
+
+class RunConfig(Settings):
     """Everything that decides a run's result."""
 
     preset: str = "tiny"
-    """Where the other settings started from."""
-    seed: int = 0
-    """Decides all randomness."""
-    steps: int = 80
+    """Preset that the other settings started from."""
+    seed: NonNegativeInt = 0
+    """Seed of all randomness."""
+    steps: PositiveInt = 80
     """Training steps."""
     world: str = "mini"
     """``mini``, ``small``, ``wiki-mini``, or ``files`` with paths in ``world_options``."""
-    world_options: dict[str, Any] = field(default_factory=dict)
+    world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
+    rules: str = ""
+    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with a judge,
+    verifier, retriever or rewards of your own; empty: the parts that the settings name."""
     model: str = ""
     """A causal LM directory; empty: the tiny policy that ships."""
-    checkpoint_every: int = 50
+    checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
-    checkpoints_kept: int | None = 2
+    checkpoints_kept: PositiveInt | None = 2
     """How many stay, the newest ones; ``null``: all, so that ``ssp league`` can let them play."""
     record_tokens: bool = True
-    """Whether files of games hold token ids and log-probabilities. Without them they are smaller,
-    and their games can be printed and rescored, but not replayed."""
-    game: GameConfig = field(default_factory=GameConfig)
+    """Keep token ids and log-probabilities in files of games. Without them, files are smaller, and
+    games can be printed and rescored, but not replayed."""
+    game: GameConfig = GameConfig()
     """Rules of the game."""
-    learning: LearningConfig = field(default_factory=LearningConfig)
+    learning: LearningConfig = LearningConfig()
     """How both roles learn."""
-    health: HealthConfig = field(default_factory=HealthConfig)
+    engine: EngineConfig = EngineConfig()
+    """What samples tokens."""
+    health: HealthConfig = HealthConfig()
     """When a run that has gone wrong is stopped."""
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    evaluation: EvaluationConfig = EvaluationConfig()
     """How the solver is measured."""
-    compute: ComputeConfig = field(default_factory=ComputeConfig)
-    """What the run is spread over."""
-    search: SearchConfig = field(default_factory=SearchConfig)
-    """Where searches are answered: an index directory or a server; else by the world's own."""
-    openai: OpenAIConfig = field(default_factory=OpenAIConfig)
+    compute: ComputeConfig = ComputeConfig()
+    """Processes and devices."""
+    search: Annotated[SearchConfig, BeforeValidator(search_section)] = SearchConfig()
+    """An index directory or a server that answers searches, in place of the world's own."""
+    openai: OpenAIConfig = OpenAIConfig()
     """A judge or verifier behind an API."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "eval": "evaluation",
-        "training": "learning",
-        "env": "world",
-        "model_dir": "model",
-        "training_steps": "steps",
-        "save_every": "checkpoint_every",
-        "keep_checkpoints": "checkpoints_kept",
-        "save_total_limit": "checkpoints_kept",
-        "retriever": "search",
-        "index": "search",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "run")
-        least = {"seed": 0, "steps": 1, "checkpoint_every": 1, "checkpoints_kept": 1}
-        for name, minimum in least.items():
-            value = getattr(self, name)
-            if value is not None and value < minimum:
-                raise ConfigError(name, value, f"must be at least {minimum}")
+    @model_validator(mode="after")
+    def _check_sections_together(self) -> Self:
         if self.game.verifier == "openai" or self.openai.judge:
             self.openai.chat()
 
@@ -250,9 +178,10 @@ class RunConfig:
             raise ConfigError("learning.decay_steps", decay, fix)
 
         hottest = max(self.learning.temperature, self.evaluation.temperature)
-        if self.compute.engine == "vllm" and hottest > 2:
+        if self.engine.kind == "vllm" and hottest > 2:
             fix = f"vLLM samples at temperatures of up to 2, and {hottest:g} is asked for"
-            raise ConfigError("compute.engine", self.compute.engine, fix)
+            raise ConfigError("engine.kind", self.engine.kind, fix)
+        return self
 
     @property
     def model_dir(self) -> Path:
@@ -268,9 +197,7 @@ class RunConfig:
 def presets() -> list[str]:
     """Names of the presets that ship."""
     folder = resources.files("experiments") / "presets"
-    return sorted(
-        file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")
-    )
+    return sorted(Path(file.name).stem for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def load_preset(name: str) -> dict[str, Any]:
@@ -283,16 +210,6 @@ def load_preset(name: str) -> dict[str, Any]:
         raise ConfigError("preset", name, nearest(name, presets()))
     text = (resources.files("experiments") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
     return {"preset": name, **yaml.safe_load(text)}
-
-
-def override(values: dict[str, Any], assignment: str) -> None:
-    """Applies one ``section.field=value`` (the value is YAML) to plain settings, in place.
-
-    Raises:
-        ConfigError: no ``=``, a value that is not YAML, or a name that is not known (offers the
-            nearest).
-    """
-    assign(values, *parse_assignment(assignment))
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
@@ -312,54 +229,60 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def assign(values: dict[str, Any], path: str, value: Any) -> None:
-    """Puts a value where a dotted name leads in plain settings, in place.
-
-    Raises:
-        ConfigError: a name that is not known (offers the nearest).
-    """
+    """Puts a value where a dotted name leads in plain settings, in place."""
     if path == "preset":
         raise ConfigError(path, value, "choose it by --preset")
-    check_path(RunConfig, path, value)
 
     *sections, name = path.split(".")
-    target = values
     for section in sections:
-        held = target.get(section)
-        if section == "search" and isinstance(held, str):
-            held = name_search(held)
+        held = search_section(values.get(section)) if section == "search" else values.get(section)
         # A single value where a section belongs could not have been read; it gives way.
-        target[section] = held if isinstance(held, dict) else {}
-        target = target[section]
-    target[name] = value
+        values[section] = held if isinstance(held, dict) else {}
+        values = values[section]
+    values[name] = value
 
 
-def name_search(text: str, held: Any = None) -> dict[str, Any]:
-    """The section ``search`` for an address or a directory, as plain settings.
+def make_config(
+    values: Mapping[str, Any],
+    *,
+    seed: int | None = None,
+    steps: int | None = None,
+    world: str | None = None,
+    model: str | None = None,
+    rules: str | None = None,
+    verifier: str | None = None,
+    search: str | None = None,
+    solver_only: bool = False,
+    set: Sequence[str] = (),
+) -> RunConfig:
+    """Typed settings: what to start from, then a command's own options, then ``--set``.
 
     Args:
-        text: the address, or the directory.
-        held: the section so far. What it says beside the address or the directory stays, such as
-            the token of a server that has moved.
-
-    Raises:
-        ConfigError: an address that cannot be one.
-    """
-    named: dict[str, Any] = plain(read_value(SearchConfig, text, "search"))
-    if not isinstance(held, dict):
-        return named
-
-    server = held.get("server")
-    if named["server"] is not None and isinstance(server, dict):
-        return {**held, "server": {**server, "url": text}}
-    if named["server"] is None and server is None:
-        return {**held, "index": text}
-    return named
-
-
-def make_config(values: Mapping[str, Any]) -> RunConfig:
-    """The typed settings.
+        values: plain settings, such as :func:`load_preset` returns.
+        seed, steps, world, model, rules, verifier: settings of these names; ``None`` leaves them.
+        search: a server's address, or an index directory.
+        solver_only: the paper's Solver-Only: the proposer plays, but is not trained.
+        set: ``section.field=value``, each.
 
     Raises:
         ConfigError: an unknown name, or a value that cannot work.
     """
-    return read(RunConfig, values)
+    values = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
+    named = {"seed": seed, "steps": steps, "world": world, "model": model, "rules": rules}
+    values |= {name: value for name, value in named.items() if value is not None}
+
+    if verifier is not None:
+        assign(values, "game.verifier", verifier)
+    if search is not None:
+        if search.startswith("http"):
+            # The address of a server that has moved; its token and limits stay.
+            assign(values, "search.index", "")
+            assign(values, "search.server.url", search)
+        else:
+            assign(values, "search.server", None)
+            assign(values, "search.index", search)
+    if solver_only:
+        assign(values, "learning.learning_roles", ["solver"])
+    for text in set:
+        assign(values, *parse_assignment(text))
+    return RunConfig(**values)

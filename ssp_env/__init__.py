@@ -12,10 +12,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ssp_env.doors import register_all
 from ssp_env.doors.aec import SearchSelfPlayEnv, env, raw_env
 from ssp_env.doors.batch import GameBatch
 from ssp_env.doors.one_role import ProposerEnv, SolverEnv
-from ssp_env.doors.registration import register_all
 from ssp_env.doors.text import TextGame, TextRole
 from ssp_env.doors.vector import ProposerVectorEnv, SolverVectorEnv
 from ssp_env.errors import ConfigError, ServiceError, UsageError

@@ -54,14 +54,29 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         # Raised by a validator of this section, which knows its name, or by a section within.
-        inner = cause.field.removeprefix(prefix)
-        return prefix + inner, cause.value, cause.fix
+        inner = cause.field
+        name = inner if inner == kind.section else prefix + inner.removeprefix(prefix)
+        return name, cause.value, cause.fix
 
     name, value = ".".join(map(str, error["loc"])), error["input"]
     if error["type"] == "extra_forbidden":
-        return prefix + name, value, f"no such setting; {nearest(name, kind.model_fields)}"
+        # Users know a setting by its last name, whichever section it is in.
+        meant = [path for path in setting_names(kind) if path.endswith(f".{name}")]
+        hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(name, kind.model_fields)
+        return prefix + name, value, f"no such setting; {hint}"
     if error["type"] == "literal_error" and isinstance(value, str):
         return prefix + name, value, nearest(value, re.findall(r"'([^']*)'", error["msg"]))
     if error["type"] == "missing":
         return prefix + name, None, "give a value"
     return prefix + name, value, error["msg"][0].lower() + error["msg"][1:]
+
+
+def setting_names(kind: type[Settings]) -> list[str]:
+    """Names of all settings, those of sections within as ``section.name``."""
+    names = []
+    for name, field in kind.model_fields.items():
+        names.append(name)
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            names += [f"{name}.{path}" for path in setting_names(inner)]
+    return names

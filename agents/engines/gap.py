@@ -44,7 +44,7 @@ class Gap:
 
         what = (
             f"its log-probabilities are {self.mean:.3g} nats from the learner's on average (at "
-            f"most {self.largest:.3g}, {self.tokens} tokens; engine_max_gap is {bound:g}): it "
+            f"most {self.largest:.3g}, {self.tokens} tokens; engine.max_gap is {bound:g}): it "
             f"samples from another policy than the one that learns. Furthest apart: "
         )
         raise ServiceError("engine", what + "; ".join(self.worst))

@@ -312,7 +312,7 @@ def _started(given: Mapping[str, Any]) -> Any:
     try:
         from vllm import LLM
     except ImportError as error:
-        raise MissingExtra("compute.engine=vllm", VLLM) from error
+        raise MissingExtra("engine.kind=vllm", VLLM) from error
 
     if given["dtype"] == "float32":
         _prepare_cpu()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -37,13 +36,13 @@ from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig, check_search, open_search
-from ssp_env.settings import named, read, read_value, suggestion
+from ssp_env.settings import named, read_value
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import WORLDS, check_world, open_world
 
-LEARNING = frozenset(field.name for field in fields(LearningConfig))
+LEARNING = frozenset(LearningConfig.model_fields)
 CALLED = (
     "on_algorithm_init",
     "on_train_result",
@@ -106,8 +105,8 @@ class SelfPlayConfig(AlgorithmConfig):
         self.sharding = "ddp"
         self.engine: EngineConfig | dict[str, Any] | str = EngineConfig()
         self.overlap = False
-        for field in fields(LearningConfig):
-            setattr(self, field.name, field.default)
+        for name, field in LearningConfig.model_fields.items():
+            setattr(self, name, field.default)
         self.env_runner_cls = SSPEnvRunner
         self.num_env_runners = 0
         self.create_local_env_runner = True
@@ -147,7 +146,7 @@ class SelfPlayConfig(AlgorithmConfig):
         theirs = inspect.signature(AlgorithmConfig.training).parameters
         for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
             if name not in LEARNING:
-                fix = suggestion(name, LearningConfig)
+                fix = f"no such setting; {nearest(name, LEARNING)}"
                 raise ConfigError(f"training.{name}", kwargs[name], fix)
             setattr(self, name, kwargs.pop(name))
 
@@ -175,8 +174,7 @@ class SelfPlayConfig(AlgorithmConfig):
 
     def learning(self) -> LearningConfig:
         """The learning settings, validated."""
-        values = {name: getattr(self, name) for name in LEARNING}
-        return read(LearningConfig, values, "training")
+        return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def batch_strategy(self) -> BatchStrategy:
         """A new batch strategy, as set."""
@@ -190,7 +188,7 @@ class SelfPlayConfig(AlgorithmConfig):
         given = self.engine
         if isinstance(given, EngineConfig):
             return given
-        return read(EngineConfig, {"kind": given} if isinstance(given, str) else given, "engine")
+        return EngineConfig(**({"kind": given} if isinstance(given, str) else given))
 
     def game(self) -> GameConfig:
         """The game's settings, validated; fields that are not given are those that suit the
@@ -200,7 +198,7 @@ class SelfPlayConfig(AlgorithmConfig):
             return game
 
         default, _ = suited(world if isinstance(world, str) else "")
-        return read(GameConfig, game, "env_config.game", default=default)
+        return default.replace(**game)
 
     def search(self) -> SearchConfig:
         """Where searches are answered, validated."""

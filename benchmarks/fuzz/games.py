@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -51,16 +51,8 @@ class Given:
 
 
 def play(seed: int, number: int, replayed: bool) -> list[Game]:
-    """Plays one random game (or, in a round, up to four) and checks it.
-
-    Args:
-        seed: of the run.
-        number: of the game.
-        replayed: whether it is played a second time from its tokens and compared.
-
-    Raises:
-        AssertionError: an invariant is broken.
-    """
+    """Plays one random game (or, in a round, up to four) and checks it; if ``replayed``, it is
+    played a second time from its tokens and compared."""
     rng = np.random.default_rng([seed, number])
     table = _table(NAMES[int(rng.integers(len(NAMES)))], int(rng.integers(CONFIGS)))
     table.services.seed = int(rng.integers(1 << 31))
@@ -124,7 +116,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
 
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
     if config.prompts == "plain":
-        return replace(config, max_prompt_tokens=4000, max_verification_tokens=None)
+        return config.replace(max_prompt_tokens=4000, max_verification_tokens=None)
     return config
 
 

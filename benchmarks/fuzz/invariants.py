@@ -29,11 +29,6 @@ class Watch:
     """Follows games while they are played, and checks them when they are over."""
 
     def __init__(self, rules: Rules, tokenizer: str) -> None:
-        """
-        Args:
-            rules: what is played by.
-            tokenizer: the name of the rules' tokenizer.
-        """
         self._rules, self._special = rules, special_ids(tokenizer)
         self._written: dict[int, dict[int, tuple[int, float]]] = {}
         self._frozen: dict[int, Frozen] = {}
@@ -42,9 +37,8 @@ class Watch:
         self, trajectory: Trajectory, before: int, ids: Sequence[int], logprobs: Sequence[float]
     ) -> None:
         """Notes tokens that the policy wrote when the trajectory had ``before`` tokens."""
-        assert trajectory.ids[before : before + len(ids)] == list(ids), (
-            "what was taken is not what was given"
-        )
+        taken = trajectory.ids[before : before + len(ids)]
+        assert taken == list(ids), "what was taken is not what was given"
         written = self._written.setdefault(trajectory.key, {})
         written.update((before + n, pair) for n, pair in enumerate(zip(ids, logprobs, strict=True)))
 
@@ -55,20 +49,11 @@ class Watch:
                 assert trajectory.tokens_left >= 0, "more tokens than the budget allows"
                 if trajectory.done:
                     now = _freeze(trajectory)
-                    assert self._frozen.setdefault(trajectory.key, now) == now, (
-                        "an ended trajectory changed"
-                    )
+                    before = self._frozen.setdefault(trajectory.key, now)
+                    assert before == now, "an ended trajectory changed"
 
     def check(self, games: Sequence[Game], thorough: bool) -> None:
-        """Checks games that are over.
-
-        Args:
-            games: all of them.
-            thorough: whether texts are searched for look-alikes of tags too, which takes longer.
-
-        Raises:
-            AssertionError: an invariant is broken.
-        """
+        """Checks games that are over; ``thorough`` also looks for look-alikes of tags (slower)."""
         self.look(games)
         for game in games:
             _check_outcome(game, self._rules.config)
@@ -82,15 +67,13 @@ class Watch:
         ids, mask, logprobs = trajectory.ids, trajectory.mask, trajectory.logprobs
         assert len(ids) == len(mask) == len(logprobs), "ids, mask and logprobs differ in length"
         written = self._written.get(trajectory.key, {})
-        assert [i for i, m in enumerate(mask) if m] == sorted(written), (
-            "the mask is not 1 on just the policy's tokens"
-        )
+        own = [i for i, m in enumerate(mask) if m]
+        assert own == sorted(written), "the mask is not 1 on just the policy's tokens"
         assert set(mask) <= {0, 1}
 
         for i, logprob in enumerate(logprobs):
-            assert logprob == (written[i][1] if i in written else 0.0), (
-                "a log-probability that nobody gave"
-            )
+            given = written[i][1] if i in written else 0.0
+            assert logprob == given, "a log-probability that was not given"
 
     def _check_budgets(self, trajectory: Trajectory) -> None:
         config, tokenizer = self._rules.config, self._rules.tokenizer
@@ -99,18 +82,15 @@ class Watch:
         reads = trajectory.role is Role.VERIFIER and not config.verifies_by_attempt
         room = config.max_prompt_tokens + (config.verification_tokens if reads else 0)
         assert trajectory.prompt_length <= room, "a prompt beyond its budget"
-        reads_only = reads or trajectory.role is Role.CLOSED_BOOK
-        assert len(trajectory.searches) <= (0 if reads_only else config.max_searches), (
-            "one search too many"
-        )
+        most = 0 if reads or trajectory.role is Role.CLOSED_BOOK else config.max_searches
+        assert len(trajectory.searches) <= most, "one search too many"
         if trajectory.library is not None:
             found = {d.id for search in trajectory.searches for d in search.documents}
             assert found <= {d.id for d in trajectory.library}, "verification found something else"
 
         for search in trajectory.searches:
-            assert len(tokenizer.encode_data(search.query)) <= config.max_query_tokens, (
-                "a query beyond its budget"
-            )
+            length = len(tokenizer.encode_data(search.query))
+            assert length <= config.max_query_tokens, "a query beyond its budget"
             assert len(search.documents) <= config.top_k, "more documents than were asked for"
 
     def _check_turns(self, trajectory: Trajectory) -> None:
@@ -124,11 +104,10 @@ class Watch:
             last = len(text) - len(pieces[ids[-1]])
             think = self._rules.config.tags.opening("think").encode()
             before, _, _ = without_thoughts(text[:last], self._rules).partition(think)
-            assert first_call(before, self._rules, trajectory.limits.actions) is None, (
-                "a turn goes on after its call"
-            )
-            whole = without_thoughts(text, self._rules)
-            calls.append(first_call(whole, self._rules, trajectory.limits.actions))
+            actions = trajectory.limits.actions
+            early = first_call(before, self._rules, actions)
+            assert early is None, "a turn goes on after its call"
+            calls.append(first_call(without_thoughts(text, self._rules), self._rules, actions))
 
         searched: list[object] = [("search", search.query) for search in trajectory.searches]
         assert calls[: len(searched)] == searched, "what was searched for is not what was written"
@@ -142,19 +121,13 @@ class Watch:
             case Ending.FORGED:
                 assert rest == [FORGED]
             case Ending.BUDGET_SEARCHES | Ending.BUDGET_QUERY | Ending.REFUSED:
-                assert len(rest) == 1
-                assert rest[0] is not None
-                assert rest[0][0] == "search"
+                assert [call and call[0] for call in rest] == ["search"]
             case Ending.BUDGET_ANSWER:
-                assert len(rest) == 1
-                assert rest[0] is not None
-                assert rest[0][0] == "answer"
+                assert [call and call[0] for call in rest] == ["answer"]
                 limit, tokenizer = self._rules.config.max_answer_tokens, self._rules.tokenizer
-                assert len(tokenizer.encode_data(rest[0][1])) > limit
-            case Ending.FORMAT:
+                assert len(tokenizer.encode_data((rest[0] or "")[1])) > limit
+            case Ending.FORMAT | Ending.BUDGET_TOKENS:
                 assert rest in ([None], []), "a complete call counts as none"
-            case Ending.BUDGET_TOKENS:
-                assert rest in ([None], [])
             case _:
                 assert ending is Ending.OUTAGE
                 assert len(rest) <= 1
@@ -179,9 +152,8 @@ class Watch:
                 b"".join(tokenizer.pieces[i] for i in run).decode("utf-8", "replace")
                 for run in (ids, ours)
             )
-            assert _tags_in(text, self._rules.config) == _tags_in(ours_text, self._rules.config), (
-                "a tag from outside"
-            )
+            seen, known = (_tags_in(t, self._rules.config) for t in (text, ours_text))
+            assert seen == known, f"a tag from outside: {seen}"
 
             if thorough:
                 seen, known = (_tags_in(squashed(t), self._rules.config) for t in (text, ours_text))
@@ -203,9 +175,8 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
         agent = PROPOSER if current.role is Role.PROPOSER else SOLVER
         assert env.agent_selection == agent, "it is another agent's turn"
         tokens = env.observe(agent)["observation"]
-        assert tokens[: len(current.ids)].tolist() == current.ids, (
-            "the observation is not the trajectory"
-        )
+        seen = tokens[: len(current.ids)].tolist()
+        assert seen == current.ids, "the observation is not the trajectory"
         assert np.all(tokens[len(current.ids) :] == env.rules.tokenizer.pad_id)
         assert not any(env.rewards.values()), "a reward before the end"
 
@@ -214,9 +185,7 @@ def check_env(env: SearchSelfPlayEnv, current: Trajectory | None) -> None:
     game = env.game
     void = game.outcome is Outcome.VOID
     assert all(over is not void for over in env.terminations.values()), "games terminate"
-    assert all(over is void for over in env.truncations.values()), (
-        "void games, and no others, are truncated"
-    )
+    assert all(over is void for over in env.truncations.values()), "void games are truncated"
     assert env.rewards[PROPOSER] == (game.proposer_reward or 0.0)
     assert env.rewards[SOLVER] == (game.solver_reward or 0.0)
 
@@ -275,27 +244,21 @@ def _check_outcome(game: Game, config: GameConfig) -> None:
             assert all(a.outage.service in SERVICES for a in void if a.outage)
             p = sum(a.reward or 0.0 for a in counted) / len(counted)
             expected = 1 - p if config.proposer_reward == "1-p" else 4 * p * (1 - p)
-            assert game.proposer_reward == (expected if proposed else None), (
-                "the proposer's reward is not its due"
-            )
+            due = expected if proposed else None
+            assert game.proposer_reward == due, "the proposer's reward is not its due"
             assert not proposed or (game.verification is not None and game.verification.correct)
         case Outcome.INVALID:
             known = {ending.value for ending in Ending} - {"action", "outage"}
-            assert game.reason in known | {
-                *config.filters,
-                UNVERIFIED,
-                BUDGET_PROMPT,
-                CLOSED_BOOK,
-            }, game.reason
+            known |= {*config.filters, UNVERIFIED, BUDGET_PROMPT, CLOSED_BOOK}
+            assert game.reason in known, game.reason
             assert game.proposer_reward == (config.invalid_reward if proposed else None)
             assert not any(a.verdict or a.reward for a in game.attempts)
             assert game.solve_rate is None
         case Outcome.VOID:
             assert game.reason in SERVICES, game.reason
             assert game.proposer_reward is None
-            assert all(a.verdict is None and a.reward is None for a in game.attempts), (
-                "a void game pays"
-            )
+            paid = [a for a in game.attempts if a.verdict is not None or a.reward is not None]
+            assert not paid, "a void game pays"
             assert game.solve_rate is None
             hit = sum(a.outage is not None for a in game.attempts)
             counted_out = 2 * (len(game.attempts) - hit) < config.attempts or (

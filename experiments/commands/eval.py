@@ -148,7 +148,7 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
 
     config = settings(Namespace(**named), values)
     given = {name: value for name, value in chosen.items() if value is not None}
-    evaluation = replace(config.evaluation, **given)
+    evaluation = config.evaluation.replace(**given)
 
     attempts = 1 if arguments.attempts is None else arguments.attempts
     if attempts < 1:
@@ -156,14 +156,14 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     if attempts > 1 and evaluation.temperature == 0:
         fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
         raise ConfigError("evaluation.temperature", 0, fix)
-    game = replace(config.game, attempts=attempts, verifier="none")
-    return replace(config, evaluation=evaluation, game=game)
+    game = config.game.replace(attempts=attempts, verifier="none")
+    return config.replace(evaluation=evaluation, game=game)
 
 
 def _engine(config: RunConfig, rules: Rules) -> Engine:
     torch.set_num_threads(config.compute.threads)
     engine = open_engine(
-        config.compute.engine_config(),
+        config.engine,
         config.model_dir,
         rules.tokenizer,
         StopRule.of(config.game, rules.tokenizer),

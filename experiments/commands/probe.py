@@ -6,9 +6,8 @@ import json
 import logging
 import sys
 from argparse import Namespace
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -18,7 +17,7 @@ from rich.text import Text
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import RunConfig, load_preset
 from experiments.run.rules import MakeRules
-from ssp_env.doors.setup import Setup, set_up
+from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.parts import fingerprint
 from ssp_env.game.rules import Rules
@@ -34,7 +33,6 @@ from ssp_env.testing.hacks import (
     find_cheat,
     probe,
 )
-from ssp_env.testing.hacks.catalogue import load
 from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 from ssp_env.worlds import open_world
 
@@ -56,7 +54,7 @@ def run(arguments: Namespace) -> int:
     every = not arguments.cheat or "all" in arguments.cheat
     cheats = all_cheats() if every else [find_cheat(name) for name in arguments.cheat]
     allowed = known(arguments.allow)
-    rules = own_rules(arguments.rules) if arguments.rules else make_rules(config)
+    rules = make_rules(config)
     partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
 
     # Every void game is counted in the report; the log would repeat each.
@@ -117,23 +115,10 @@ def make_rules(config: RunConfig) -> Rules:
     world = open_world(config.world, **config.world_options)
     if config.model:
         tokenizer: Tokenizer = HuggingFaceTokenizer.load(config.model_dir)
-        return MakeRules(config)(world, tokenizer, config.game)
-
-    setup = {"world": world, "game": config.game, **MakeRules(config).parts(world, config.game)}
-    return set_up(cast(Setup, setup)).rules
-
-
-def own_rules(name: str) -> Rules:
-    """Rules of a user's own function, such as one that builds a verifier.
-
-    Raises:
-        ConfigError: no such function, or it returns something else.
-    """
-    make = load("--rules", name)
-    rules = make() if callable(make) else make
-    if not isinstance(rules, Rules):
-        raise ConfigError("--rules", name, "name a function that returns ssp_env Rules")
-    return rules
+    else:
+        game = config.game.replace(verifier="none")
+        tokenizer = set_up({"world": world, "game": game}).rules.tokenizer
+    return MakeRules(config)(world, tokenizer, config.game)
 
 
 def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
@@ -151,7 +136,7 @@ def as_json(report: Report, config: RunConfig, rules: Rules) -> dict[str, Any]:
     return {
         "preset": config.preset,
         "world": config.world,
-        "game": asdict(config.game),
+        "game": config.game.model_dump(mode="json"),
         "fingerprint": fingerprint(rules),
         "seed": report.seed,
         "margin": report.margin,

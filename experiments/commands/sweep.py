@@ -17,7 +17,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Shown
 
-from experiments.config import name_search, parse_assignment
+from experiments.config import parse_assignment, search_section
 from experiments.run.provenance import git_commit, machine
 from experiments.run.rundir import flat
 from experiments.sweeps.definition import Sweep, find, read_sweep, shipped
@@ -147,7 +147,7 @@ def _changes(arguments: Namespace) -> dict[str, Any]:
         if getattr(arguments, name) is not None
     }
     if arguments.search is not None:
-        changes |= flat({"search": name_search(arguments.search)})
+        changes |= flat({"search": search_section(arguments.search)})
     return changes | dict(parse_assignment(assignment) for assignment in arguments.set)
 
 

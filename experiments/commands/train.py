@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.config import RunConfig, load_preset, make_config, name_search, override
+from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.checks import check_early
 from experiments.run.process import (
     handling,
@@ -80,7 +80,7 @@ def _check_held(values: dict[str, Any], file: Path) -> None:
         DataError: they cannot; names the file.
     """
     try:
-        make_config(values)
+        RunConfig(**values)
     except ConfigError as error:
         raise DataError(file, str(error)) from None
 
@@ -91,21 +91,9 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
     Raises:
         ConfigError: an unknown setting, or a value that cannot work.
     """
-    given = vars(arguments)
-    for name in ("seed", "steps", "world", "model"):
-        if given.get(name) is not None:
-            values[name] = given[name]
-    if given.get("verifier") is not None:
-        values.setdefault("game", {})["verifier"] = given["verifier"]
-    if given.get("search") is not None:
-        values["search"] = name_search(given["search"], values.get("search"))
-
-    for assignment in arguments.set:
-        override(values, assignment)
-    if given.get("solver_only"):
-        # The paper's Solver-Only: the proposer plays on, but is not trained.
-        values.setdefault("learning", {})["learning_roles"] = ["solver"]
-    return make_config(values)
+    names = ("seed", "steps", "world", "model", "rules", "verifier", "search", "solver_only")
+    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    return make_config(values, set=arguments.set, **given)
 
 
 def default_directory(config: RunConfig) -> Path:

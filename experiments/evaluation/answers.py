@@ -124,4 +124,4 @@ def from_memory(
 
 def with_attempts(rules: Rules, attempts: int) -> Rules:
     """The same rules with so many attempts at each question."""
-    return replace(rules, config=replace(rules.config, attempts=attempts))
+    return replace(rules, config=rules.config.replace(attempts=attempts))

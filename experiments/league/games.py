@@ -116,7 +116,7 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> P
     """A proposer's questions, in rounds of the size that training has: noise is of one's round."""
     # Its own solver answers each question once, since a round is played to its end; that is not
     # looked at.
-    once = replace(rules, config=replace(rules.config, attempts=1, proposals=1))
+    once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
     size = config.learning.round_size
     games: list[Game] = []
     for begin in range(0, answers, size):
@@ -169,7 +169,7 @@ def _solve(
 
 def _engine(folder: Path, config: RunConfig, rules: Rules) -> Engine:
     return open_engine(
-        config.compute.engine_config(),
+        config.engine,
         folder,
         rules.tokenizer,
         StopRule.of(config.game, rules.tokenizer),

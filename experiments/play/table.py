@@ -134,7 +134,7 @@ class Table:
 
     def solver(self, riddle: Riddle) -> Seat:
         """The person gets a question, once."""
-        once = replace(self.rules, config=replace(self.rules.config, attempts=1))
+        once = replace(self.rules, config=self.rules.config.replace(attempts=1))
         seed = (_SEAT, self.seed, self._dealt)
         start = Start(seed, 0, 0, riddle.truth, Origin.GIVEN, question=riddle.question)
         return self._sit(Round.of_start(once, start))

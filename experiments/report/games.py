@@ -1,120 +1,29 @@
-"""Games for the page: a light row of each for the list, and all of a step's games as one chunk."""
+"""Games for the page: a row of each for the list, and the parts that its template shows."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
 
-from ssp_env.errors import DataError, SSPError
-from ssp_env.game.record import GameRecord
-from ssp_env.replay import SavedGame, SavedRules, read_games
-from ssp_env.settings import plain
-from ssp_env.tokenizers.base import Tokenizer
+from ssp_env.errors import SSPError
+from ssp_env.game.protocol import Tags
+from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.replay import SavedGame
+from ssp_env.types import Document
 
-FIRST_WORDS = 110
-"""Characters of a question in the list."""
-ROW = (
-    "slot",
-    "outcome",
-    "reason",
-    "origin",
-    "hops",
-    "proposer_reward",
-    "solve_rate",
-    "right",
-    "judged",
-    "answer",
-    "question",
-)
-"""The columns of the list. ``right`` of the ``judged`` attempts were right."""
-_PACKED = ("ids", "logprobs")
+_OUTCOME = ("slot", "outcome", "reason", "origin", "hops")
+ROW = (*_OUTCOME, "reward", "rate", "right", "judged", "answer", "question")
+"""Columns of the list. ``right`` of the ``judged`` attempts were right."""
+DOUBTS = 6
+"""Shades of tokens, from likely to unlikely."""
 
 
-@dataclass(frozen=True)
-class StepFile:
-    """The file with the games of one step."""
-
-    step: int
-    path: Path
-
-    @property
-    def version(self) -> str:
-        """Changes when the file does, as after a resume that played the step again.
-
-        Raises:
-            DataError: the file is gone.
-        """
-        try:
-            found = self.path.stat()
-        except OSError as error:
-            raise DataError(self.path, f"cannot be read: {error.strerror or error}") from error
-        return f"{found.st_mtime_ns:x}-{found.st_size:x}"
-
-
-def step_files(folder: Path) -> list[StepFile]:
-    """The files of games in a folder, step by step; none if there is no such folder."""
-    if not folder.is_dir():
-        return []
-    found = (
-        (re.fullmatch(r"step_(\d+)\.jsonl(\.gz)?", path.name), path) for path in folder.iterdir()
-    )
-    files = [StepFile(int(match[1]), path) for match, path in found if match]
-    return sorted(files, key=lambda file: file.step)
-
-
-def rows(games: Iterable[GameRecord]) -> list[list[Any]]:
-    """A row of the list for each game, with the columns of :data:`ROW`."""
-    return [_row(game) for game in games]
-
-
-def read_step(file: StepFile) -> list[SavedGame]:
-    """All games of a step.
-
-    Raises:
-        DataError: a field that is missing or wrong, or another version; names file and line.
-    """
-    return list(read_games(file.path))
-
-
-def chunk(saved: Sequence[SavedGame], tokens: bool) -> dict[str, Any]:
-    """The games of a step as a page needs them.
-
-    Args:
-        saved: the games.
-        tokens: also token ids, log-probabilities and the text of each token.
-
-    Returns:
-        ``rules``, the headers that the games name by their place; ``games``; ``pieces``, the text
-        of each token id; and ``untold``, why there are no such texts.
-    """
-    headers: dict[int, int] = {}
-    rules: list[dict[str, Any]] = []
-    games = []
-
-    for game in saved:
-        place = headers.setdefault(id(game.rules), len(rules))
-        if place == len(rules):
-            rules.append(_rules(game.rules))
-        row = game.to_data() if tokens else _without_tokens(game.to_data())
-        games.append({**row, "slot": game.record.slot, "rules": place})
-
-    pieces, untold = _pieces(saved) if tokens else ({}, None)
-    return {"rules": rules, "games": games, "pieces": pieces, "untold": untold}
-
-
-def holds(game: SavedGame, text: str) -> bool:
-    """True if a game's texts hold this one, in whatever case: written, found or said."""
-    return text.casefold() in "\n".join(_texts(_without_tokens(game.to_data()))).casefold()
-
-
-# -- within ------------------------------------------------------------------------------------
-
-
-def _row(game: GameRecord) -> list[Any]:
-    verdicts = [attempt.verdict for attempt in game.attempts if attempt.verdict is not None]
+def row(game: GameRecord) -> list[Any]:
+    """The game's row of the list."""
+    judged = [attempt for attempt in game.attempts if attempt.outage is None]
     return [
         game.slot,
         game.outcome.value,
@@ -123,64 +32,130 @@ def _row(game: GameRecord) -> list[Any]:
         game.hops,
         game.proposer_reward,
         game.solve_rate,
-        sum(verdict.correct for verdict in verdicts),
-        sum(attempt.outage is None for attempt in game.attempts),
+        sum(bool(attempt.verdict and attempt.verdict.correct) for attempt in judged),
+        len(judged),
         game.answer,
-        (game.question or "")[:FIRST_WORDS],
+        (game.question or "")[:110],
     ]
 
 
-def _rules(rules: SavedRules) -> dict[str, Any]:
-    header = plain(rules.config)
-    kept = ("tags", "attempts", "proposer_reward", "invalid_reward", "max_searches", "top_k")
-    return {
-        **{name: header[name] for name in kept},
-        "parts": plain(rules.parts),
-        "package": rules.package,
-        "tokens": rules.tokens,
+class Block(NamedTuple):
+    """A piece of what the policy wrote: the text of a tag, or text outside of any."""
+
+    kind: str
+    text: str
+    closed: bool = True
+
+
+class Turn(NamedTuple):
+    """A turn of the policy, and what its search found."""
+
+    blocks: list[Block]
+    found: tuple[Document, ...] | None
+
+
+class Token(NamedTuple):
+    """A token as it is shown."""
+
+    text: str
+    own: bool
+    """The policy wrote it: its loss mask is 1."""
+    doubt: int
+    """Shade, by how unlikely it was."""
+    title: str
+
+
+def blocks(text: str, tags: Tags) -> list[Block]:
+    """Cuts what the policy wrote at its tags."""
+    kinds = {
+        tags.think: "thinks",
+        tags.search: "searches",
+        tags.question: "asks",
+        tags.answer: "answers",
+        tags.information: "forges",
+        **dict.fromkeys(tags.also, "notes"),
     }
+    names = "|".join(map(re.escape, kinds))
+    found, at = [], 0
+    for match in re.finditer(rf"<({names})>(.*?)(</\1>|$)", text, re.DOTALL):
+        found.append(Block("plain", text[at : match.start()].strip()))
+        found.append(Block(kinds[match[1]], match[2].strip(), bool(match[3])))
+        at = match.end()
+    found.append(Block("plain", text[at:].strip()))
+    return [block for block in found if block.kind != "plain" or block.text]
 
 
-def _without_tokens(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_tokens(item) for name, item in value.items() if name not in _PACKED}
-    if isinstance(value, list):
-        return [_without_tokens(item) for item in value]
-    return value
+def turns(play: TrajectoryRecord, tags: Tags) -> list[Turn]:
+    """The turns of a trajectory, each with the documents that its search found."""
+    searches = iter(play.searches)
+    found = []
+    for segment in play.segments:
+        if segment.by == "policy":
+            parts = blocks(segment.text, tags)
+            asked = any(block.kind == "searches" for block in parts)
+            search = next(searches, None) if asked else None
+            found.append(Turn(parts, search.documents if search else None))
+    return found
 
 
-def _texts(value: Any) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+def alike(plays: list[TrajectoryRecord]) -> Iterator[tuple[str, TrajectoryRecord]]:
+    """Attempts that were word for word the same, once each, with their numbers."""
+    groups: dict[str, list[int]] = {}
+    for number, play in enumerate(plays, start=1):
+        wrote = [segment.text for segment in play.segments if segment.by == "policy"]
+        key = repr((wrote, play.searches, play.ending, play.verdict, play.reward, play.outage))
+        groups.setdefault(key, []).append(number)
+    for numbers in groups.values():
+        yield _spans(numbers), plays[numbers[0] - 1]
 
 
-def _pieces(saved: Sequence[SavedGame]) -> tuple[dict[int, str], str | None]:
-    """The text of every token id of the games, or why it is not known."""
-    headers = {id(game.rules): game.rules for game in saved if game.rules.tokens}
-    used: set[int] = set()
-    for game in saved:
-        if game.rules.tokens:
-            used.update(*(play.ids for play in game.record.trajectories))
-
-    if not used:
-        return {}, "the run recorded no tokens (record_tokens: false)"
-    if len({rules.tokenizer for rules in headers.values()}) > 1:
-        return {}, "the games of this step have several tokenizers"
-    rules = next(iter(headers.values()))
-    tokenizer = _opened(rules)
-    if isinstance(tokenizer, str):
-        return {}, tokenizer
-    return {i: tokenizer.pieces[i].decode("utf-8", "replace") for i in sorted(used)}, None
+def _spans(numbers: list[int]) -> str:
+    """``[1, 2, 3, 5]`` as ``1-3, 5``."""
+    spans = []
+    for _, pairs in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        span = [number for _, number in pairs]
+        spans.append(f"{span[0]}–{span[-1]}" if len(span) > 1 else f"{span[0]}")
+    return ", ".join(spans)
 
 
-def _opened(rules: SavedRules) -> Tokenizer | str:
+def materials(game: GameRecord) -> list[tuple[Document, str | None]]:
+    """Documents that verification read, in its order, with the origin of those that are noise."""
+    noise = {item.document.id: item for item in game.noise}
+    known = {item.document.id: item.document for item in game.noise}
+    searches = [search for play in game.trajectories for search in play.searches]
+    known |= {document.id: document for search in searches for document in search.documents}
+    return [
+        (
+            known.get(name) or Document(name, name, ""),
+            noise[name].origin if name in noise and name not in game.evidence else None,
+        )
+        for name in game.materials or ()
+    ]
+
+
+def tokens(play: TrajectoryRecord, pieces: Any) -> Iterator[Token]:
+    """The tokens of a trajectory with loss mask and log-probabilities.
+
+    Args:
+        play: recorded with its tokens.
+        pieces: bytes of each token id, or ``None`` where the tokenizer cannot be opened.
+    """
+    for segment in play.segments:
+        logprobs = segment.logprobs or ()
+        for place, id_ in enumerate(segment.ids or ()):
+            text = f"⟨{id_}⟩" if pieces is None else pieces[id_].decode("utf-8", "replace")
+            if segment.by != "policy":
+                yield Token(text, False, 0, f"id {id_}; loss mask 0")
+                continue
+            logprob = logprobs[place]
+            doubt = int(min(DOUBTS - 1, -logprob * DOUBTS / 3))
+            chance = f"log-probability {logprob:.4f} (p = {math.exp(logprob):.3g})"
+            yield Token(text, True, doubt, f"id {id_}; loss mask 1; {chance}")
+
+
+def pieces_of(saved: SavedGame) -> Any:
+    """The bytes of each token id; ``None`` where the tokenizer cannot be opened here."""
     try:
-        return rules.tokenizer.open()
-    except SSPError as error:
-        return str(error)
+        return saved.rules.tokenizer.open().pieces
+    except SSPError:
+        return None

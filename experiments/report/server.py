@@ -1,38 +1,33 @@
-"""``ssp view``: serves the page of runs over HTTP, with whatever they have written by now.
+"""``ssp view``: serves the page of runs over HTTP, with what they have written by now.
 
 Everything is read from the run directories when it is asked for; only the rows of the list are
-kept, as bytes, for each version of a step's file."""
+kept, for each version of a step's file."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
+from functools import lru_cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from experiments.report.collect import described, open_runs
-from experiments.report.games import StepFile, chunk, holds, read_step, rows, step_files
-from experiments.report.page import json_bytes, page_text
+from experiments.report import games
+from experiments.report.page import described, game_html, packed, page_html
+from experiments.report.runs import open_runs, step_files
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import SSPError
 from ssp_env.replay import read_games
 
-FOUND_AT_MOST = 5_000
-"""Games that one search names at most."""
-_LOCAL = ("127.0.0.1", "localhost", "[::1]")
-
-_Query = dict[str, str]
+LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 class Viewer:
-    """Answers what the page asks about some runs. Any number of threads may ask at once.
-
-    Args:
-        paths: run directories; a run may be going on in each.
+    """Answers requests of the page about some runs, of which any may be going on.
 
     Raises:
         RunError: one is no run directory, or has no figures yet.
@@ -40,93 +35,56 @@ class Viewer:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = list(paths)
-        self._lock = Lock()
-        self._rows: dict[StepFile, tuple[str, bytes]] = {}
         self.keys = [run.key for run in open_runs(self._paths, growing=True)]
 
-    def page(self, query: _Query) -> bytes:
-        """The page itself, with the figures of now and no games."""
-        return page_text(self._state(), {}).encode()
+    def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
+        """Content type and body of a request's answer.
 
-    def state(self, query: _Query) -> bytes:
-        """Figures, tables, settings, and which steps have games in which version."""
-        return json_bytes(self._state())
+        Raises:
+            LookupError: there is no such page, run, step or game.
+            SSPError: a run cannot be read.
+        """
+        if path == "/":
+            runs = open_runs(self._paths, growing=True)
+            return "text/html", page_html(runs, {"data": packed(described(runs, True))}, live=True)
+        if path == "/api/state":
+            data: Any = described(open_runs(self._paths, growing=True), live=True)
+        elif path == "/api/index":
+            files = self._files(query)
+            wanted = {int(step) for step in query["steps"].split(",")} & files.keys()
+            data = {step: _rows(files[step], files[step].stat().st_mtime_ns) for step in wanted}
+        elif path == "/api/game":
+            step, slot = int(query["step"]), int(query["slot"])
+            saved = [g for g in read_games(self._files(query)[step]) if g.record.slot == slot]
+            data = game_html(self.keys[int(query["run"])], step, saved[0], tokens=True)
+        else:
+            raise LookupError("there is no such page")
+        return "application/json", json.dumps(data)
 
-    def index(self, query: _Query) -> bytes:
-        """The rows of the list for the games of a ``run`` in some ``steps``, joined by commas."""
-        steps = {*query.get("steps", "").split(",")}
-        files = [file for file in self._files(query) if str(file.step) in steps]
-        parts = [b'"%d":%b' % (file.step, self._rows_of(file)) for file in files]
-        return b"{" + b",".join(parts) + b"}"
-
-    def games(self, query: _Query) -> bytes:
-        """All games of a ``step`` of a ``run``, checked; with ``tokens=1``, their tokens too."""
-        return json_bytes(chunk(read_step(self._file(query)), query.get("tokens") == "1"))
-
-    def find(self, query: _Query) -> bytes:
-        """Places ``[step, slot]`` of the games of a ``run`` whose texts hold ``text``."""
-        found: list[list[int]] = []
-        text = query.get("text", "")
-        for file in self._files(query):
-            found += [[file.step, g.record.slot] for g in read_games(file.path) if holds(g, text)]
-            if len(found) >= FOUND_AT_MOST:
-                break
-        return json_bytes(found[:FOUND_AT_MOST])
-
-    def _state(self) -> dict[str, Any]:
-        runs = open_runs(self._paths, growing=True)
-        return described(runs, tokens=True, live=True) | {"beside": None}
-
-    def _files(self, query: _Query) -> list[StepFile]:
-        place = _number(query, "run")
-        if not 0 <= place < len(self._paths):
-            raise _Unknown(f"there is no run {place}")
-        return step_files(RunDirectory(self._paths[place]).games)
-
-    def _file(self, query: _Query) -> StepFile:
-        step = _number(query, "step")
-        for file in self._files(query):
-            if file.step == step:
-                return file
-        raise _Unknown(f"step {step} has no games")
-
-    def _rows_of(self, file: StepFile) -> bytes:
-        version = file.version
-        with self._lock:
-            kept = self._rows.get(file)
-        if kept is None or kept[0] != version:
-            kept = (version, json_bytes(rows(game.record for game in read_step(file))))
-            with self._lock:
-                self._rows[file] = kept
-        return kept[1]
+    def _files(self, query: dict[str, str]) -> dict[int, Path]:
+        run = int(query["run"])
+        return step_files(RunDirectory(dict(enumerate(self._paths))[run]).games)
 
 
-class _Unknown(SSPError):
-    """Something is asked for that there is not."""
+@lru_cache(maxsize=100_000)
+def _rows(file: Path, version: int) -> list[list[Any]]:
+    return [games.row(saved.record) for saved in read_games(file)]
 
 
 def open_server(viewer: Viewer, host: str, port: int) -> ThreadingHTTPServer:
     """A server that listens; ``serve_forever`` answers.
 
     Args:
-        viewer: what it serves.
+        viewer: answers.
         host: the address to bind.
         port: 0 for a free one.
 
     Raises:
         SSPError: nobody can listen there.
     """
-    asked: dict[str, tuple[str, Callable[[_Query], bytes]]] = {
-        "/": ("text/html; charset=utf-8", viewer.page),
-        "/api/state": ("application/json", viewer.state),
-        "/api/index": ("application/json", viewer.index),
-        "/api/games": ("application/json", viewer.games),
-        "/api/find": ("application/json", viewer.find),
-    }
 
     class Handler(_Handler):
-        routes = asked
-        only_local = host in ("127.0.0.1", "localhost", "::1")
+        answers, only_local = viewer, host in LOCAL
 
     try:
         return ThreadingHTTPServer((host, port), Handler)
@@ -135,7 +93,7 @@ def open_server(viewer: Viewer, host: str, port: int) -> ThreadingHTTPServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    routes: dict[str, tuple[str, Callable[[_Query], bytes]]]
+    answers: Viewer
     only_local: bool
     protocol_version = "HTTP/1.1"
     timeout = 60
@@ -143,57 +101,38 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answers one request."""
         parts = urlsplit(self.path)
-        route = self.routes.get(parts.path)
-        if self.only_local and (self.headers.get("Host") or "").rsplit(":", 1)[0] not in _LOCAL:
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        host = (self.headers.get("Host") or "").rsplit(":", 1)[0].strip("[]")
+        if self.only_local and host not in LOCAL:
             # A page of a stranger's, whose name was made to point to this machine.
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", b"this server is for this machine\n")
-        elif route is None:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such page\n")
-        else:
-            query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            self._answer_by(*route, query)
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", "this server is for this machine\n")
+            return
+        try:
+            self._send(HTTPStatus.OK, *self.answers.answer(parts.path, query))
+        except SSPError as error:
+            wrong = json.dumps({"error": " ".join(str(error).split())})
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, "application/json", wrong)
+        except (LookupError, ValueError) as error:
+            wrong = json.dumps({"error": f"there is no such thing: {self.path} ({error})"})
+            self._send(HTTPStatus.NOT_FOUND, "application/json", wrong)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: the page itself shows what fails."""
+        """Prints nothing: the page itself shows what fails."""
 
-    def _answer_by(self, kind: str, answer: Callable[[_Query], bytes], query: _Query) -> None:
-        try:
-            status, body = HTTPStatus.OK, answer(query)
-        except SSPError as error:
-            status = (
-                HTTPStatus.NOT_FOUND
-                if isinstance(error, _Unknown)
-                else HTTPStatus.INTERNAL_SERVER_ERROR
-            )
-            kind, body = "application/json", json_bytes({"error": " ".join(str(error).split())})
-        self._answer(status, kind, body)
-
-    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = gzip.compress(text.encode("utf-8", "replace"), 4, mtime=0)
         tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
         if status is HTTPStatus.OK and self.headers.get("If-None-Match") == tag:
             status, body = HTTPStatus.NOT_MODIFIED, b""
-
-        zipped = len(body) > 1_000 and "gzip" in (self.headers.get("Accept-Encoding") or "")
-        if zipped:
-            body = gzip.compress(body, 4, mtime=0)
-
         try:
             self.send_response(status)
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-cache")
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("ETag", tag)
-            if zipped:
-                self.send_header("Content-Encoding", "gzip")
             self.end_headers()
             self.wfile.write(body)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the page was closed
-
-
-def _number(query: _Query, name: str) -> int:
-    text = query.get(name, "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise _Unknown(f"{name}={text!r}: a number is wanted")
-    return int(text)

@@ -54,13 +54,13 @@ def check_learning(config: RunConfig) -> None:
     with named("learning"):
         check_adapters(config.learning)
         check_rounds(config.game, config.learning, config.compute.env_runners)
-        check_partner(config.learning, config.compute.engine)
+        check_partner(config.learning, config.engine.kind)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)
 
     # On a cluster, engines may be on other machines, which have packages of their own.
     if not (config.compute.env_runners and os.environ.get("RAY_ADDRESS")):
-        check_package(config.compute.engine)
+        check_package(config.engine.kind)
 
 
 def check(

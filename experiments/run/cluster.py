@@ -42,7 +42,7 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
     )
     made.training(
         model_dir=config.model_dir,
-        engine=compute.engine_config(),
+        engine=config.engine,
         overlap=compute.overlap,
         **vars(config.learning),
     )

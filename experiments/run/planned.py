@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def read_shape(directory: Path) -> Shape:
 
 def plan_of(config: RunConfig, shape: Shape, memory: float = 0) -> Plan:
     """The plan of a run; arguments as of :func:`agents.memory.plan`."""
-    return plan(shape, config.game, config.learning, config.compute, memory)
+    return plan(shape, config, memory)
 
 
 def check_memory(config: RunConfig) -> Plan | None:
@@ -108,7 +107,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan
         starts = iter([config])
 
     for start in starts:
-        vllm = replace(start, compute=replace(start.compute, engine="vllm"))
+        vllm = start.replace(engine=start.engine.replace(kind="vllm"))
         ways = [_fitting(each, shape, memory, gpus) for each in (start, vllm)]
         changes = [_changes(config, way) for way in ways if way is not None]
         if changes:
@@ -138,17 +137,17 @@ def _on_fewer(config: RunConfig, gpus: int) -> Iterator[RunConfig]:
     """The same run on so many GPUs: half of them learn, or more, or one does both."""
     rounds = -(-config.learning.batch_size // config.learning.round_size)
     compute = config.compute
-    whole = replace(compute, gpus_per_env_runner=1, gpus_per_learner=1)
+    whole = compute.replace(gpus_per_env_runner=1, gpus_per_learner=1)
     for runners in range(min(gpus // 2, rounds), 0, -1):
-        split = replace(whole, env_runners=runners, sharding="ddp", learners=gpus - runners)
+        split = whole.replace(env_runners=runners, sharding="ddp", learners=gpus - runners)
         if split.learners > 1:
-            split = replace(split, sharding=compute.sharding)
-        yield replace(config, compute=split)
+            split = split.replace(sharding=compute.sharding)
+        yield config.replace(compute=split)
 
     if not compute.overlap:
-        one = replace(whole, env_runners=0, sharding="ddp", learners=0)
-        half = replace(one, gpus_per_env_runner=0.5, gpus_per_learner=0.5)
-        yield replace(config, compute=half)
+        one = whole.replace(env_runners=0, sharding="ddp", learners=0)
+        half = one.replace(gpus_per_env_runner=0.5, gpus_per_learner=0.5)
+        yield config.replace(compute=half)
 
 
 def _fitting(config: RunConfig, shape: Shape, memory: float, gpus: int) -> RunConfig | None:
@@ -173,11 +172,10 @@ def _over(config: RunConfig, shape: Shape, memory: float) -> Device | None:
     if full.total > USABLE * memory:
         return full
 
-    compute = config.compute
-    if compute.engine == "vllm" and compute.gpus_per_env_runner:
+    if config.engine.kind == "vllm" and config.compute.gpus_per_env_runner:
         # Its share has to hold the policy and the longest row.
-        least = least_share(shape, config.game, config.learning, compute, memory)
-        if compute.engine_memory < least - 0.05:
+        least = least_share(shape, config, memory)
+        if config.engine.memory < least - 0.05:
             return next(device for device in devices if "engine" in device.name)
     return None
 
@@ -188,33 +186,33 @@ def _remedy(config: RunConfig, shape: Shape, full: Device, memory: float) -> Run
     sharded = compute.sharding == "fsdp2"
     if "activations" in full.parts:
         if not learning.gradient_checkpointing:
-            return replace(config, learning=replace(learning, gradient_checkpointing=True))
+            return config.replace(learning=learning.replace(gradient_checkpointing=True))
         if learning.microbatch_tokens >= 2 * longest_row(game):
-            shorter = replace(learning, microbatch_tokens=longest_row(game))
-            return replace(config, learning=shorter)
+            shorter = learning.replace(microbatch_tokens=longest_row(game))
+            return config.replace(learning=shorter)
         if compute.learners > 1 and not sharded:
-            return replace(config, compute=replace(compute, sharding="fsdp2"))
+            return config.replace(compute=compute.replace(sharding="fsdp2"))
         if full.name == "learner" and sharded:
-            return replace(config, compute=replace(compute, learners=2 * compute.learners))
+            return config.replace(compute=compute.replace(learners=2 * compute.learners))
 
     if "KV cache" in full.parts:
-        if compute.engine == "vllm":
-            least = least_share(shape, game, learning, compute, memory)
-            if least == compute.engine_memory or least > USABLE:
+        if config.engine.kind == "vllm":
+            least = least_share(shape, config, memory)
+            if least == config.engine.memory or least > USABLE:
                 return None
-            return replace(config, compute=replace(compute, engine_memory=least))
+            return config.replace(engine=config.engine.replace(memory=least))
         # An engine holds one round at a time, of whole groups of proposals.
         smaller = min(learning.round_size, learning.batch_size) // 2
         smaller -= smaller % game.proposals
         if smaller:
-            return replace(config, learning=replace(learning, round_size=smaller))
+            return config.replace(learning=learning.replace(round_size=smaller))
     return None
 
 
 def _changes(before: RunConfig, after: RunConfig) -> dict[str, tuple[object, str]]:
     """Settings in which two runs differ: old value, and new one as it is typed."""
     changed = {}
-    for part in ("compute", "learning"):
+    for part in ("compute", "engine", "learning"):
         old, new = vars(getattr(before, part)), vars(getattr(after, part))
         for name, value in new.items():
             if value != old[name]:

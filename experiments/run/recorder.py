@@ -164,7 +164,11 @@ def unmeasured(what: str, directory: RunDirectory) -> RunError:
 def same_seed(config: RunConfig, rules: Rules) -> str:
     """How far another run of the same seed on the same machine gives the same."""
     compute = config.compute
-    if compute.engine != "transformers" or compute.gpus_per_env_runner or compute.gpus_per_learner:
+    if (
+        config.engine.kind != "transformers"
+        or compute.gpus_per_env_runner
+        or compute.gpus_per_learner
+    ):
         return "the same up to floating point (engine or GPU)"
     if waits_for_others(rules):
         return "the same up to floating point (services of other machines)"
@@ -199,7 +203,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
         "seconds_per_step": round(median(line["seconds"]["step"] for line in lines[1:]), 3),
         "fingerprint": fingerprint(rules),
-        "engine": config.compute.engine,
+        "engine": config.engine.kind,
         "same_seed": same_seed(config, rules),
         "model": config.model or "tiny (shipped)",
         "git_commit": git_commit(),

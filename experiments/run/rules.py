@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from experiments.config import RunConfig
+from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
-from ssp_env.game.rules import Rules, own_judge
-from ssp_env.judge.base import Judge, Verifier
+from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
-from ssp_env.search.base import Retriever
 from ssp_env.search.config import open_search
+from ssp_env.testing.hacks.catalogue import load
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World
-
-
-class Parts(TypedDict, total=False):
-    """What :meth:`Rules.build` and every door take beside world, tokenizer and game."""
-
-    judge: Judge
-    verifier: Verifier
-    retriever: Retriever
 
 
 class MakeRules:
@@ -31,7 +21,17 @@ class MakeRules:
         self._config = config
 
     def __call__(self, world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        """The rules, with retriever, judge and verifier as the settings name them."""
+        """The rules of a user's own function, or with the parts that the settings name.
+
+        Raises:
+            ConfigError: the function is not there, or returns something else.
+        """
+        if self._config.rules:
+            rules = load("rules", self._config.rules)(world, tokenizer, game)
+            if not isinstance(rules, Rules):
+                fix = "name a function that returns ssp_env Rules, such as Rules.build(...)"
+                raise ConfigError("rules", self._config.rules, fix)
+            return rules
         return Rules.build(world, tokenizer, game, **self.parts(world, game))
 
     def parts(self, world: World, game: GameConfig) -> Parts:
@@ -46,7 +46,7 @@ class MakeRules:
                 form = game.verification_prompt
                 own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
                 searches = game.max_searches
-                judge = parts.get("judge", own_judge(world))
+                judge = parts.get("judge") or own_judge(world)
                 parts["verifier"] = OpenAIVerifier(client, judge, own, form, searches)
 
         retriever = open_search(self._config.search)

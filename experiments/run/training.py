@@ -123,7 +123,7 @@ class _Run:
         self._record(first, began)
 
         # Needs no Ray, so the first figures come seconds earlier. Of vLLM, a process holds one.
-        here = not config.compute.env_runners and config.compute.engine == "transformers"
+        here = not config.compute.env_runners and config.engine.kind == "transformers"
         if not first and here:
             self._recorder.base(self._solve_here)
 
@@ -163,7 +163,7 @@ class _Run:
         config, tokenizer = self._config, self._rules.tokenizer
         on_gpu = config.compute.gpus_per_env_runner > 0
         engine = open_engine(
-            config.compute.engine_config(),
+            config.engine,
             config.model_dir,
             tokenizer,
             StopRule.of(config.game, tokenizer),

@@ -11,7 +11,7 @@ import matplotlib
 import numpy as np
 
 from experiments.report.figures import figures_of
-from experiments.report.tables import mean_interval
+from experiments.report.runs import mean_interval
 from experiments.sweeps.definition import Sweep
 from experiments.sweeps.results import Outcome
 from experiments.sweeps.tables import estimate, groups_of, of_arm, spoken_figure, spoken_group

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from experiments.report.figures import figures_of
-from experiments.report.tables import LAST_STEPS
+from experiments.report.runs import LAST_STEPS
 from experiments.sweeps.directory import SweepDirectory, read_json
 from experiments.sweeps.plan import Trial
 from experiments.sweeps.reuse import Taken, read_taken

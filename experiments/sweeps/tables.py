@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from experiments.report.figures import spoken
-from experiments.report.tables import LAST_STEPS, mean_interval
+from experiments.report.runs import LAST_STEPS, mean_interval
 from experiments.sweeps.definition import Paper, Sweep
 from experiments.sweeps.plan import unequal_answers
 from experiments.sweeps.results import Outcome

@@ -11,8 +11,7 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.wrappers import AssertOutOfBoundsWrapper, OrderEnforcingWrapper
 
 from ssp_env.doors.dealer import Dealer
-from ssp_env.doors.infos import final_info, turn_info
-from ssp_env.doors.observation import Observation, Observer, Watcher
+from ssp_env.doors.observation import Observation, Observer, Watcher, final_info, turn_info
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import RenderModeError, UsageError
 from ssp_env.game.game import Game
@@ -33,10 +32,7 @@ def env(render_mode: str | None = None, **setup: Unpack[Setup]) -> AECEnv:
     Args:
         render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn) or
             ``None``.
-        setup: ``world``, ``world_options``, ``tokenizer``, ``game``, ``view``, ``retriever``,
-            ``judge``, ``verifier``, ``filters``, ``noise``, ``proposer_reward``, ``solver_reward``
-            or ``rules``; all optional. See :class:`~ssp_env.doors.setup.Setup`, and
-            ``docs/settings.md`` for every default.
+        setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
 
     Raises:
         ConfigError: a setting that cannot work.
@@ -69,16 +65,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     }
 
     def __init__(self, render_mode: str | None = None, **setup: Unpack[Setup]) -> None:
-        """
-        Args:
-            render_mode: ``ansi`` (a string), ``human`` (colours on the terminal, after each turn)
-                or ``None``.
-            setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
-            TokenizerError: a tokenizer that cannot spell the tags.
-        """
+        """Takes what :func:`env` takes."""
         super().__init__()
         check_render_mode(render_mode, self.metadata)
         resolved = set_up(setup, "render_mode")
@@ -103,21 +90,11 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
     # -- PettingZoo ----------------------------------------------------------------------------
 
     def observation_space(self, agent: str) -> gym.Space[Any]:
-        """The same object at each call.
-
-        Raises:
-            UsageError: no such agent.
-        """
-        self._check_agent(agent)
+        """The same object at each call."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> gym.Space[Any]:
-        """The same object at each call.
-
-        Raises:
-            UsageError: no such agent.
-        """
-        self._check_agent(agent)
+        """The same object at each call."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -126,7 +103,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         Args:
             seed: decides the answer, the noise and every other draw of this and the following
                 games.
-            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
 
         Raises:
             UsageError: an unknown option, or one that does not fit.
@@ -182,34 +159,23 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             UsageError: before the first reset, or no such agent.
         """
         _ = self._round
-
+        if agent not in self.possible_agents:
+            known = " and ".join(self.possible_agents)
+            raise UsageError(f"there is no agent {agent!r}; the agents are {known}")
         watcher = self._watchers.get(agent)
-        if watcher is not None:
-            return watcher.look()
-        self._check_agent(agent)
-        return self._observer.empty()
+        return self._observer.empty() if watcher is None else watcher.look()
 
     def last(
         self, observe: bool = True
     ) -> tuple[Observation | None, float, bool, bool, dict[str, Any]]:
-        """What the selected agent sees, has earned since its last turn, and has to know.
-
-        Raises:
-            UsageError: before the first reset.
-        """
+        """Observation, reward since its last turn, flags and info of the selected agent."""
         _ = self._round
         seen: tuple[Observation | None, float, bool, bool, dict[str, Any]] = super().last(observe)
         return seen
 
     def render(self) -> str | None:
         """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
-        if self.render_mode == "ansi":
-            return render_ansi(self.game, self.rules)
-        if self.render_mode == "human":
-            render_human(self.game, self.rules)
-            return None
-        gym.logger.warn("render() was called without a render_mode")
-        return None
+        return render(self.game, self.rules, self.render_mode)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -241,12 +207,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             raise UsageError("call reset() first")
         return self._started
 
-    def _check_agent(self, agent: str) -> None:
-        if agent not in self.possible_agents:
-            raise UsageError(
-                f"there is no agent {agent!r}; the agents are {' and '.join(self.possible_agents)}"
-            )
-
     def _begin_turn(self) -> None:
         """Selects the agent that writes next, or ends the game."""
         pending = self._round.pending()
@@ -259,7 +219,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         # A new trajectory of the same agent (its next attempt) needs a new watcher.
         watcher = self._watchers.get(self.agent_selection)
         if watcher is None or watcher.trajectory is not self._current:
-            self._watchers[self.agent_selection] = self._observer.watch(self._current)
+            self._watchers[self.agent_selection] = Watcher(self._observer, self._current)
         for agent in self.agents:
             self.infos[agent] = turn_info(self._round, self._current)
 
@@ -286,14 +246,23 @@ def check_render_mode(render_mode: str | None, metadata: dict[str, Any]) -> None
         raise RenderModeError("render_mode", render_mode, f"choose 'ansi', 'human' or None{hint}")
 
 
+def render(game: Game, rules: Rules, render_mode: str | None) -> str | None:
+    """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
+    if render_mode == "ansi":
+        return render_ansi(game, rules)
+    if render_mode == "human":
+        render_human(game, rules)
+    else:
+        gym.logger.warn("render() was called without a render_mode")
+    return None
+
+
 def as_token(agent: str, action: int | np.integer[Any] | None) -> int:
     """
     Raises:
         UsageError: not a whole number.
     """
-    if action is None:
-        raise UsageError(f"{agent} is alive: it needs a token, not None")
     try:
-        return operator.index(action)
+        return operator.index(action)  # type: ignore[arg-type]
     except TypeError:
-        raise UsageError(f"a token is a whole number, not {action!r}") from None
+        raise UsageError(f"{agent} is alive: it needs a token, not {action!r}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Unpack
@@ -12,11 +12,10 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.checks import check_positive_count, describe
-from ssp_env.doors.dealer import Dealer, check_seed
-from ssp_env.doors.infos import Info, attempt_of, info_of
-from ssp_env.doors.observation import Observer
-from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
+from ssp_env.checks import check_positive_count
+from ssp_env.doors.dealer import Dealer
+from ssp_env.doors.observation import Info, Observer, attempt_of, info_of
+from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round, advance_all
@@ -31,16 +30,16 @@ class Turn:
     game: int
     """Index of the game in the batch."""
     trajectory: Trajectory
-    """What was written so far, and the budgets; only to be read."""
+    """The tokens so far, and the budgets; only to be read."""
     attempt: int = -1
-    """Which attempt of its game it belongs to, from 0 up; -1 where the turn is of no attempt."""
+    """Index of its attempt in the game, from 0 up; -1 where the turn is of no attempt."""
     attempts: int = 0
-    """How many attempts its game has."""
-    _masks: _Masks | None = field(default=None, repr=False, compare=False)
+    """Number of attempts in its game."""
+    _batch: GameBatch | None = field(default=None, repr=False, compare=False)
 
     @property
     def role(self) -> Role:
-        """Whose turn it is."""
+        """Role that writes the turn."""
         return self.trajectory.role
 
     @property
@@ -50,11 +49,11 @@ class Turn:
 
     @property
     def action_mask(self) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on what the turn may begin with; see :meth:`mask_after`."""
+        """int8 (vocabulary,): 1 on every token that may begin the turn; see :meth:`mask_after`."""
         return self.mask_after(())
 
     def mask_after(self, written: Sequence[int]) -> NDArray[np.int8]:
-        """int8 (vocabulary,): 1 on what may follow.
+        """int8 (vocabulary,): 1 on every token that may follow.
 
         With the view's ``legal_moves``, every token with which a well-formed turn can go on;
         without, everything but padding.
@@ -65,20 +64,8 @@ class Turn:
         Raises:
             ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
         """
-        assert self._masks is not None, "turns come from a batch"
-        return self._masks.observer.mask(self.trajectory, written)
-
-
-class _Masks:
-    """The batch's masks, made when one is asked for: many tokenizers have no legal moves."""
-
-    def __init__(self, resolved: ResolvedSetup) -> None:
-        self._resolved = resolved
-
-    @cached_property
-    def observer(self) -> Observer:
-        """What knows which tokens are legal in the view of the batch."""
-        return Observer(self._resolved)
+        assert self._batch is not None, "turns come from a batch"
+        return self._batch.observer.mask(self.trajectory, written)
 
 
 class GameBatch:
@@ -91,7 +78,7 @@ class GameBatch:
     def __init__(self, num_games: int, **setup: Unpack[Setup]) -> None:
         """
         Args:
-            num_games: how many games.
+            num_games: number of games.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
 
         Raises:
@@ -100,9 +87,14 @@ class GameBatch:
         check_positive_count("num_games", num_games)
 
         resolved = set_up(setup, "num_games")
-        self.rules, self._masks = resolved.rules, _Masks(resolved)
+        self.rules, self._resolved = resolved.rules, resolved
         self._dealers = [Dealer(self.rules) for _ in range(num_games)]
         self._started: list[Round] = []
+
+    @cached_property
+    def observer(self) -> Observer:
+        """Masks of the view; made when one is asked for: many tokenizers have no legal moves."""
+        return Observer(self._resolved)
 
     def reset(self, seed: int | None = None) -> list[Turn]:
         """Begins all games anew and returns the open turns.
@@ -110,7 +102,6 @@ class GameBatch:
         Raises:
             UsageError: a seed that is not a whole number, or a negative one.
         """
-        check_seed(seed)
         for i, dealer in enumerate(self._dealers):
             dealer.seed(None if seed is None else seed + i)
 
@@ -122,7 +113,7 @@ class GameBatch:
         """The open turns, by game; none when all games are over."""
         attempts = self.rules.config.attempts
         return [
-            Turn(i, t, attempt_of(round_, t), attempts, self._masks)
+            Turn(i, t, attempt_of(round_, t), attempts, self)
             for i, round_ in enumerate(self._rounds)
             for t in round_.pending()
         ]
@@ -133,8 +124,8 @@ class GameBatch:
         """Takes one whole turn for each open one, and returns the turns that are open afterwards.
 
         Args:
-            written: token ids, in the order of :attr:`turns`; what follows a first complete action
-                is dropped.
+            written: token ids, in the order of :attr:`turns`; tokens after a first complete action
+                are dropped.
             logprobs: behaviour log-probability of each; zeros when not given.
 
         Raises:
@@ -146,26 +137,20 @@ class GameBatch:
         if len(written) != len(turns):
             raise UsageError(f"{len(turns)} turns are open, but {len(written)} were written")
         if logprobs is not None and len(logprobs) != len(turns):
-            raise UsageError(
-                f"{len(turns)} turns are open, but {len(logprobs)} came with log-probabilities"
-            )
+            raise UsageError(f"{len(turns)} turns are open, {len(logprobs)} with log-probabilities")
 
+        size = self.rules.tokenizer.vocab_size
         for i, ids in enumerate(written):  # all are checked before any is taken
             if isinstance(ids, str):
                 fix = "token ids are wanted; encode it with rules.tokenizer, or play a TextGame"
                 raise UsageError(f"turn {i} is text: {fix}")
-            if not isinstance(ids, Sized):
-                raise UsageError(
-                    f"turn {i} is {ids!r}: a list of token ids is wanted for each open turn"
-                )
-            if not _within(ids, self.rules.tokenizer.vocab_size):
-                raise UsageError(
-                    f"turn {i} has a token outside the action space: {reprlib.repr(ids)}"
-                )
+            whole = list(map(operator.index, ids))
+            if whole and not 0 <= min(whole) <= max(whole) < size:
+                what = f"turn {i} has a token outside the action space"
+                raise UsageError(f"{what} 0 .. {size - 1}: {reprlib.repr(ids)}")
             if logprobs is not None and len(logprobs[i]) != len(ids):
-                raise UsageError(
-                    f"turn {i} has {len(ids)} tokens, but {len(logprobs[i])} log-probabilities"
-                )
+                what = f"turn {i} has {len(ids)} tokens, but {len(logprobs[i])} log-probabilities"
+                raise UsageError(what)
 
         for i, turn in enumerate(turns):
             turn.trajectory.feed_turn(written[i], None if logprobs is None else logprobs[i])
@@ -181,13 +166,13 @@ class GameBatch:
 
         Args:
             turns: of :attr:`turns`.
-            error: what happened; its ``service`` becomes the reason of games that are void.
+            error: the outage; its ``service`` becomes the reason of games that are void.
 
         Raises:
             UsageError: another kind of error (nothing is voided then), or before the first reset.
         """
         if not isinstance(error, ServiceError):
-            what = f"a game is void for a ServiceError, not for {describe(error)}"
+            what = f"a game is void for a ServiceError, not for {error!r}"
             raise UsageError(f'{what}; wrap it: ServiceError("engine", str(error))')
 
         # Games of other turns go on.
@@ -208,7 +193,7 @@ class GameBatch:
 
     @property
     def infos(self) -> list[Info]:
-        """What the AEC env's ``infos`` hold; with several open turns, those of the first one."""
+        """The AEC env's ``infos``; with several open turns, those of the first one."""
         return [info_of(round_) for round_ in self._rounds]
 
     @property
@@ -216,11 +201,3 @@ class GameBatch:
         if not self._started:
             raise UsageError("call reset() first")
         return self._started
-
-
-def _within(ids: Sequence[int], size: int) -> bool:
-    try:
-        whole = list(map(operator.index, ids))
-        return not whole or 0 <= min(whole) <= max(whole) < size
-    except TypeError:
-        return False

@@ -14,9 +14,8 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.types import GroundTruth, Immutable, Question
 
-OPTIONS = ("answer", "question", "start")
-_PROBE = ("options", 1)
-"""What PettingZoo's API tests pass to ``reset``, to see whether it takes options at all."""
+OPTIONS = {"answer": "a string or a GroundTruth", "question": "a Question", "start": "a Start"}
+"""Options of every ``reset``, and their types."""
 
 
 class Dealer:
@@ -28,14 +27,19 @@ class Dealer:
     def __init__(self, rules: Rules, questions: Sequence[Question] | None = None) -> None:
         """
         Args:
-            rules: what the games are played by.
+            rules: of the games.
             questions: play these, drawn at random, in place of proposals about the world's answers.
 
         Raises:
             ConfigError: there is nothing to play about, or ``questions`` holds something else.
         """
-        if questions is not None:
-            _check_questions(questions)
+        if questions is not None and not (
+            isinstance(questions, Sequence)
+            and questions
+            and all(isinstance(question, Question) for question in questions)
+        ):
+            fix = "give a list of at least one Question: id, text, answers and group"
+            raise ConfigError("questions", questions, fix)
         if questions is None and not rules.world.answers:
             fix = "this world has no answers to play from; give it some, or play questions"
             raise ConfigError("world.answers", [], fix)
@@ -49,7 +53,8 @@ class Dealer:
         Raises:
             UsageError: not a whole number, or a negative one.
         """
-        check_seed(seed)
+        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
         if seed is not None or self._rng is None:
             self._rng = np.random.default_rng(seed)
 
@@ -65,77 +70,61 @@ class Dealer:
             UsageError: an unknown option, one of another type, more than one of these, or an answer
                 that is blank or that the tokenizer has no tokens for.
         """
-        if self._rng is None:
-            raise UsageError("seed() comes first")
-        if options is not None:
-            _check_names(options)
+        assert self._rng is not None, "seed() comes first"
+        given = _given(options)
 
         # Drawn whatever is played, so that options do not shift the games that follow.
         seed = [int(self._rng.integers(1 << 62))]
-        given = {
-            name: options[name] for name in OPTIONS if options and options.get(name) is not None
-        }
-
-        if len(given) > 1:
-            raise UsageError(
-                f"a game is about one of {', '.join(OPTIONS)}, not about {' and '.join(given)}"
-            )
 
         match given:
-            case {"start": Start() as start}:
-                return Round.of_start(self.rules, start)
-            case {"question": Question() as question}:
-                return Round.of_questions(self.rules, [question], seed)
-            case {"answer": str() as answer}:
-                return self._about(GroundTruth("given", answer), seed)
-            case {"answer": GroundTruth() as truth}:
-                return self._about(truth, seed)
+            case None if self._questions is not None:
+                drawn = self._questions[int(self._rng.integers(len(self._questions)))]
+                return Round.of_questions(self.rules, [drawn], seed)
+            case None:
+                return Round(self.rules, _Drawn(self.rules), 1, seed)
+            case Start():
+                return Round.of_start(self.rules, given)
+            case Question():
+                return Round.of_questions(self.rules, [given], seed)
 
-        for name, value in given.items():
-            kind = {
-                "answer": "a string or a GroundTruth",
-                "question": "a Question",
-                "start": "a Start",
-            }[name]
-            raise UsageError(f"options[{name!r}] is {kind}, not {type(value).__name__}")
-
-        if self._questions is not None:
-            drawn = self._questions[int(self._rng.integers(len(self._questions)))]
-            return Round.of_questions(self.rules, [drawn], seed)
-
-        return Round(self.rules, _Drawn(self.rules), 1, seed)
-
-    def _about(self, truth: GroundTruth, seed: Sequence[int]) -> Round:
-        if not truth.answer.strip():
-            raise UsageError(
-                f"options['answer'] = {truth.answer!r}: there is nothing to ask about; give some "
-                f"words"
-            )
-
-        if not self.rules.prompts.can_spell(truth.answer):
-            fix = (
-                "the tokenizer has no tokens for some of it; choose words that it knows, such "
-                "as an answer of the world"
-            )
-            raise UsageError(f"options['answer'] = {truth.answer!r}: {fix}")
-
-        return Round(self.rules, _Given(truth), 1, seed)
+        if not given.answer.strip() or not self.rules.prompts.can_spell(given.answer):
+            fix = "it is blank, or the tokenizer has no tokens for some of it; choose other words"
+            raise UsageError(f"options['answer'] = {given.answer!r}: {fix}")
+        return Round(self.rules, _Given(given), 1, seed)
 
 
-def check_seed(seed: object) -> None:
-    """Checks a seed.
+def _given(options: Mapping[str, Any] | None) -> GroundTruth | Question | Start | None:
+    """The subject of a game, if the options name one."""
+    options = {} if options is None else options
+    if not isinstance(options, Mapping):
+        raise UsageError(f"options are a mapping, not {type(options).__name__}")
 
-    Raises:
-        UsageError: neither ``None`` nor a whole number from 0 up.
-    """
-    if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
-        raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
+    for name, value in options.items():
+        # PettingZoo's API tests pass {"options": 1} to see whether options are taken at all.
+        if name not in OPTIONS and (name, value) != ("options", 1):
+            hint = nearest(str(name), OPTIONS)
+            raise UsageError(f"options[{name!r}]: there is no such option; {hint}")
+
+    given = [(name, options[name]) for name in OPTIONS if options.get(name) is not None]
+    match given:
+        case []:
+            return None
+        case [("start", Start() as subject)] | [("question", Question() as subject)]:
+            return subject
+        case [("answer", GroundTruth() as subject)]:
+            return subject
+        case [("answer", str() as answer)]:
+            return GroundTruth("given", answer)
+        case [(name, value)]:
+            raise UsageError(f"options[{name!r}] is {OPTIONS[name]}, not {type(value).__name__}")
+    names = " and ".join(name for name, _ in given)
+    raise UsageError(f"a game is about one of {', '.join(OPTIONS)}, not about {names}")
 
 
-# Objects rather than functions, since they are copied and pickled with a game that has begun.
+# Objects, since they are copied and pickled with a game that has begun.
 @dataclass(frozen=True)
 class _Drawn(Immutable):
-    """Draws from the world's answers."""
+    """Draws from the world's answers; a pickle refers to the world instead of holding them."""
 
     rules: Rules
 
@@ -154,29 +143,6 @@ class _Given(Immutable):
         return [self.truth] * count
 
 
-def _check_names(options: Mapping[str, Any]) -> None:
-    if not isinstance(options, Mapping):
-        raise UsageError(f"options are a mapping, not {type(options).__name__}")
-
-    for name, value in options.items():
-        if name not in OPTIONS and (name, value) != _PROBE:
-            raise UsageError(
-                f"options[{name!r}]: there is no such option; {nearest(str(name), OPTIONS)}"
-            )
-
-
-def _check_questions(questions: Sequence[Question]) -> None:
-    fix = "give a list of Questions: id, text, answers and group"
-    if isinstance(questions, str) or not isinstance(questions, Sequence):
-        raise ConfigError("questions", questions, fix)
-
-    if not questions:
-        raise ConfigError("questions", [], "give at least one question")
-    for question in questions:
-        if not isinstance(question, Question):
-            raise ConfigError("questions", question, fix)
-
-
 def single_attempt(rules: Rules) -> Rules:
     """The same rules with one solver attempt per question."""
-    return replace(rules, config=replace(rules.config, attempts=1))
+    return replace(rules, config=rules.config.replace(attempts=1))

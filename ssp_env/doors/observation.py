@@ -1,4 +1,8 @@
-"""What an agent sees: its present trajectory as arrays, and which tokens it may write."""
+"""Observations and infos: an agent's trajectory as arrays, its legal tokens, and the game's state.
+
+Infos are the same behind every door and follow from seed and tokens. Their keys and lengths are the
+same at every step and no value is ``None``: clients keep infos in arrays.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,14 @@ from numpy.typing import NDArray
 from ssp_env.doors.setup import ResolvedSetup
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import UNMASKED, suited
+from ssp_env.game.game import Game
 from ssp_env.game.legal import LegalMoves
-from ssp_env.game.rules import Rules
+from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Immutable
 
 Observation = dict[str, NDArray[Any]]
+Info = dict[str, Any]
 
 
 class Observer(Immutable):
@@ -38,21 +44,31 @@ class Observer(Immutable):
         Raises:
             ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
         """
-        tokenizer, self._view = resolved.rules.tokenizer, resolved.view
+        rules, self._view = resolved
+        tokenizer = rules.tokenizer
 
         self._resolved = resolved
         self._size, self.pad_id = tokenizer.vocab_size, tokenizer.pad_id
         self._empty_token = tokenizer.pad_id if tokenizer.eos_id is None else tokenizer.eos_id
 
         self.whole = self._view.window is None
-        self.length = self._view.window or resolved.rules.longest_trajectory
+        self.length = self._view.window or rules.longest_trajectory
         self.padding = _padding(self.length, self.pad_id)
 
         self._mask = np.ones(self._size, dtype=np.int8)
         if tokenizer.pad_id != tokenizer.eos_id:
             self._mask[tokenizer.pad_id] = 0
 
-        self._legal = _legal_moves(resolved.rules) if self._view.legal_moves else None
+        self._legal: LegalMoves | None = None
+        if self._view.legal_moves:
+            try:
+                self._legal = LegalMoves(rules)
+            except ConfigError as error:
+                world = rules.world.name
+                if not suited(world)[1].legal_moves:
+                    raise
+                fix = f"{error.fix}, or disable the default view of the world {world!r}: {UNMASKED}"
+                raise ConfigError(error.field, error.value, fix) from None
 
     def __reduce__(self) -> tuple[object, ...]:
         # Padding and masks would be most of a pickled game.
@@ -72,12 +88,8 @@ class Observer(Immutable):
         """A new space object: one token."""
         return gym.spaces.Discrete(self._size)
 
-    def watch(self, trajectory: Trajectory) -> Watcher:
-        """Starts to watch a trajectory."""
-        return Watcher(self, trajectory)
-
     def empty(self) -> Observation:
-        """What an agent sees before its first turn: a single end (or padding) token."""
+        """The observation before a first turn: a single end (or padding) token."""
         return {"observation": self.encode([self._empty_token]), "action_mask": self._mask.copy()}
 
     def mask(self, trajectory: Trajectory, written: Sequence[int] = ()) -> NDArray[np.int8]:
@@ -125,35 +137,19 @@ class Watcher:
                 "action_mask": observer.mask(self.trajectory),
             }
 
-        self._copy_new_tokens(ids)
-        observation = np.concatenate(
-            (self._tokens[: self._filled], observer.padding[self._filled :])
-        )
-        return {"observation": observation, "action_mask": observer.mask(self.trajectory)}
-
-    def _copy_new_tokens(self, ids: list[int]) -> None:
-        if self._filled == len(ids):
-            return
-
         # Doubled, so that the cost per token stays constant as the transcript grows.
+        filled = self._filled
         if len(ids) > len(self._tokens):
-            grown = np.empty(min(2 * len(ids), self._observer.length), dtype=np.int32)
-            grown[: self._filled] = self._tokens[: self._filled]
+            grown = np.empty(min(2 * len(ids), observer.length), dtype=np.int32)
+            grown[:filled] = self._tokens[:filled]
             self._tokens = grown
+        if len(ids) > filled:
+            self._tokens[filled : len(ids)] = ids[filled:]
+            self._filled = len(ids)
 
-        self._tokens[self._filled : len(ids)] = ids[self._filled :]
-        self._filled = len(ids)
-
-
-def _legal_moves(rules: Rules) -> LegalMoves:
-    try:
-        return LegalMoves(rules)
-    except ConfigError as error:
-        world = rules.world.name
-        if not suited(world)[1].legal_moves:
-            raise
-        fix = f"{error.fix}, or disable the default view of the world {world!r}: {UNMASKED}"
-        raise ConfigError(error.field, error.value, fix) from None
+        parts = self._tokens[: self._filled], observer.padding[self._filled :]
+        mask = observer.mask(self.trajectory)
+        return {"observation": np.concatenate(parts), "action_mask": mask}
 
 
 @lru_cache
@@ -188,3 +184,70 @@ class _FromZero(gym.spaces.Box):
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         return twin
+
+
+def info_of(round_: Round) -> Info:
+    """Infos of a round of one game, which waits for tokens or is over."""
+    pending = round_.pending()
+    if pending:
+        return turn_info(round_, pending[0])
+    return final_info(round_.games[0], round_.rules.config.attempts)
+
+
+def turn_info(round_: Round, current: Trajectory) -> Info:
+    """At the beginning of a turn: phase, role, and the rest of the budgets."""
+    attempts = round_.rules.config.attempts
+    return {
+        "phase": round_.phase.value,
+        "role": current.role.value,
+        "tokens_left": current.tokens_left,
+        "searches_left": current.limits.max_searches - len(current.searches),
+        "attempt": attempt_of(round_, current),
+        "attempts": attempts,
+        "attempt_rewards": (0.0,) * attempts,
+        "attempt_counts": (False,) * attempts,
+        "closed_book_reward": 0.0,
+        "outcome": "pending",
+        "reason": "",
+        "question": "",
+        "answer": "",
+        "solve_rate": 0.0,
+    }
+
+
+def final_info(game: Game, attempts: int) -> Info:
+    """At the end of a game: its outcome, question and answer, and the pay of each attempt.
+
+    Attempts are judged together when all have ended: ``attempt_rewards`` are theirs, in order, and
+    ``attempt_counts`` says which were judged (an outage may have hit others). ``outcome`` is
+    ``valid``, ``invalid`` or ``void``. ``solve_rate`` is only meaningful in valid games; ``reason``
+    and ``question`` may be empty.
+    """
+    # As long as the game's attempts could be, whether or not they were made.
+    rewards = [attempt.reward for attempt in game.attempts]
+    rewards += [None] * (attempts - len(rewards))
+    return {
+        "phase": "done",
+        "role": "",
+        "tokens_left": 0,
+        "searches_left": 0,
+        "attempt": -1,
+        "attempts": attempts,
+        "attempt_rewards": tuple(reward or 0.0 for reward in rewards),
+        "attempt_counts": tuple(reward is not None for reward in rewards),
+        "closed_book_reward": game.closed_book_reward or 0.0,
+        "outcome": game.outcome.value,
+        "reason": game.reason or "",
+        "question": game.question or "",
+        "answer": game.truth.answer,
+        "solve_rate": game.solve_rate or 0.0,
+    }
+
+
+def attempt_of(round_: Round, current: Trajectory) -> int:
+    """Index of the attempt that a trajectory is, from 0 up; -1 where it is none."""
+    for game in round_.games:
+        for index, attempt in enumerate(game.attempts):
+            if attempt.trajectory is current:
+                return index
+    return -1

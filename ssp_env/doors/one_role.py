@@ -2,31 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, SupportsFloat, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.doors.aec import as_token, check_render_mode
+from ssp_env.doors.aec import as_token, check_render_mode, render
 from ssp_env.doors.dealer import Dealer, single_attempt
-from ssp_env.doors.infos import Info
-from ssp_env.doors.observation import Observation, Observer, Watcher
-from ssp_env.doors.seats import Seat, advance_seats
+from ssp_env.doors.observation import Info, Observation, Observer, Watcher, info_of
 from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
-from ssp_env.errors import UsageError
-from ssp_env.game.game import Game
-from ssp_env.game.transcript import LiveView, render_ansi, render_human
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.game import Game, Origin
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round, advance_all
+from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.transcript import LiveView
 from ssp_env.players import Player, player_for
 from ssp_env.types import Question, Role
+
+MOST_REDEALS = 100
+"""Games in a row that may end before the seat's turn."""
+
+
+class Seat:
+    """One game at a time, seen from one role."""
+
+    def __init__(self, dealer: Dealer, role: Role) -> None:
+        """
+        Args:
+            dealer: deals the games.
+            role: the role that is yours.
+        """
+        self.role, self.dealer = role, dealer
+        self.round: Round | None = None
+        """The round of the present game; ``None`` before the first one."""
+        self.own: Trajectory | None = None
+        """Your trajectory; ``None`` before your first turn."""
+        self.info: Info = {}
+        """As in the AEC env, at the beginning of your turn or at the end of the game."""
+        self._options: Mapping[str, Any] | None = None
+
+    def deal(self, options: Mapping[str, Any] | None = None) -> None:
+        """Begins the next game; :func:`advance_seats` brings it to your turn.
+
+        Raises:
+            UsageError: an option that is unknown or does not fit, or a question where you are the
+                proposer.
+        """
+        dealt = self.dealer.deal(options)
+        if self.role is Role.PROPOSER and dealt.games[0].origin is not Origin.PROPOSED:
+            raise UsageError("the question is given: there is nothing to propose")
+        self.round, self._options, self.own = dealt, options, None
+
+    def deal_again(self) -> None:
+        """Another game with the same options."""
+        self.deal(self._options)
+
+    @property
+    def game(self) -> Game:
+        """The present game.
+
+        Raises:
+            UsageError: there is none before the first deal.
+        """
+        if self.round is None:
+            raise UsageError("call reset() first")
+        return self.round.games[0]
+
+    @property
+    def over(self) -> bool:
+        """Whether the present game has ended."""
+        return self.round is not None and self.round.done
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """Your trajectory.
+
+        Raises:
+            UsageError: there is none before a reset (or where an error interrupted it).
+        """
+        if self.own is None:
+            raise UsageError("call reset() first")
+        return self.own
+
+    @property
+    def turn(self) -> Trajectory:
+        """Your trajectory, which waits for tokens.
+
+        Raises:
+            UsageError: there is none before a reset, or the game is over.
+        """
+        if self.over:
+            raise UsageError("the game is over: call reset()")
+        return self.trajectory
+
+    @property
+    def result(self) -> tuple[float, bool, bool]:
+        """Reward (0 in the middle of a game), terminated, truncated.
+
+        A void game is truncated, since an outage does not end play.
+        """
+        paid = self.game.proposer_reward if self.role is Role.PROPOSER else self.game.solver_reward
+        void = self.over and self.game.outcome is Outcome.VOID
+        return float(paid or 0.0), self.over and not void, void
+
+
+def advance_seats(seats: Sequence[Seat], other: Player) -> None:
+    """Plays on until each seat waits for its own role or its game is over, in batches.
+
+    A game that ends before the seat's turn is dealt again, with the same options: an episode needs
+    a first move.
+
+    Args:
+        seats: any, dealt already.
+        other: plays every trajectory that is not the seat's own.
+
+    Raises:
+        UsageError: a seat never gets its turn, or the player leaves a turn unfinished.
+        ServiceError: a seat never gets its turn because a service is down.
+    """
+    redeals = dict.fromkeys(seats, 0)
+    while True:
+        rounds = {seat: seat.round for seat in seats if seat.round is not None}
+        advance_all(list(rounds.values()))
+
+        # All other roles' turns are written first, in one call.
+        others = [(r, t) for seat, r in rounds.items() for t in r.pending() if t.role != seat.role]
+        if others:
+            _play_others(other, others)
+            continue
+
+        for seat, round_ in rounds.items():
+            pending = round_.pending()
+            seat.own = pending[0] if pending else seat.own
+            seat.info = info_of(round_)
+
+        # Their games ended before their first turn.
+        idle = [seat for seat in seats if seat.own is None]
+        if not idle:
+            return
+
+        for seat in idle:
+            redeals[seat] += 1
+            if redeals[seat] > MOST_REDEALS:
+                what = f"{MOST_REDEALS} games in a row ended before the {seat.role}'s turn"
+                if seat.game.outcome is Outcome.VOID:
+                    raise ServiceError(str(seat.game.reason), what)
+                fix = "see that the budgets and the other player suit this game"
+                raise UsageError(f"{what}, the last one as {seat.game.reason}; {fix}")
+            seat.deal_again()
+
+
+def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> None:
+    try:
+        other.play([trajectory for _, trajectory in turns])
+    except ServiceError as error:
+        for round_, trajectory in turns:
+            round_.void([trajectory], error)
+        return
+
+    for _, trajectory in turns:
+        if trajectory.waiting is Waiting.POLICY:
+            what = f"the player left a {trajectory.role}'s turn unfinished"
+            raise UsageError(f"{what}: write it with feed_turn()")
 
 
 class OneRoleEnv(gym.Env[Observation, np.int64]):
     """One token per step. An episode is one trajectory of the role; the reward comes at its end.
 
-    ``info`` holds what the AEC env's ``infos`` hold, and ``action_mask``. A void game is truncated,
-    with reward 0."""
+    ``info`` holds the AEC env's ``infos``, and ``action_mask``. A void game is truncated, with
+    reward 0."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "human"], "render_fps": 4}  # noqa: RUF012
 
@@ -41,13 +188,10 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         check_render_mode(render_mode, self.metadata)
         self.render_mode = render_mode
 
-        self._observer = Observer(resolved)
-        self.rules = resolved.rules
-
+        self._observer, self.rules = Observer(resolved), resolved.rules
         self._live = LiveView(resolved.rules)
         self.other = player_for(resolved.rules, other)
         self.seat = Seat(Dealer(resolved.rules, questions), role)
-
         self._watcher: Watcher | None = None
 
         self.observation_space = self._observer.observation_space()
@@ -60,7 +204,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
 
         Args:
             seed: decides every draw of this and the following episodes.
-            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
 
         Raises:
             UsageError: an option that is unknown or does not fit; a hundred games in a row ended
@@ -68,12 +212,11 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
             ServiceError: the hundredth of them was void.
         """
         super().reset(seed=seed)
-
         self.begin(seed, options)
         advance_seats([self.seat], self.other)
         return self.look()
 
-    def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, Info]:
+    def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
         """Takes the next token.
 
         Raises:
@@ -86,7 +229,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
                 self._live.show(self.game)
 
         observation, info = self.look()
-        return observation, self.seat.reward, *self.seat.flags, info
+        return observation, *self.seat.result, info
 
     # A step in parts, for vector envs, which advance many seats at once.
 
@@ -97,48 +240,29 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
 
     def feed(self, action: np.int64 | int) -> bool:
         """Takes the next token; returns whether it ended the turn: the seat must advance then."""
-        if self.seat.over:
-            raise UsageError("the game is over: call reset()")
-        if self.seat.trajectory is None:  # an error interrupted the reset
-            raise UsageError("call reset() first")
-        return self.seat.trajectory.feed((as_token(self.seat.role, action),))
+        return self.seat.turn.feed((as_token(self.seat.role, action),))
 
     def look(self) -> tuple[Observation, Info]:
         """Observation and info of a seat that waits for its own role, or whose game is over."""
-        observation = self._watch().look()
+        trajectory = self.seat.trajectory
+        if self._watcher is None or self._watcher.trajectory is not trajectory:
+            self._watcher = Watcher(self._observer, trajectory)
+
+        observation = self._watcher.look()
         return observation, self.seat.info | {"action_mask": observation["action_mask"]}
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The action mask as booleans, where sb3-contrib looks for it.
-
-        Raises:
-            UsageError: before the first reset.
-        """
-        return self._observer.mask(self._watch().trajectory).astype(bool)
+        """The action mask as booleans, where sb3-contrib looks for it."""
+        return self._observer.mask(self.seat.trajectory).astype(bool)
 
     def render(self) -> str | None:  # type: ignore[override]
         """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
-        if self.render_mode == "ansi":
-            return render_ansi(self.seat.game, self.rules)
-        if self.render_mode == "human":
-            render_human(self.seat.game, self.rules)
-            return None
-        gym.logger.warn("render() was called without a render_mode")
-        return None
+        return render(self.game, self.rules, self.render_mode)
 
     @property
     def game(self) -> Game:
         """The game that is played."""
         return self.seat.game
-
-    def _watch(self) -> Watcher:
-        trajectory = self.seat.trajectory
-        if trajectory is None:  # a reset goes on to the role's turn
-            raise UsageError("call reset() first")
-
-        if self._watcher is None or self._watcher.trajectory is not trajectory:
-            self._watcher = self._observer.watch(trajectory)
-        return self._watcher
 
 
 class SolverEnv(OneRoleEnv):
@@ -163,7 +287,7 @@ class SolverEnv(OneRoleEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        resolved = solver_setup(setup, "other", "questions", "render_mode")
+        resolved = set_up_role(Role.SOLVER, setup, "other", "questions", "render_mode")
         super().__init__(Role.SOLVER, resolved, other, questions, render_mode)
 
 
@@ -183,12 +307,13 @@ class ProposerEnv(OneRoleEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(
-            Role.PROPOSER, set_up(setup, "other", "render_mode"), other, None, render_mode
-        )
+        resolved = set_up_role(Role.PROPOSER, setup, "other", "render_mode")
+        super().__init__(Role.PROPOSER, resolved, other, None, render_mode)
 
 
-def solver_setup(setup: Setup, *own: str) -> ResolvedSetup:
-    """As :func:`~ssp_env.doors.setup.set_up`, for a solver's view: one attempt per question."""
+def set_up_role(role: Role, setup: Setup, *own: str) -> ResolvedSetup:
+    """As :func:`~ssp_env.doors.setup.set_up`; a solver plays one attempt per question."""
     resolved = set_up(setup, *own)
-    return ResolvedSetup(single_attempt(resolved.rules), resolved.view)
+    if role is Role.PROPOSER:
+        return resolved
+    return resolved._replace(rules=single_attempt(resolved.rules))

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from ssp_env.doors.aec import SearchSelfPlayEnv
-from ssp_env.doors.seats import MOST_REDEALS
+from ssp_env.doors.one_role import MOST_REDEALS
 from ssp_env.errors import MissingExtra, UsageError
 
 try:
@@ -77,7 +77,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
 
         Args:
             seed: decides every draw of this and the following games.
-            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
 
         Raises:
             UsageError: an option that is unknown or does not fit; a hundred games in a row ended

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from ssp_env.checks import describe, one_of
+from ssp_env.checks import one_of
 from ssp_env.doors.dealer import Dealer
-from ssp_env.doors.infos import Info, info_of
-from ssp_env.doors.one_role import solver_setup
-from ssp_env.doors.seats import Seat, advance_seats
+from ssp_env.doors.observation import Info, info_of
+from ssp_env.doors.one_role import Seat, advance_seats, set_up_role
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Game
@@ -23,11 +22,11 @@ from ssp_env.types import Question, Role
 class TextGame:
     """Both roles.
 
-    ``info["role"]`` says who writes next: ``proposer``, ``solver``, ``verifier`` or
+    ``info["role"]`` is the next one to write: ``proposer``, ``solver``, ``verifier`` or
     ``closed_book``.
 
     Each step returns the text that its writer has not seen yet: the prompt at the beginning of a
-    trajectory, later what a search found, nothing at the end. What follows the first complete
+    trajectory, later the results of a search, nothing at the end. Text after the first complete
     action of a turn is dropped."""
 
     def __init__(self, **setup: Unpack[Setup]) -> None:
@@ -51,7 +50,7 @@ class TextGame:
 
         Args:
             seed: decides every draw of this and the following games.
-            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
         """
         self._dealer.seed(seed)
         self._started = self._dealer.deal(options)
@@ -117,14 +116,12 @@ class TextRole:
         """
         one_of("role", role, ("proposer", "solver"))
 
-        own = ("role", "other", "questions")
-        resolved = solver_setup(setup, *own) if role == "solver" else set_up(setup, *own)
         if questions is not None and role != "solver":
-            raise ConfigError("questions", describe(questions), "only a solver is given questions")
+            raise ConfigError("questions", questions, "only a solver is given questions")
 
-        self.rules = resolved.rules
-        self._other = player_for(resolved.rules, other)
-        self._seat = Seat(Dealer(resolved.rules, questions), Role(role))
+        self.rules = set_up_role(Role(role), setup, "role", "other", "questions").rules
+        self._other = player_for(self.rules, other)
+        self._seat = Seat(Dealer(self.rules, questions), Role(role))
         self._reader = _Reader()
 
     def reset(
@@ -134,7 +131,7 @@ class TextRole:
 
         Args:
             seed: decides every draw of this and the following games.
-            options: what the game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
         """
         self._seat.dealer.seed(seed)
         self._seat.deal(options)
@@ -147,14 +144,9 @@ class TextRole:
         Raises:
             UsageError: a step before the first reset or after the end.
         """
-        if self._seat.over:
-            raise UsageError("the game is over: call reset()")
-        if self._seat.trajectory is None:  # an error interrupted the reset
-            raise UsageError("call reset() first")
-
-        _write(self._seat.trajectory, text)
+        _write(self._seat.turn, text)
         advance_seats([self._seat], self._other)
-        return self._show(), self._seat.reward, *self._seat.flags, self._seat.info
+        return self._show(), *self._seat.result, self._seat.info
 
     @property
     def game(self) -> Game:
@@ -162,12 +154,11 @@ class TextRole:
         return self._seat.game
 
     def _show(self) -> str:
-        own = self._seat.trajectory
-        return "" if own is None or self._seat.over else self._reader.read(own)
+        return "" if self._seat.over else self._reader.read(self._seat.trajectory)
 
 
 class _Reader:
-    """Decodes what the environment has written since the last time."""
+    """Decodes the tokens that the environment has written since the last time."""
 
     def __init__(self) -> None:
         self._trajectory: Trajectory | None = None

@@ -11,11 +11,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ssp_env.checks import check_positive_count
-from ssp_env.doors.dealer import check_seed
 from ssp_env.doors.observation import Observation
-from ssp_env.doors.one_role import OneRoleEnv, solver_setup
-from ssp_env.doors.seats import advance_seats
-from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
+from ssp_env.doors.one_role import OneRoleEnv, advance_seats, set_up_role
+from ssp_env.doors.setup import ResolvedSetup, Setup
 from ssp_env.errors import UsageError
 from ssp_env.players import Player
 from ssp_env.types import Question, Role
@@ -28,8 +26,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
     Retriever and players are called once per batch. An env whose episode has ended begins a new one
     at the next step; its action is ignored then (``AutoresetMode.NEXT_STEP``). Observations have
-    the shapes of the single env with ``num_envs``
-    in front."""
+    the shapes of the single env with ``num_envs`` in front."""
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
 
@@ -52,8 +49,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-        self._ended: NDArray[np.bool_] = np.ones(num_envs, dtype=np.bool_)
-        self._started = False
+        self._ended: NDArray[np.bool_] | None = None
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
@@ -62,83 +58,57 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
         Args:
             seed: env ``i`` is seeded with ``seed + i``, or with the ``i``-th of a list.
-            options: what each game is about; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
+            options: the subject of each game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
 
         Raises:
             UsageError: a bad seed, or not one per env; an option that is unknown or does not fit,
                 such as ``reset_mask``, since envs reset themselves.
         """
-        seeds = self._seeds(seed)
-        if options is not None and "reset_mask" in options:
-            raise UsageError(
-                "options['reset_mask']: an env begins anew by itself; reset all of them, or none"
-            )
+        if isinstance(seed, list | tuple | np.ndarray):
+            seeds: Sequence[int | None] = seed
+        else:
+            seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise UsageError(f"{len(seeds)} seeds were given for {self.num_envs} envs")
 
         for env, own in zip(self._envs, seeds, strict=True):
             env.begin(own, options)
         advance_seats([env.seat for env in self._envs], self._other)
 
-        self._ended, self._started = np.zeros(self.num_envs, dtype=np.bool_), True
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         return self._look()
 
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
         """Takes one token per env.
 
         Raises:
-            UsageError: a step before the first reset, or an action outside the space.
+            UsageError: a step before the first reset, or an action outside the space (nothing is
+                taken then).
         """
-        if not self._started:
+        if self._ended is None:
             raise UsageError("call reset() first")
-
-        self._check(np.asarray(actions))  # nothing is taken then
-
-        moved = []
+        given = np.asarray(actions)
+        if given.dtype.kind not in "iu" or not self.action_space.contains(given):
+            last = self.rules.tokenizer.vocab_size - 1
+            fix = f"give one token, 0 .. {last}, for each of {self.num_envs} envs"
+            raise UsageError(f"actions = {given.tolist()}: {fix}")
 
         # An env whose game is over begins the next one; its action is ignored.
+        moved = []
         for env, action, ended in zip(self._envs, actions, self._ended, strict=True):
             if ended:
                 env.begin(None, None)
                 moved.append(env.seat)
             elif env.feed(action):
                 moved.append(env.seat)
-
         if moved:
             advance_seats(moved, self._other)
 
         observations, infos = self._look()
-        rewards = np.array([env.seat.reward for env in self._envs], dtype=np.float64)
-        flags = np.array([env.seat.flags for env in self._envs], dtype=np.bool_)
-        self._ended = flags[:, 0] | flags[:, 1]
-        return observations, rewards, flags[:, 0].copy(), flags[:, 1].copy(), infos
-
-    def _seeds(self, seed: int | list[int | None] | None) -> Sequence[int | None]:
-        if not isinstance(seed, list | tuple | np.ndarray):
-            check_seed(seed)
-            return [None if seed is None else int(seed) + i for i in range(self.num_envs)]
-
-        if len(seed) != self.num_envs:
-            raise UsageError(f"{len(seed)} seeds were given for {self.num_envs} envs")
-
-        for own in seed:
-            check_seed(own)
-        return seed
-
-    def _check(self, actions: NDArray[Any]) -> None:
-        if actions.shape != (self.num_envs,):
-            raise UsageError(
-                f"actions = {actions.tolist()}: give one token for each of {self.num_envs} envs"
-            )
-
-        if actions.dtype.kind not in "iu":
-            raise UsageError(
-                f"actions = {actions.tolist()}: a token is a whole number, not {actions.dtype.name}"
-            )
-
-        if not self.action_space.contains(actions):
-            last = self.rules.tokenizer.vocab_size - 1
-            raise UsageError(
-                f"actions = {actions.tolist()}: a token is outside the action space 0 .. {last}"
-            )
+        results = zip(*(env.seat.result for env in self._envs), strict=True)
+        rewards, terminated, truncated = map(np.array, results)
+        self._ended = terminated | truncated
+        return observations, rewards, terminated, truncated, infos
 
     def _look(self) -> tuple[Observation, dict[str, Any]]:
         seen = [env.look() for env in self._envs]
@@ -161,7 +131,7 @@ class SolverVectorEnv(OneRoleVectorEnv):
     ) -> None:
         """
         Args:
-            num_envs: how many games are played side by side.
+            num_envs: number of games side by side.
             other: as in the single env; asked for many turns at once.
             questions: as in the single env.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
@@ -169,13 +139,8 @@ class SolverVectorEnv(OneRoleVectorEnv):
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(
-            num_envs,
-            Role.SOLVER,
-            solver_setup(setup, "num_envs", "other", "questions"),
-            other,
-            questions,
-        )
+        resolved = set_up_role(Role.SOLVER, setup, "num_envs", "other", "questions")
+        super().__init__(num_envs, Role.SOLVER, resolved, other, questions)
 
 
 class ProposerVectorEnv(OneRoleVectorEnv):
@@ -186,11 +151,12 @@ class ProposerVectorEnv(OneRoleVectorEnv):
     ) -> None:
         """
         Args:
-            num_envs: how many games are played side by side.
+            num_envs: number of games side by side.
             other: as in the single env; asked for many turns at once.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
 
         Raises:
             ConfigError: a setting that cannot work.
         """
-        super().__init__(num_envs, Role.PROPOSER, set_up(setup, "num_envs", "other"), other, None)
+        resolved = set_up_role(Role.PROPOSER, setup, "num_envs", "other")
+        super().__init__(num_envs, Role.PROPOSER, resolved, other, None)

@@ -2,62 +2,72 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
 
-from ssp_env.checks import at_least, one_of
+from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validator
+
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
 from ssp_env.game.protocol import Tags
-from ssp_env.settings import check_types
 
-VERIFIERS = ("auto", "world", "policy", "openai", "none")
-DEFAULT_FILTERS = ("empty_question", "no_search", "short_question", "long_question", "spoiler")
-FILTER_NAMES = (*DEFAULT_FILTERS, "repeated_query")
-"""Filters that ship; :mod:`ssp_env.game.filters` holds the functions, a test holds the two
-together."""
-NOISE_KINDS = ("batch", "corpus", "near")
+VerifierName = Literal["auto", "world", "policy", "openai", "none"]
+FilterName = Literal[
+    "empty_question", "no_search", "short_question", "long_question", "spoiler", "repeated_query"
+]
+NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.noise` holds them."""
-PROPOSER_REWARD_NAMES = ("1-p", "4p(1-p)")
+ProposerRewardName = Literal["1-p", "4p(1-p)"]
 """Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
-VERIFICATION_PROMPTS = ("solver", "documents", "attempt")
+VerificationPrompt = Literal["solver", "documents", "attempt"]
 """Forms in which a verifier that is a model is given its documents; see
 :mod:`ssp_env.game.reading`."""
+DEFAULT_FILTERS: tuple[FilterName, ...] = (
+    "empty_question",
+    "no_search",
+    "short_question",
+    "long_question",
+    "spoiler",
+)
 
 
-@dataclass(frozen=True)
-class GameConfig:
+def _as_text(given: object) -> object:
+    return str(given) if isinstance(given, Path) else given
+
+
+class GameConfig(Settings):
     """Rules of one game. The defaults are the paper's (its table of hyper-parameters)."""
 
-    attempts: int = 5
+    section: ClassVar[str] = "game"
+
+    attempts: PositiveInt = 5
     """Solver trajectories per question (the paper's n)."""
-    proposals: int = 1
+    proposals: PositiveInt = 1
     """Proposer trajectories per answer; GRPO for the proposer needs more than 1."""
-    max_searches: int = 10
+    max_searches: PositiveInt = 10
     """Search calls that a trajectory may make; one more ends it."""
-    top_k: int = 3
+    top_k: PositiveInt = 3
     """Documents per search."""
-    max_prompt_tokens: int = 4096
+    max_prompt_tokens: PositiveInt = 4096
     """Longest prompt; a game that needs a longer one is invalid. Verification has room besides."""
-    max_response_tokens: int = 8192
+    max_response_tokens: PositiveInt = 8192
     """Token budget after the prompt, including retrieved text."""
-    max_document_tokens: int = 512
+    max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
-    max_verification_tokens: int | None = None
+    max_verification_tokens: PositiveInt | None = None
     """Token budget of what verification adds to the solver's prompt: a search and its documents.
     ``None``: ``max_prompt_tokens + max_response_tokens``, which holds all that a proposer can have
     been shown. What does not fit is left out, noise first; it never makes a question invalid. An
     attempt has the solver's budgets instead."""
-    max_query_tokens: int = 128
+    max_query_tokens: PositiveInt = 128
     """A search call with a longer query ends its trajectory."""
-    max_answer_tokens: int = 256
+    max_answer_tokens: PositiveInt = 256
     """A longer answer is wrong, whatever it says: no judge is asked."""
-    min_question_chars: int = 10
+    min_question_chars: NonNegativeInt = 10
     """A shorter question is invalid."""
     max_question_chars: int = 1000
     """A longer question is invalid."""
-    min_question_words: int = 0
+    min_question_words: NonNegativeInt = 0
     """A question of fewer words is invalid; the paper's released code asks for 10."""
     min_searches: int = 1
     """A proposer that searched less often has no valid question; the paper's released code asks for
@@ -65,66 +75,41 @@ class GameConfig:
     asked_searches: tuple[int, int] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
-    filters: tuple[str, ...] = DEFAULT_FILTERS
+    filters: tuple[FilterName, ...] = DEFAULT_FILTERS
     """Rules that a proposed question must pass, by name, in order; see
     :mod:`ssp_env.game.filters`."""
-    verifier: str = "policy"
+    verifier: VerifierName = "policy"
     """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
     ``auto``: ``world`` where it can read, else ``policy``."""
-    verification_prompt: str = "solver"
+    verification_prompt: VerificationPrompt = "solver"
     """How a verifier that is a model gets its documents: ``solver`` (the solver's own prompt, as
     after a search for the question), ``attempt`` (an attempt of the solver whose own searches find
     these documents alone) or ``documents`` (a prompt of its own, ``verifier.txt``)."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all."""
-    noise_documents: int = 4
+    noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
-    noise_kind: str = "batch"
+    noise_kind: NoiseKind = "batch"
     """Where they come from: ``batch`` (what the step's other proposers retrieved, the paper's),
     ``corpus`` (any passage), or ``near`` (what a search for the question finds). The corpus fills
     up what the other two lack."""
-    proposer_reward: str = "1-p"
+    proposer_reward: ProposerRewardName = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
     the game."""
-    tags: Tags = field(default_factory=Tags)
+    tags: Tags = Tags()
     """Names of the protocol's tags."""
-    prompts: str = "plain"
+    prompts: Annotated[str, BeforeValidator(_as_text)] = "plain"
     """Prompt set: ``plain``, ``paper`` (all that the paper's prompts ask for, in our words),
     ``mini``, ``search-r1``, ``zerosearch`` or ``r-search`` (other projects' formats),
     ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory of
     your own (a ``Path`` is taken as well, and kept as text)."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "n": "attempts",
-        "group_size": "attempts",
-        "num_generations": "attempts",
-        "rollouts": "attempts",
-        "max_turns": "max_searches",
-        "topk": "top_k",
-        "k": "top_k",
-        "max_prompt_length": "max_prompt_tokens",
-        "max_response_length": "max_response_tokens",
-        "max_new_tokens": "max_response_tokens",
-        "max_obs_length": "max_document_tokens",
-        "prompt": "prompts",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "game")
-        at_least(
-            self, "game", 1, "attempts", "proposals", "max_searches", "top_k", "max_prompt_tokens"
-        )
-        at_least(self, "game", 1, "max_response_tokens", "max_document_tokens", "max_query_tokens")
-        at_least(self, "game", 1, "max_answer_tokens")
-        at_least(self, "game", 0, "min_question_chars", "min_question_words", "noise_documents")
-        if self.max_verification_tokens is not None:
-            at_least(self, "game", 1, "max_verification_tokens")
-
+    @model_validator(mode="after")
+    def _check_ranges(self) -> Self:
         if self.max_question_chars < self.min_question_chars:
             fix = f"must not be below min_question_chars = {self.min_question_chars}"
             raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
@@ -133,20 +118,11 @@ class GameConfig:
             fix = f"give 1 to max_searches = {self.max_searches}"
             raise ConfigError("game.min_searches", self.min_searches, fix)
 
-        asked = self.asked_searches
-        if not 1 <= asked[0] <= asked[1] <= self.max_searches:
+        low, high = self.asked_searches
+        if not 1 <= low <= high <= self.max_searches:
             fix = f"give (low, high) with 1 <= low <= high <= max_searches = {self.max_searches}"
-            raise ConfigError("game.asked_searches", asked, fix)
-
-        # NaN would poison every average that it enters.
-        if not math.isfinite(self.invalid_reward):
-            raise ConfigError("game.invalid_reward", self.invalid_reward, "give a finite number")
-        for name in self.filters:
-            one_of("game.filters", name, FILTER_NAMES)
-        one_of("game.verifier", self.verifier, VERIFIERS)
-        one_of("game.noise_kind", self.noise_kind, NOISE_KINDS)
-        one_of("game.verification_prompt", self.verification_prompt, VERIFICATION_PROMPTS)
-        one_of("game.proposer_reward", self.proposer_reward, PROPOSER_REWARD_NAMES)
+            raise ConfigError("game.asked_searches", self.asked_searches, fix)
+        return self
 
     @property
     def fewest_attempts(self) -> int:
@@ -168,11 +144,12 @@ class GameConfig:
         return self.max_prompt_tokens + self.max_response_tokens
 
 
-@dataclass(frozen=True)
-class ViewConfig:
+class ViewConfig(Settings):
     """What an agent sees of the trajectory that it writes. The defaults show all of it."""
 
-    window: int | None = None
+    section: ClassVar[str] = "view"
+
+    window: PositiveInt | None = None
     """Show the last this many tokens, the latest one in the last place; the whole trajectory from
     its beginning, when ``None``."""
     one_hot: bool = False
@@ -182,18 +159,13 @@ class ViewConfig:
     """Mask every token that no well-formed turn could go on with. Needs a tokenizer with one
     token per tag."""
 
-    def __post_init__(self) -> None:
-        check_types(self, "view")
-        if self.window is not None:
-            at_least(self, "view", 1, "window")
-
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
         # One-hot over a whole trajectory would be tokens x vocabulary floats.
         if self.one_hot and self.window is None:
-            raise ConfigError(
-                "view.one_hot",
-                True,
-                "set view.window as well: a whole trajectory is too long for it",
-            )
+            fix = "set view.window as well: a whole trajectory is too long for it"
+            raise ConfigError("view.one_hot", True, fix)
+        return self
 
 
 MINI_GAME = GameConfig(
@@ -211,8 +183,7 @@ MINI_GAME = GameConfig(
 """Rules for the mini-wiki and its word vocabulary: short budgets, and the world itself as the
 verifier."""
 
-SMALL_GAME = replace(
-    MINI_GAME,
+SMALL_GAME = MINI_GAME.replace(
     attempts=1,
     max_searches=1,
     top_k=1,

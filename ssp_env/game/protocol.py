@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from typing import Annotated, ClassVar, Self
 
+from pydantic import StringConstraints, model_validator
+
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
@@ -20,41 +23,34 @@ ALLOWED: dict[Role, frozenset[Action]] = {
 """The actions that each role has. Any other tag in a role's turn is plain text."""
 
 
-@dataclass(frozen=True)
-class Tags:
+TagName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+
+
+class Tags(Settings):
     """Names of the five tags, without brackets."""
 
-    think: str = "think"
+    section: ClassVar[str] = "tags"
+
+    think: TagName = "think"
     """Reasoning; decoration to the game."""
-    search: str = "search"
+    search: TagName = "search"
     """A query."""
-    information: str = "information"
+    information: TagName = "information"
     """Around what a search returned. Only the environment writes it."""
-    question: str = "question"
+    question: TagName = "question"
     """The proposer's question."""
-    answer: str = "answer"
+    answer: TagName = "answer"
     """The solver's answer."""
-    also: tuple[str, ...] = ()
+    also: tuple[TagName, ...] = ()
     """Further tags that a prompt set speaks of, such as R-Search's ``original_evidence``:
     decoration to the game, but outside text cannot spell them."""
 
-    def __post_init__(self) -> None:
-        named = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name != "also"]
-        if isinstance(self.also, str):
-            raise ConfigError("tags.also", self.also, "give a list of names, not a text")
-
-        named += [("also", name) for name in self.also]
-        for field_name, name in named:
-            if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
-                raise ConfigError(
-                    f"tags.{field_name}", name, "use a letter, then letters, digits, '_' or '-'"
-                )
-
+    @model_validator(mode="after")
+    def _check_distinct(self) -> Self:
         # Two tags of one name could not be told apart.
-        if len({name for _, name in named}) != len(named):
-            raise ConfigError(
-                "tags", [name for _, name in named], "give every tag a name of its own"
-            )
+        if len(set(self.names)) != len(self.names):
+            raise ConfigError("tags", self.names, "give every tag a name of its own")
+        return self
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
@@ -27,6 +27,25 @@ from ssp_env.types import Document, Immutable, Role, World
 
 _WORLDS_OWN = ("corpus", "retriever")
 """Attributes that rules and world usually share."""
+
+
+class Parts(TypedDict, total=False):
+    """The exchangeable parts of a game; all of them are optional, behind every door."""
+
+    retriever: Retriever | None
+    """A retriever of your own; the world's when not given: its index, or BM25 over its corpus."""
+    judge: Judge | None
+    """The world's own when not given, see :func:`own_judge`."""
+    verifier: Verifier | None
+    """In place of the one that ``game.verifier`` names."""
+    filters: Mapping[str, Filter] | None
+    """More rules for a question, by reason code, after those that ``game.filters`` names."""
+    noise: NoiseSource | None
+    """In place of the kind that ``game.noise_kind`` names."""
+    proposer_reward: ProposerReward | None
+    """In place of the one that ``game.proposer_reward`` names."""
+    solver_reward: SolverReward | None
+    """1 for a right answer, 0 otherwise, when not given."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +102,7 @@ class Rules(Immutable):
         world: World,
         tokenizer: Tokenizer,
         config: GameConfig,
-        *,
-        retriever: Retriever | None = None,
-        judge: Judge | None = None,
-        verifier: Verifier | None = None,
-        filters: Mapping[str, Filter] | None = None,
-        noise: NoiseSource | None = None,
-        proposer_reward: ProposerReward | None = None,
-        solver_reward: SolverReward | None = None,
+        **parts: Unpack[Parts],
     ) -> Rules:
         """Checks that everything fits together before any game starts.
 
@@ -98,42 +110,17 @@ class Rules(Immutable):
             world: corpus and answers.
             tokenizer: must be able to spell the tags.
             config: the settings.
-            retriever: the world's own when not given: BM25 over its corpus, or the index that it
-                has.
-            judge: the world's own when not given, see :func:`own_judge`.
-            verifier: a verifier of your own, in place of the one that ``config.verifier`` names.
-            filters: more rules for a question, by reason code; they follow those that
-                ``config.filters`` names.
-            noise: a source of your own, in place of the kind that ``config.noise_kind`` names.
-            proposer_reward: in place of the one that ``config.proposer_reward`` names.
-            solver_reward: 1 for a right answer, 0 otherwise, when not given.
+            parts: objects and functions of your own; ``None`` counts as not given.
 
         Raises:
             ConfigError: a part that does not fit another one, or an answer that the default
                 retriever cannot find.
             TokenizerError: a tag that the tokenizer cannot spell.
         """
-        for name, part, method in (
-            ("retriever", retriever, "search"),
-            ("judge", judge, "judge"),
-            ("verifier", verifier, "verify"),
-            ("noise", noise, "__call__"),
-            ("proposer_reward", proposer_reward, "__call__"),
-            ("solver_reward", solver_reward, "__call__"),
-        ):
-            _check_part(name, part, method)
-
-        # A wrong signature is found here rather than in the middle of a game.
-        for name, function, arguments in (
-            ("retriever", getattr(retriever, "search", None), ("queries", "k")),
-            ("judge", getattr(judge, "judge", None), ("tasks",)),
-            ("verifier", getattr(verifier, "verify", None), ("tasks",)),
-            ("noise", noise, ("rng", "count", "own", "others", "corpus")),
-            ("proposer_reward", proposer_reward, ("game",)),
-            ("solver_reward", solver_reward, ("game", "attempt")),
-        ):
-            if function is not None:
-                check_call(name, function, arguments)
+        for name in Parts.__annotations__.keys() - {"filters"}:
+            _check_part(name, parts.get(name))
+        retriever, judge, noise = parts.get("retriever"), parts.get("judge"), parts.get("noise")
+        verifier, filters = parts.get("verifier"), parts.get("filters")
 
         # Without tags that it can spell, no turn could ever be complete.
         check_tokenizer(tokenizer, config.tags)
@@ -170,8 +157,9 @@ class Rules(Immutable):
             world=world,
             filters={name: FILTERS[name] for name in config.filters} | own,
             noise=noise if noise is not None else _noise(config, world),
-            proposer_reward=proposer_reward or PROPOSER_REWARDS[config.proposer_reward],
-            solver_reward=solver_reward or right_answer,
+            proposer_reward=parts.get("proposer_reward")
+            or PROPOSER_REWARDS[config.proposer_reward],
+            solver_reward=parts.get("solver_reward") or right_answer,
         )
 
 
@@ -215,22 +203,34 @@ _SHORT_FORMS = {
 """Hints for users who passed a name instead of an object."""
 
 
-def _check_part(name: str, part: object, method: str) -> None:
-    """Checks that a part has its method.
+_CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "retriever": ("search", ("queries", "k")),
+    "judge": ("judge", ("tasks",)),
+    "verifier": ("verify", ("tasks",)),
+    "noise": ("__call__", ("rng", "count", "own", "others", "corpus")),
+    "proposer_reward": ("__call__", ("game",)),
+    "solver_reward": ("__call__", ("game", "attempt")),
+    "filters": ("__call__", ("proposal",)),
+}
+"""Method of each part, and its arguments."""
+
+
+def _check_part(kind: str, part: object, name: str = "") -> None:
+    """Finds a wrong type or signature here rather than in the middle of a game.
 
     Raises:
-        ConfigError: it is something else, such as a name, or a class in place of an object.
+        ConfigError: no such method (a name or a class in place of an object), or other arguments.
     """
-    if part is None or (callable(getattr(part, method, None)) and not isinstance(part, type)):
+    if part is None:
         return
 
+    method, arguments = _CALLS[kind]
     # A class has the method too, but cannot be called without an object.
-    what = (
-        "a function"
-        if method == "__call__"
-        else f"an object with a method {method}(), not its class or its name"
-    )
-    raise ConfigError(name, part, f"give {what}{_SHORT_FORMS.get(name, '')}")
+    if isinstance(part, type) or not callable(getattr(part, method, None)):
+        what = f"an object with a method {method}(), not its class or its name"
+        what = "a function" if method == "__call__" else what
+        raise ConfigError(name or kind, part, f"give {what}{_SHORT_FORMS.get(kind, '')}")
+    check_call(name or kind, part if method == "__call__" else getattr(part, method), arguments)
 
 
 def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> dict[str, Filter]:
@@ -241,8 +241,7 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
     for name, rule in own.items():
         if not isinstance(name, str) or not name:
             raise ConfigError("filters", name, "a reason code is a string that is not empty")
-        _check_part(f"filters[{name!r}]", rule, "__call__")
-        check_call(f"filters[{name!r}]", rule, ("proposal",))
+        _check_part("filters", rule, f"filters[{name!r}]")
         if name in RESERVED or name in config.filters:
             raise ConfigError("filters", name, "this reason code is taken; choose another one")
     return own

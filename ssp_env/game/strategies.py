@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -313,7 +313,8 @@ def tell(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) ->
         strategy.fill(rng, verified, 0)
 
 
-STRATEGIES = ("dummy", "resample", "reuse", "periodic_reset", "balanced", "compose")
+StrategyName = Literal["dummy", "resample", "reuse", "periodic_reset", "balanced", "compose"]
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 """Names that :func:`make_strategy` knows."""
 
 

@@ -30,6 +30,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.settings.hints import fields_of, hints_of, members_of, section_of
 from ssp_env.settings.suggestions import meant, suggestion, whole_paths
@@ -68,6 +69,8 @@ def read(
         ConfigError: an unknown field (offers the nearest one), one that is missing, a value of
             another type, or one that the dataclass itself refuses.
     """
+    if isinstance(kind, type) and issubclass(kind, Settings):
+        return kind(**{**(dict(default) if default is not None else {}), **values})  # type: ignore
     result: T = _Reader(strict).section(kind, values, where, default)
     return result
 
@@ -195,6 +198,8 @@ class _Reader:
     def _fits(self, hint: Any, value: Any) -> bool:
         """Whether a value has the outer form of a type that is not a union."""
         hint = get_origin(hint) or hint
+        if isinstance(hint, type) and issubclass(hint, Settings):
+            return isinstance(value, Mapping | hint)
         if is_dataclass(hint):
             empty = value is None and not self.strict  # a YAML section without a line in it
             spelled = isinstance(value, str) and not self.strict and hasattr(hint, "from_text")
@@ -234,6 +239,8 @@ class _Reader:
     def _converted(self, hint: Any, value: Any, name: str, default: Any) -> Any:
         """A value that fits, in the very type."""
         origin = get_origin(hint) or hint
+        if isinstance(origin, type) and issubclass(origin, Settings):
+            return origin(**value) if isinstance(value, Mapping) else value
         if is_dataclass(origin):
             if isinstance(value, _class(origin)):
                 return value
@@ -329,6 +336,8 @@ def plain(value: Any) -> Any:
     Raises:
         UsageError: something that no JSON can hold.
     """
+    if isinstance(value, Settings):
+        return value.model_dump(mode="json")
     match value:
         case Enum():
             return value.value

@@ -23,7 +23,7 @@ from ssp_env.types import Document, GroundTruth, Role
 
 
 def config(**changes: object) -> LearningConfig:
-    return replace(LearningConfig(batch_size=8, minibatches=1), **changes)
+    return LearningConfig(batch_size=8, minibatches=1).replace(**changes)
 
 
 def row(role: str, reward: float, group: str = "", question: str | None = None) -> Row:
@@ -132,7 +132,7 @@ def test_grpo_compares_proposals_of_one_answer_or_of_one_number_of_searches(
 def written(role: Role, text: str, budget: int = 64) -> Trajectory:
     """A trajectory of bytes that writes a text, one turn."""
     tokenizer = ByteTokenizer()
-    rules = replace(MINI_GAME, max_response_tokens=budget)
+    rules = MINI_GAME.replace(max_response_tokens=budget)
     made = Trajectory(Limits.of(role, rules, tokenizer), [1, 2, 3])
     made.feed_turn(tokenizer.encode(text))
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +66,7 @@ def run(**changes: Any) -> RunConfig:
             "gpus_per_learner": 1,
         },
     }
+    settings["engine"] = {}
     merged = {part: {**values, **changes.get(part, {})} for part, values in settings.items()}
     return make_config(merged)
 
@@ -85,8 +85,8 @@ def test_formulas_agree_with_counts_over_fake_tensors(
     assert shape.parameters == parameters
     for learners, activations, whole in ((1, kept, learner), (8, kept_shared, learner_shared)):
         sharding = "ddp" if learners == 1 else "fsdp2"
-        compute = replace(paper.compute, learners=learners, sharding=sharding)
-        first, engine = plan(shape, paper.game, paper.learning, compute).devices
+        compute = paper.compute.replace(learners=learners, sharding=sharding)
+        first, engine = plan(shape, paper.replace(compute=compute)).devices
         assert first.parts["activations"] == pytest.approx(activations, rel=0.2)
         assert first.total == pytest.approx(whole, rel=0.05)
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
@@ -131,7 +131,7 @@ def test_an_engine_holds_the_caches_of_a_round() -> None:
     smaller = made(run(learning={"round_size": 1})).devices[1].parts
     assert smaller["KV cache"] == engine["KV cache"] / 2
 
-    vllm = run(compute={"engine": "vllm", "engine_memory": 0.5})
+    vllm = run(engine={"kind": "vllm", "memory": 0.5})
     assert made(vllm, 10**9).devices[1].total == 10**9 // 2
 
 
@@ -149,7 +149,7 @@ def test_one_process_takes_turns() -> None:
         ({"learning": {"batch_size": 512, "round_size": 32}}, 0.5, 64),
         ({"compute": {"learners": 100}}, 2.0, 8),
         ({"compute": {"learners": 100}}, 2.0, 1),
-        ({"compute": {"engine": "vllm", "engine_memory": 0.01}}, 2.0, 4),
+        ({"engine": {"kind": "vllm", "memory": 0.01}}, 2.0, 4),
     ],
 )
 def test_advice_fits(changes: dict[str, Any], memory: float, gpus: int) -> None:
@@ -159,7 +159,7 @@ def test_advice_fits(changes: dict[str, Any], memory: float, gpus: int) -> None:
     with pytest.raises(ConfigError) as refused:
         check_fit(config, SMALL, limit, gpus)
     for way in refused.value.fix.rpartition("; set ")[2].split("; or "):
-        advised = {part: dict(changes.get(part, {})) for part in ("learning", "compute")}
+        advised = {part: dict(changes.get(part, {})) for part in ("learning", "compute", "engine")}
         for change in way.split(", "):
             name, _, value = change.rpartition("set ")[2].partition("=")
             part, _, setting = name.partition(".")
@@ -176,8 +176,8 @@ def test_nothing_helps_a_gpu_that_is_far_too_small() -> None:
 
 
 def test_vllm_needs_weights_and_the_longest_row() -> None:
-    config = run(compute={"engine": "vllm", "engine_memory": 0.5})
+    config = run(engine={"kind": "vllm", "memory": 0.5})
     memory = 100 * SMALL.parameters
-    share = least_share(SMALL, config.game, config.learning, config.compute, memory)
+    share = least_share(SMALL, config, memory)
     assert 2 * SMALL.parameters / memory <= share < 1
     assert isinstance(config.compute, ComputeConfig)

@@ -100,7 +100,7 @@ def step() -> list[Game]:
 
 
 def config(**changes: object) -> LearningConfig:
-    return replace(LearningConfig(batch_size=SLOTS, minibatches=1), **changes)
+    return LearningConfig(batch_size=SLOTS, minibatches=1).replace(**changes)
 
 
 def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from learning import some_rows
 
 from agents.adapters import adapt
 from agents.columns import Columns, columns_of, of_role
-from agents.config import AGGREGATIONS, ALGORITHMS, LearningConfig
+from agents.config import Aggregation, Algorithm, LearningConfig
 from agents.credit import credited
 from agents.models import autocast_dtype, load_model
 from agents.rows import ROLE_IDS, Row, with_loss_weights
@@ -80,7 +80,7 @@ def test_equal_rows_are_read_once_and_count_as_often_as_they_are(
     model_dir: Path, rows: list[Row]
 ) -> None:
     """Beside the same rows with another token at their ends, which nothing is learnt from."""
-    learning = replace(PLAIN, kl_coeff=0.1, importance_cap=2.0, microbatch_tokens=10**6)
+    learning = PLAIN.replace(kl_coeff=0.1, importance_cap=2.0, microbatch_tokens=10**6)
     solver = [replace(row, role="solver") for row in rows[:3]]
     twice = [replace(r, advantage=-0.5, weight=0.3, logprobs=r.logprobs - 0.1) for r in solver]
     ends = [
@@ -111,12 +111,11 @@ def test_no_gradient_comes_from_a_token_that_the_policy_did_not_write(
 ) -> None:
     """Under every algorithm, aggregation, cap, size of passes and chunks, checkpointing, precision,
     and with adapters."""
-    learning = replace(
-        PLAIN,
-        proposer_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
-        solver_algorithm=data.draw(st.sampled_from(ALGORITHMS)),
-        proposer_aggregation=data.draw(st.sampled_from(AGGREGATIONS)),
-        solver_aggregation=data.draw(st.sampled_from(AGGREGATIONS)),
+    learning = PLAIN.replace(
+        proposer_algorithm=data.draw(st.sampled_from(get_args(Algorithm))),
+        solver_algorithm=data.draw(st.sampled_from(get_args(Algorithm))),
+        proposer_aggregation=data.draw(st.sampled_from(get_args(Aggregation))),
+        solver_aggregation=data.draw(st.sampled_from(get_args(Aggregation))),
         importance_cap=data.draw(st.sampled_from([None, 1.0, 2.0])),
         kl_coeff=data.draw(st.sampled_from([0.0, 0.1])),
         microbatch_tokens=data.draw(st.sampled_from([1, 60, 10**6])),
@@ -169,7 +168,7 @@ def with_an_impossible_token(model_dir: Path, row: Row) -> Row:
 def test_a_vetoed_trajectory_moves_nothing_and_leaves_the_others_as_they_were(
     model_dir: Path, rows: list[Row]
 ) -> None:
-    learning = replace(PLAIN, importance_cap=2.0, kl_coeff=0.1)
+    learning = PLAIN.replace(importance_cap=2.0, kl_coeff=0.1)
     spoilt = [rows[0], with_an_impossible_token(model_dir, rows[1]), *rows[2:]]
     alone = [rows[0], replace(spoilt[1], weight=0.0), *rows[2:]]
 
@@ -205,7 +204,7 @@ def gradient_norm(model_dir: Path, rows: Sequence[Row]) -> float:
 def test_gradient_norms_of_the_roles_are_those_of_their_rows_alone(
     model_dir: Path, rows: list[Row]
 ) -> None:
-    figures = Bench(model_dir, replace(PLAIN, kl_coeff=0.0, microbatch_tokens=60))(rows)
+    figures = Bench(model_dir, PLAIN.replace(kl_coeff=0.0, microbatch_tokens=60))(rows)
     for role in ROLE_IDS:
         expected = gradient_norm(model_dir, [row for row in rows if row.role == role])
         assert figures[f"{role}_grad_norm"] == pytest.approx(expected, rel=1e-4)
@@ -216,7 +215,7 @@ def test_measuring_the_roles_changes_nothing_to_the_last_bit(
     model_dir: Path, rows: list[Row]
 ) -> None:
     benches = [
-        Bench(model_dir, replace(PLAIN, role_norms_every=every, microbatch_tokens=60))
+        Bench(model_dir, PLAIN.replace(role_norms_every=every, microbatch_tokens=60))
         for every in (1, 10**6)
     ]
     for step in (1, 2):
@@ -236,7 +235,7 @@ def test_a_role_without_rows_has_a_gradient_of_zero(model_dir: Path, rows: list[
 
 
 def test_figures_are_what_numpy_makes_of_the_logits(model_dir: Path, rows: list[Row]) -> None:
-    learning = replace(PLAIN, importance_cap=1.3, microbatch_tokens=60)
+    learning = PLAIN.replace(importance_cap=1.3, microbatch_tokens=60)
     figures = Bench(model_dir, learning, tokens_per_chunk=5)(rows)
 
     model = load_model(model_dir)

@@ -3,13 +3,13 @@ step's metrics show it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from agents.metrics import step_metrics
 from benchmarks.noise import measure, play_round
-from ssp_env.game.config import NOISE_KINDS
+from ssp_env.game.config import NoiseKind
 from ssp_env.game.record import record_game
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.worlds.mini import MiniWorld
@@ -22,7 +22,7 @@ def measured() -> dict[str, Any]:
 
 def test_more_noise_lets_fewer_ambiguous_questions_pass(measured: dict[str, Any]) -> None:
     assert 0.3 < measured["ambiguous_proposals"] / measured["proposals"] < 0.8
-    for kind in NOISE_KINDS:
+    for kind in get_args(NoiseKind):
         kept = [measured["shares"][kind][count]["kept"] for count in ("0", "4", "12")]
         assert kept[0] > 0.6
         assert kept[0] > kept[1] >= kept[2]

@@ -8,7 +8,6 @@ import importlib.util
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
@@ -52,7 +51,7 @@ def page() -> ModuleType:
 def games(page: ModuleType) -> list[Game]:
     """One round of the tiny policy's, played by the page."""
     tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-    rules = Rules.build(open_world("mini"), tokenizer, replace(MINI_GAME, attempts=page.N))
+    rules = Rules.build(open_world("mini"), tokenizer, MINI_GAME.replace(attempts=page.N))
     engine = TransformersEngine(
         load_model(tiny_directory()), tokenizer, StopRule.of(rules.config, tokenizer)
     )
@@ -122,7 +121,7 @@ def spelled_out(page: ModuleType, model: Any, reference: Any, games: list[Game])
 def learner_of(page: ModuleType) -> SSPLearner:
     """RLlib's learner, in this process, with the page's settings."""
     config = SSPConfig().training(
-        model_dir=tiny_directory(), **vars(replace(page.LEARNING, precision="float32"))
+        model_dir=tiny_directory(), **vars(page.LEARNING.replace(precision="float32"))
     )
     spec = MultiRLModuleSpec(rl_module_specs={MODULE_ID: config.get_default_rl_module_spec()})
     learner = SSPLearner(config=config, module_spec=spec)

@@ -78,7 +78,7 @@ def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # can be.
     path = [str(site), sysconfig.get_path("purelib")]
     code = (
-        f"import sys; sys.path[0:1] = {path}; from ssp_env.commands.cli import main; "
+        f"import sys; sys.path[0:1] = {path}; from ssp_env.cli import main; "
         f"sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-S", "-c", code, *words]

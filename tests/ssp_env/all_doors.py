@@ -109,13 +109,13 @@ def rounds(seed: int, script: Script, **setup: Any) -> Outcome:
     dealer.seed(seed)
     played, infos = dealer.deal(), []
     while pending := played.pending():
-        infos.append(ssp_env.doors.infos.turn_info(played, pending[0]))
+        infos.append(ssp_env.doors.observation.turn_info(played, pending[0]))
         pending[0].feed_turn(turn(pending[0], script))
         played.advance()
     (game,) = played.games
     void = game.outcome == "void"
     rewards = {"proposer": game.proposer_reward or 0.0, "solver": game.solver_reward or 0.0}
-    infos.append(ssp_env.doors.infos.final_info(game, rules.config.attempts))
+    infos.append(ssp_env.doors.observation.final_info(game, rules.config.attempts))
     return outcome(game, rules, rewards, (not void, void), infos)
 
 

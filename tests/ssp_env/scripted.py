@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,7 +159,7 @@ def rules_of(world: World, tokenizer: Tokenizer, **changes: Any) -> Rules:
     names = {name: name for name in ("retriever", "judge", "noise", "solver_reward")}
     names |= {f"own_{name}": name for name in ("verifier", "filters", "proposer_reward")}
     parts = {names[name]: changes.pop(name) for name in list(changes) if name in names}
-    return Rules.build(world, tokenizer, replace(MINI, **changes), **parts)
+    return Rules.build(world, tokenizer, MINI.replace(**changes), **parts)
 
 
 def begin(

@@ -49,6 +49,7 @@ class Outer(Settings):
         ({"inner": {"kind": "wolrd"}}, "inner.kind", "did you mean 'world'?"),
         ({"inner": {"span": [3, 1]}}, "inner.span", "give (low, high)"),
         ({"inner": 3}, "inner", "dictionary"),
+        ({"kind": "auto"}, "kind", "did you mean inner.kind?"),
         ({"steps": "many"}, "steps", "integer"),
         ({"stps": 1, "inner": {"attempts": 0}}, "inner.attempts", "also stps = 1"),
     ],

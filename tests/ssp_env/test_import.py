@@ -33,7 +33,7 @@ def loaded_by(code: str) -> set[str]:
 
 def test_importing_and_playing_loads_nothing_heavy() -> None:
     loaded = loaded_by(
-        "import ssp_env, ssp_env.commands.cli, ssp_env.game.record\n"
+        "import ssp_env, ssp_env.cli, ssp_env.game.record\n"
         "env = ssp_env.env(); env.reset(seed=0); env.step(1); env.step(None); env.step(None)"
     )
     assert "ssp_env" in loaded

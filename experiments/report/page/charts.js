@@ -1,172 +1,137 @@
-// Line charts as SVG: axes, legend, intervals, and what is under the pointer.
+"use strict";
+// Curves, drawn by uPlot.
 
-const MARGIN = { left: 42, right: 10, top: 8, bottom: 24 };
-const HEIGHT = 190;
-const SHARES = /share|reward/;
+const COLOURS = 8;
+const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]];
+const HEIGHT = 210;
+const drawn = new Set();
 
-/** A chart. series: [{label, colour, dash, points: [[x, y, low?, high?]], faint?: [[x, y]], dots}] */
-function chart({ title, unit, series, domain }) {
-  const drawn = series.filter((one) => one.points.length);
-  const say = sameFormat(drawn.flatMap((one) => one.points.map((point) => point[1])));
-  const box = h("div.plot", {});
-  const tip = h("div.tip", { hidden: true });
-  const figure = h(
-    "figure.chart",
-    {},
-    h("figcaption", {}, h("h4", {}, title), unit && h("span.unit", {}, unit)),
-    drawn.length > 1 ? legend(drawn, say) : null,
-    box,
-    tip,
-  );
-  let width = 0;
-  const draw = () => {
-    const now = Math.floor(box.clientWidth);
-    if (!now || now === width) return;
-    width = now;
-    fill(box, plot(drawn, width, domain, tip, say, `${title}: ${described(drawn, say)}`));
-  };
-  resized.observe(box);
-  box.drawChart = draw;
+/** An element: h("a.link", {href, onclick}, child, "text"). Text is set as text, never as HTML. */
+function h(name, attributes, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = document.createElement(tag);
+  element.classList.add(...classes);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== false));
+  return element;
+}
+
+/** A colour of the style sheet as rgb(), light or dark as the page is. */
+function cssColour(name) {
+  const probe = document.body.appendChild(h("i", { hidden: true }));
+  probe.style.color = `var(${name})`;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+/** A number as people read it, with as many digits as its neighbours on an axis need. */
+function number(value, digits = 3) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (size >= 10000) return `${Number((value / 1000).toPrecision(digits))}k`;
+  if (size > 0 && size < 0.001) return value.toExponential(1);
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** Mean over the last `width` values that there are. */
+function runningMean(values, width) {
+  const last = [];
+  return values.map((value) => {
+    if (value === null) return null;
+    last.push(value);
+    if (last.length > width) last.shift();
+    return last.reduce((a, b) => a + b, 0) / last.length;
+  });
+}
+
+/** A figure with its chart. `hidden`: places of curves that are not shown. */
+function chart(data, means, smooth, hidden) {
+  const series = (means && data.means.length ? data.means : data.series).filter((one) => !hidden.has(one.colour));
+  const host = h("div.plot", {});
+  const said = series.map((one) => `${one.label}: ${number(one.y.findLast((y) => y !== null))}`).join("; ");
+  const figure = h("figure.chart", { role: "img", "aria-label": `${data.title}. ${said}` }, h("figcaption", {}, h("h4", {}, data.title), h("span.unit", {}, data.unit)), host);
+  host.draw = () => draw(host, data, series, smooth);
+  drawn.add(host);
+  resized.observe(host);
   return figure;
 }
 
 const resized = new ResizeObserver((entries) => {
-  for (const entry of entries) entry.target.drawChart?.();
+  for (const { target } of entries) if (target.clientWidth !== target.shown) target.draw();
 });
 
-function legend(series, say) {
-  return h(
-    "ul.legend",
-    {},
-    series.map((one) =>
-      h("li", {}, swatch(one), h("span", {}, one.label), h("b", {}, say(one.points.at(-1)[1]))),
-    ),
+/** Draws a chart at its present width, in the present colours. */
+function draw(host, data, series, smooth) {
+  host.shown = host.clientWidth;
+  if (!host.shown) return;
+  host.plot?.destroy();
+  const over = (values) => (smooth > 1 && !data.unit.includes("answered") ? runningMean(values, smooth) : values);
+  const columns = [data.x], shown = [{ label: "step" }], bands = [];
+  for (const one of series) {
+    const stroke = cssColour(`--c${one.colour % COLOURS}`);
+    const dash = DASHES[Math.floor(one.colour / COLOURS) % DASHES.length];
+    columns.push(over(one.y));
+    const points = { show: one.y.filter((y) => y !== null).length < 12, size: 5 };
+    shown.push({ label: one.label, stroke, dash, width: 1.8, spanGaps: true, points, value: (_, value) => number(value) });
+    if (!one.low) continue;
+    columns.push(over(one.high), over(one.low));
+    for (const end of ["high", "low"]) shown.push({ label: `${one.label}, ${end} end`, width: 0, spanGaps: true, points: { show: false } });
+    bands.push({ series: [columns.length - 2, columns.length - 1], fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.15)") });
+  }
+  const line = { stroke: cssColour("--soft"), grid: { stroke: cssColour("--line"), width: 1 }, ticks: { show: false } };
+  const range = (_, low, high) => (data.share ? [0, 1] : low === high ? [Math.min(0, low), Math.max(1, high)] : uPlot.rangeNum(low, high, 0.1, true));
+  const options = {
+    width: host.shown,
+    height: HEIGHT,
+    series: shown,
+    bands,
+    scales: { x: { time: false }, y: { range } },
+    axes: [{ ...line, size: 28, incrs: [1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000, 2000, 5000] }, { ...line, size: 48, values: (_, marks) => marks.map((mark) => number(mark, 4)) }],
+    cursor: { y: false, drag: { setScale: false, x: false } },
+    legend: { live: true },
+  };
+  host.plot = new uPlot(options, columns, host);
+  host.plot.setCursor({ left: host.plot.valToPos(data.x.at(-1), "x"), top: 0 });
+  // The ends of intervals are shaded, and need no place in the legend.
+  host.querySelectorAll(".u-legend .u-series").forEach((row, i) => (row.hidden = i > 0 && shown[i].width === 0));
+}
+
+/** Draws all charts of the page anew, after its colours have changed. */
+function redraw() {
+  for (const host of drawn) {
+    if (host.isConnected) host.draw();
+    else drawn.delete(host);
+  }
+}
+
+const view = { smooth: 1, means: true, hidden: new Set() };
+
+/** Puts the charts under their headings, and what chooses between curves above them. */
+function curves(data, section) {
+  const again = () => curves(data, section);
+  const choice = (label, options, value, set) => {
+    const select = h("select", { onchange: () => (set(options[select.selectedIndex][1]), again()) }, options.map(([name, each]) => h("option", { selected: each === value }, name)));
+    return h("label.choice", {}, h("span", {}, label), select);
+  };
+  const toggle = ({ label, colour }) => {
+    const on = !view.hidden.has(colour);
+    const click = () => (on ? view.hidden.add(colour) : view.hidden.delete(colour), again());
+    return h("button.toggle", { type: "button", "aria-pressed": String(on), onclick: click }, h(`span.dot.c${colour % COLOURS}`, {}), label);
+  };
+  const averaged = data.charts.find((one) => one.means.length);
+  const lines = averaged && view.means ? averaged.means : data.charts[0]?.series || [];
+  section.querySelector(".controls").replaceChildren(
+    ...(data.runs.length > 1 ? lines.map(toggle) : []),
+    ...(averaged ? [choice("Seeds", [["mean with 95% interval", true], ["each", false]], view.means, (value) => (view.means = value, view.hidden.clear()))] : []),
+    ...(data.charts.some((one) => one.x.length > 6) ? [choice("Running mean", [["off", 1], ["5 steps", 5], ["20 steps", 20]], view.smooth, (value) => (view.smooth = value))] : []),
   );
-}
-
-function swatch(one) {
-  const line = h("line", { x1: 0, x2: 18, y1: 5, y2: 5, "stroke-width": 2.5, "stroke-dasharray": one.dash });
-  line.style.stroke = one.colour;
-  return h("svg", { width: 18, height: 10, "aria-hidden": "true" }, line);
-}
-
-/** What a screen reader says of a chart. */
-function described(series, say) {
-  return series.map((one) => `${one.label} from ${say(one.points[0][1])} to ${say(one.points.at(-1)[1])}`).join("; ");
-}
-
-function plot(series, width, domain, tip, say, label) {
-  const all = series.flatMap((one) => [...one.points, ...(one.faint || [])]);
-  const xs = all.map((point) => point[0]);
-  const ys = all.flatMap((point) => point.slice(1)).filter((y) => y !== null && y !== undefined);
-  const [x0, x1] = [Math.min(...spread(xs)), Math.max(...spread(xs))];
-  const [low, high, marks] = axis(domain ? [...ys, ...domain] : ys);
-  const [inner, tall] = [width - MARGIN.left - MARGIN.right, HEIGHT - MARGIN.top - MARGIN.bottom];
-  const x = (value) => MARGIN.left + (x1 === x0 ? inner / 2 : ((value - x0) / (x1 - x0)) * inner);
-  const y = (value) => MARGIN.top + tall - ((value - low) / (high - low)) * tall;
-
-  const svg = h("svg", { width, height: HEIGHT, role: "img", "aria-label": label });
-  for (const mark of marks) {
-    svg.append(h("line.grid", { x1: MARGIN.left, x2: width - MARGIN.right, y1: y(mark), y2: y(mark) }));
-    svg.append(h("text.mark", { x: MARGIN.left - 6, y: y(mark) + 3.5, "text-anchor": "end" }, tick(mark, marks)));
-  }
-  for (const mark of steps(x0, x1, inner)) {
-    svg.append(h("text.mark", { x: x(mark), y: HEIGHT - 6, "text-anchor": "middle" }, mark.toLocaleString("en-US")));
-  }
-  for (const one of series) svg.append(curve(one, x, y));
-  hover(svg, series, x, y, [x0, x1], width, tip, say);
-  return svg;
-}
-
-function curve(one, x, y) {
-  const path = (points) => points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)},${y(b).toFixed(1)}`).join("");
-  const group = h("g", {});
-  group.style.color = one.colour;
-  const band = one.points.filter((point) => point[2] !== undefined);
-  if (band.length > 1) {
-    const upper = band.map(([a, , , high]) => [a, high]);
-    const lower = band.map(([a, , low]) => [a, low]).reverse();
-    group.append(h("path.band", { d: `${path([...upper, ...lower])}Z` }));
-  }
-  if (one.faint) group.append(h("path.faint", { d: path(one.faint) }));
-  group.append(h("path.line", { d: path(one.points), "stroke-dasharray": one.dash }));
-  if (one.dots || one.points.length === 1) {
-    for (const [a, b] of one.points) group.append(h("circle.dot", { cx: x(a), cy: y(b), r: 2.6 }));
-  }
-  return group;
-}
-
-/** Values of all curves where the pointer is. */
-function hover(svg, series, x, y, [x0, x1], width, tip, say) {
-  const guide = h("line.guide", { y1: MARGIN.top, y2: HEIGHT - MARGIN.bottom, visibility: "hidden" });
-  svg.append(guide);
-  const hide = () => {
-    guide.setAttribute("visibility", "hidden");
-    tip.hidden = true;
-  };
-  const show = (event) => {
-    const at = event.clientX - svg.getBoundingClientRect().left;
-    const steps = [...new Set(series.flatMap((one) => one.points.map((point) => point[0])))];
-    const step = steps.reduce((best, one) => (Math.abs(x(one) - at) < Math.abs(x(best) - at) ? one : best), steps[0]);
-    guide.setAttribute("x1", x(step));
-    guide.setAttribute("x2", x(step));
-    guide.setAttribute("visibility", "visible");
-    const rows = series.flatMap((one) => {
-      const point = one.points.find((each) => each[0] === step);
-      if (!point) return [];
-      const range = point[2] === undefined ? "" : ` [${say(point[2])}, ${say(point[3])}]`;
-      return [h("li", {}, swatch(one), h("span", {}, one.label), h("b", {}, say(point[1])), range)];
-    });
-    fill(tip, h("strong", {}, `step ${step}`), h("ul", {}, rows));
-    tip.hidden = false;
-    tip.style.setProperty("left", `${Math.min(Math.max(x(step) - tip.offsetWidth / 2, 0), Math.max(width - tip.offsetWidth, 0))}px`);
-  };
-  svg.addEventListener("pointermove", show);
-  svg.addEventListener("pointerdown", show);
-  svg.addEventListener("pointerleave", hide);
-}
-
-/** At least one unit wide, so that nothing is divided by zero. */
-function spread(values) {
-  return values.length ? values : [0, 1];
-}
-
-/** Round ends and marks of a vertical axis. */
-function axis(values) {
-  let [low, high] = [Math.min(...spread(values)), Math.max(...spread(values))];
-  if (low === high) [low, high] = low === 0 ? [0, 1] : [Math.min(0, low), Math.max(0, high)];
-  if (low > 0 && low < 0.5 * high) low = 0;
-  const rough = (high - low) / 4;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const size = [1, 2, 2.5, 5, 10].map((times) => times * power).find((one) => one >= rough * 0.999);
-  const first = Math.floor(low / size + 1e-9) * size;
-  const marks = [];
-  for (let i = 0; first + i * size < high + size * 0.999; i++) marks.push(Number((first + i * size).toPrecision(12)));
-  return [marks[0], marks.at(-1), marks];
-}
-
-function tick(mark, marks) {
-  const size = Math.abs(marks[1] - marks[0]);
-  const largest = Math.max(...marks.map(Math.abs));
-  if (largest >= 10000) return `${number(mark / 1000)}k`;
-  if (largest < 0.001) return mark === 0 ? "0" : mark.toExponential(0);
-  return mark.toFixed(Math.max(0, Math.min(4, -Math.floor(Math.log10(size) + 1e-9) + (String(size).includes("25") ? 1 : 0))));
-}
-
-/** Round steps along the bottom. */
-function steps(x0, x1, width) {
-  const most = Math.max(2, Math.floor(width / 60));
-  const size = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000].find((one) => (x1 - x0) / one <= most) || 20000;
-  const marks = [];
-  for (let mark = Math.ceil(x0 / size) * size; mark <= x1; mark += size) marks.push(mark);
-  return marks;
-}
-
-/** Running mean over the last `width` values that there are. */
-function smoothed(points, width) {
-  let sum = 0;
-  return points.map(([x, y], i) => {
-    sum += y - (i >= width ? points[i - width][1] : 0);
-    return [x, sum / Math.min(width, i + 1)];
-  });
+  const groups = Object.groupBy(data.charts, (one) => one.group);
+  section.querySelector(".drawn").replaceChildren(
+    ...Object.entries(groups).flatMap(([title, charts]) => [h("h3", {}, title), h("div.charts", {}, charts.map((one) => chart(one, view.means, view.smooth, view.hidden)))]),
+  );
 }

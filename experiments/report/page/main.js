@@ -1,104 +1,90 @@
-// Puts the page together: navigation, links, keys, light and dark, and news from `ssp view`.
+// Puts the page together: views, games, keys, light and dark, and news from `ssp view`.
 
 const POLL = 2000; // milliseconds between two questions to ssp view
-const STEPS_AT_ONCE = 100;
+const STEPS_AT_ONCE = 50;
+const $ = (selector) => document.querySelector(selector);
+
+async function unpacked(name) {
+  const bytes = Uint8Array.from(atob($(`#${name}`).textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+async function asked(path) {
+  const reply = await fetch(path).catch(() => {
+    throw new Error("ssp view does not answer any more: is it still running?");
+  });
+  const answer = await reply.json();
+  if (!reply.ok) throw new Error(answer.error);
+  return answer;
+}
 
 class App {
   constructor(data) {
     this.data = data;
-    this.source = data.live ? new Served() : new Stored(data);
-    this.shelf = new Shelf(data);
+    this.list = new GameList(this);
+    this.reader = h("div.reader", {});
     this.versions = data.runs.map(() => new Map());
-    this.main = h("main", { id: "main", tabindex: -1 });
-    this.banner = h("div.banner", { role: "alert", hidden: true });
-    this.status = h("span.status", { "aria-live": "off" });
-    this.tabs = h("nav", { "aria-label": "Views" });
-    this.shown = null;
-    this.list = null;
-    fill(document.getElementById("app"), h("a.skip", { href: "#main", onclick: (event) => (event.preventDefault(), this.main.focus()) }, "Skip to the content"), this.top(), this.banner, this.main);
+    this.chunks = new Map();
     addEventListener("hashchange", () => this.route());
     addEventListener("keydown", (event) => this.key(event));
+    this.loaded = this.load();
+    this.loaded.catch((error) => this.failed(error));
+    this.route();
+    if (data.live) this.loaded.finally(() => setTimeout(() => this.poll(), POLL));
   }
 
-  top() {
-    const { runs } = this.data;
-    const name = runs.length === 1 ? runs[0].key : plural(runs.length, "run");
-    document.title = `${name} · search self-play`;
-    return h("header.top", {}, h("h1", {}, h("a", { href: "#" }, name)), this.tabs, this.status, themeButton());
-  }
-
-  drawTop(current) {
-    const tab = (id, text) => h("a", { href: `#${id}`, "aria-current": current === id ? "page" : null }, text);
-    fill(this.tabs, tab("", "Overview"), tab("games", "Games"), tab("settings", "Settings"));
-    const { runs, live } = this.data;
-    const going = runs.filter((run) => !run.finished);
-    const words = runs.length === 1 ? `${runs[0].preset || ""} · ${runs[0].world || ""} · ${state(runs[0])}` : going.length ? `${going.length} going on or stopped` : "finished";
-    fill(this.status, live && h("span.live", { title: "this page follows the runs" }, "live"), words);
-  }
-
-  // -- where we are ----------------------------------------------------------------------------
-
-  link(run, step, slot) {
-    return `#${encodeURIComponent(this.data.runs[run].key)}/${step}/${slot}`;
-  }
-
-  linkTo(entry) {
-    return this.link(entry[0], entry[1], this.shelf.get(entry, "slot"));
+  link(game) {
+    return `#${encodeURIComponent(this.data.runs[game.run].key)}/${game.step}/${game.slot}`;
   }
 
   /** Shows what the address names. */
   route() {
-    const hash = location.hash.slice(1);
-    const match = /^(.+)\/(\d+)\/(\d+)$/.exec(hash);
-    if (match) this.showGame(decodeURIComponent(match[1]), Number(match[2]), Number(match[3]));
-    else if (hash === "games") this.showList();
-    else if (hash === "settings") this.show("settings", () => settings(this.data));
-    else this.show("", () => overview(this.data));
+    const match = /^#(.+)\/(\d+)\/(\d+)$/.exec(location.hash);
+    const id = match || location.hash === "#games" ? "#games" : location.hash === "#settings" ? "#settings" : "#";
+    for (const tab of document.querySelectorAll(".top nav a")) tab.toggleAttribute("aria-current", tab.getAttribute("href") === id);
+    document.body.dataset.view = match ? "game" : id.slice(1) || "overview";
+    $(".status").replaceChildren(...(this.data.live ? [h("span.live", {}, "live")] : []), this.data.state);
+    if (id === "#games") this.showGames(match);
+    else if (id === "#settings") this.showSettings();
+    else this.showOverview();
+    if (!match) scrollTo(0, 0);
   }
 
-  show(id, make) {
-    this.shown = id;
-    this.drawTop(id);
-    document.body.dataset.view = id || "overview";
-    fill(this.main, make());
-    scrollTo(0, 0);
+  // Templates escaped all that comes from a run.
+  showOverview() {
+    $("main").innerHTML = this.data.overview;
+    curves(this.data, $("section.curves"));
   }
 
-  async showList() {
-    this.openShelf();
-    document.body.dataset.view = "games";
-    this.list.mark(null);
-    const hints = [["j", "next game"], ["k", "previous game"], ["/", "find"], ["Esc", "back to the list"]];
-    fill(this.reader, h("div.empty", {}, h("p", {}, this.shelf.entries.length ? "Choose a game from the list." : this.loading ? "Reading the list of games…" : "There are no games."), h("dl.keys", {}, hints.map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, text))))));
+  showSettings() {
+    $("main").innerHTML = this.data.settings;
+    const rows = [...document.querySelectorAll("table.all tbody tr")];
+    $(".narrow").addEventListener("input", (event) => {
+      const wanted = event.target.value.toLowerCase();
+      for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    });
   }
 
-  openShelf() {
-    if (this.shown === "games") return;
-    this.shown = "games";
-    this.drawTop("games");
-    this.list = this.list || new GameList(this);
-    this.reader = h("div.reader", {});
-    fill(this.main, h("div.games", {}, this.list.element, this.reader));
-    scrollTo(0, 0);
-  }
-
-  async showGame(key, step, slot) {
-    this.openShelf();
-    document.body.dataset.view = "game";
-    const run = this.data.runs.findIndex((one) => one.key === key);
-    const asked = location.hash;
-    await this.loaded;
-    const entry = (this.shelf.bySteps[run]?.get(step) || []).find((one) => this.shelf.get(one, "slot") === slot);
-    if (!entry) {
-      fill(this.reader, h("div.empty", {}, h("p", {}, `There is no game ${slot} of step ${step} in ${key}.`), this.back()));
-      return;
-    }
-    this.list.mark(`${run}/${step}/${slot}`);
+  async showGames(match) {
+    if (!this.reader.isConnected) $("main").replaceChildren(h("div.games", {}, this.list.element, this.reader));
+    const here = location.hash;
     try {
-      const chunk = await this.body(entry, false);
-      if (location.hash !== asked) return;
-      const game = chunk.games.find((one) => one.slot === slot);
-      fill(this.reader, this.bar(), gamePage(this, entry, game, chunk.rules[game.rules]));
+      await this.loaded;
+      if (here !== location.hash) return;
+      this.list.mark(match && here);
+      if (!match) {
+        const keys = [["j", "next game"], ["k", "previous game"], ["/", "find"], ["Esc", "back to the list"]];
+        this.reader.replaceChildren(h("dl.keys.empty", {}, keys.map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)))));
+        return;
+      }
+      const run = this.data.runs.findIndex((one) => one.key === decodeURIComponent(match[1]));
+      const html = await this.game(run, match[2], match[3]);
+      if (here !== location.hash) return;
+      const step = (by, text) => h("a.step", { href: this.list.neighbour(by) && this.link(this.list.neighbour(by)) }, text);
+      const article = h("div", {});
+      article.innerHTML = html;
+      this.reader.replaceChildren(h("div.bar", {}, h("a.back", { href: "#games" }, "all games"), step(-1, "← previous"), step(1, "next →")), article);
       this.reader.scrollTop = 0;
       scrollTo(0, 0);
     } catch (error) {
@@ -106,111 +92,68 @@ class App {
     }
   }
 
-  body(entry, tokens) {
-    return this.source.games(entry[0], entry[1], tokens);
-  }
-
-  bar() {
-    const step = (by, text, key) => {
-      const entry = this.list.neighbour(by);
-      return h("a.step", { href: entry ? this.linkTo(entry) : null, "aria-disabled": entry ? null : "true", title: `${text} game (${key})` }, by < 0 ? "← " : "", text, by > 0 ? " →" : "");
-    };
-    return h("div.bar", {}, this.back(), step(-1, "previous", "k"), step(1, "next", "j"));
-  }
-
-  back() {
-    return h("a.back", { href: "#games" }, "all games");
+  /** A game as HTML: of a chunk in this page, or from ssp view. */
+  async game(run, step, slot) {
+    if (this.data.live) return asked(`api/game?run=${run}&step=${step}&slot=${slot}`);
+    const name = `step_${step}_${run}`;
+    if (!this.chunks.has(name) && $(`#${CSS.escape(name)}`)) this.chunks.set(name, unpacked(name));
+    const games = await this.chunks.get(name);
+    if (!games?.[slot]) throw new Error(`There is no game ${slot} of step ${step} in this run.`);
+    return games[slot];
   }
 
   key(event) {
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    const typing = /^(INPUT|SELECT)$/.test(event.target.tagName);
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape") {
       if (typing) event.target.blur();
       else if (document.body.dataset.view === "game") location.hash = "games";
     } else if (!typing && event.key === "/") {
       event.preventDefault();
-      if (this.shown !== "games") location.hash = "games";
-      requestAnimationFrame(() => this.list?.search.focus());
-      setTimeout(() => this.list?.search.focus(), 60);
-    } else if (!typing && (event.key === "j" || event.key === "k") && this.shown === "games") {
-      const entry = this.list.neighbour(event.key === "j" ? 1 : -1);
-      if (!entry) return;
+      location.hash = "games";
+      setTimeout(() => this.list.find.focus(), 50);
+    } else if (!typing && "jk".includes(event.key) && this.reader.isConnected) {
+      const game = this.list.neighbour(event.key === "j" ? 1 : -1);
+      if (!game) return;
       // Marked at once: the next key may come before the browser has told of the new address.
-      this.list.mark(keyOf(this.shelf, entry));
-      location.hash = this.linkTo(entry).slice(1);
+      this.list.mark(this.link(game));
+      location.hash = this.link(game).slice(1);
     }
   }
 
-  /** Says what went wrong, where everybody sees it. */
   failed(error) {
-    this.banner.hidden = false;
-    fill(this.banner, error.message || String(error));
+    $(".banner").hidden = false;
+    $(".banner").textContent = error.message;
   }
 
-  // -- games and news --------------------------------------------------------------------------
-
-  /** Reads the rows of the list. */
-  load() {
-    this.loading = true;
-    this.loaded = (this.data.live ? this.follow() : this.loadStored()).then(() => {
-      this.loading = false;
-      if (document.body.dataset.view === "games") this.showList();
-    });
-    return this.loaded.catch((error) => this.failed(error));
-  }
-
-  async loadStored() {
-    for (const [place, run] of this.data.runs.entries()) {
-      if (run.steps.length) this.shelf.put(place, await this.source.index(place));
-    }
-    this.shelf.sort();
-    this.list?.refresh();
-  }
-
-  /** Fetches the rows of steps that are new or have changed. */
-  async follow() {
-    for (const [place, run] of this.data.runs.entries()) {
-      const known = this.versions[place];
-      const now = new Map(run.steps);
-      const stale = [...known.keys()].filter((step) => now.get(step) !== known.get(step));
-      for (const step of stale) {
-        known.delete(step);
-        this.shelf.drop(place, step);
-      }
-      if (stale.length) this.source.body.forget();
-      const missing = [...now.keys()].filter((step) => !known.has(step));
-      for (let i = 0; i < missing.length; i += STEPS_AT_ONCE) {
+  /** Reads the rows of the list: all of them, or those of steps that are new or have changed. */
+  async load() {
+    for (const [run, { steps }] of this.data.runs.entries()) {
+      const now = new Map(steps);
+      const known = this.versions[run];
+      for (const step of known.keys()) if (!now.has(step)) (known.delete(step), this.list.steps[run].delete(step));
+      const missing = [...now.keys()].filter((step) => known.get(step) !== now.get(step));
+      for (let i = 0; i < missing.length; i += this.data.live ? STEPS_AT_ONCE : missing.length) {
         const part = missing.slice(i, i + STEPS_AT_ONCE);
-        const rows = await this.source.index(place, part);
-        this.shelf.put(place, rows);
-        for (const step of part) if (step in rows) known.set(step, now.get(step));
-        this.shelf.sort();
-        this.list?.refresh();
-      }
-      if (stale.length && !missing.length) {
-        this.shelf.sort();
-        this.list?.refresh();
+        this.list.put(run, await (this.data.live ? asked(`api/index?run=${run}&steps=${part}`) : unpacked(`index_${run}`)));
+        for (const step of missing) if (!this.data.live || part.includes(step)) known.set(step, now.get(step));
       }
     }
+    if (!this.list.all) this.list.put(0, {});
   }
 
+  /** Asks for news, and shows them without moving the page. */
   async poll() {
     try {
-      const state = document.hidden ? null : await this.source.changed();
-      if (state) {
+      const state = document.hidden ? null : await asked("api/state");
+      if (state && JSON.stringify(state) !== JSON.stringify(this.data)) {
         Object.assign(this.data, state);
-        this.drawTop(this.shown);
-        if (this.shown === "") {
-          const at = scrollY;
-          const open = [...this.main.querySelectorAll("details")].map((one) => one.open);
-          fill(this.main, overview(this.data));
-          this.main.querySelectorAll("details").forEach((one, i) => (one.open = open[i] || false));
-          scrollTo(0, at);
-        }
-        await this.follow();
+        const at = scrollY;
+        if (document.body.dataset.view === "overview") this.route();
+        scrollTo(0, at);
+        await this.load();
       }
-      this.banner.hidden = true;
+      $(".banner").hidden = true;
     } catch (error) {
       this.failed(error);
     }
@@ -218,38 +161,20 @@ class App {
   }
 }
 
-// -- light and dark ----------------------------------------------------------------------------
-
-const THEMES = ["auto", "light", "dark"];
-
-function themeButton() {
-  const button = h("button.theme", { type: "button" });
-  const set = (theme) => {
-    if (theme === "auto") delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = theme;
-    button.textContent = { auto: "◐", light: "☀", dark: "☾" }[theme];
-    button.setAttribute("aria-label", `Colours: ${theme}. Change`);
-    button.title = `Colours: ${theme}`;
-    button.dataset.theme = theme;
-  };
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(button.dataset.theme) + 1) % THEMES.length];
-    set(next);
-    memory.set("theme", next);
+/** Light or dark: as the system is, until the button says otherwise. */
+function themes() {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  $(".theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    redraw();
   });
-  const saved = memory.get("theme");
-  set(THEMES.includes(saved) ? saved : "auto");
-  return button;
+  system.addEventListener("change", redraw);
 }
 
-async function start() {
-  const app = new App(await unpacked(document.getElementById("data").textContent));
-  const loading = app.load();
-  app.route();
-  await loading;
-  if (app.data.live) setTimeout(() => app.poll(), POLL);
-}
-
-start().catch((error) => {
-  fill(document.getElementById("app"), h("p.banner", {}, `This page cannot be shown: ${error.message}`));
-});
+themes();
+unpacked("data").then(
+  (data) => new App(data),
+  (error) => ($("main").textContent = `This page cannot be shown: ${error.message}`),
+);

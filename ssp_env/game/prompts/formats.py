@@ -9,7 +9,7 @@ their place (:class:`~ssp_env.game.prompts.sets.PromptSet`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ssp_env.game.protocol import Tags
@@ -58,7 +58,7 @@ def format_settings(prompts: str) -> dict[str, Any]:
         return {"prompts": prompts}
     return {
         "prompts": prompts,
-        "tags": asdict(known.tags),
+        "tags": known.tags.model_dump(),
         "top_k": known.top_k,
         "max_searches": known.max_searches,
     }

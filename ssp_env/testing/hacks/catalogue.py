@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from copy import copy
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.testing.hacks import instructions, proposers, solvers
@@ -70,7 +73,7 @@ def find_cheat(name: str) -> Cheat:
     return kind()
 
 
-def load(what: str, name: str) -> object:
+def load(what: str, name: str) -> Any:
     """An object of a module.
 
     Args:
@@ -81,6 +84,8 @@ def load(what: str, name: str) -> object:
         ConfigError: no such module, or nothing of that name in it.
     """
     module_name, _, attribute = name.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # the command `ssp` does not look there
     try:
         return getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:

@@ -65,7 +65,7 @@ def test_an_engine_that_computes_something_else_is_named_with_its_tokens(
     token = np.concatenate([row.ids[row.mask > 0] for row in rows])[worst]
     assert gap.worst[0].startswith(f"token {token} {tokenizer.decode([int(token)])!r} at ")
     assert f"engine {engine[worst]:.3f}, learner {learner[worst]:.3f}" in gap.worst[0]
-    with pytest.raises(ServiceError, match=r"engine: .*engine_max_gap is 0\.05.*: token \d+"):
+    with pytest.raises(ServiceError, match=r"engine: .*engine.max_gap is 0\.05.*: token \d+"):
         gap.check(BOUND)
     gap.check(gap.mean * 1.01)
 

@@ -411,7 +411,7 @@ def test_a_remote_learner_gives_the_weights_of_none(
             assert figures[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-6)
 
         # An engine with a model of its own has no module, but the learner has what it plays.
-        monkeypatch.setattr(SSPConfig, "engine_config", lambda config: EngineConfig("vllm"))
+        monkeypatch.setattr(SSPConfig, "engine_config", lambda config: EngineConfig(kind="vllm"))
         copy, present = algorithm.get_module(), weights_of(algorithm)
         assert isinstance(copy, LLMModule)
         assert distance({n: w.numpy() for n, w in copy.lm.state_dict().items()}, present) == 0.0

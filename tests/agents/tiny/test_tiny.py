@@ -238,7 +238,7 @@ def ending(trace: Trace, words: HuggingFaceTokenizer) -> str:
 
 
 def one_attempt(rules: Rules) -> Rules:
-    return replace(rules, config=replace(rules.config, attempts=1))
+    return replace(rules, config=rules.config.replace(attempts=1))
 
 
 def question_texts(ids: list[int], words: HuggingFaceTokenizer) -> list[str]:

@@ -16,7 +16,7 @@ from runs import SETTINGS, arguments
 from experiments.config import ComputeConfig, RunConfig
 from experiments.run.checks import check_devices, check_model
 from experiments.run.cluster import local_ray
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 
 
@@ -67,7 +67,7 @@ def rewrite(file: Path, **values: Any) -> None:
         (["--out", "file/run"], "cannot be made"),
         (["--out", "taken"], "is not empty"),
         (["--resume"], "there is no run"),
-        (["--set", "compute.engine=vllm"], "vllm"),
+        (["--set", "engine.kind=vllm"], "vllm"),
         (["--set", "learning.lora_rank=4"], "learning.lora_rank needs a package"),
     ],
 )

@@ -19,7 +19,7 @@ from experiments.config import load_preset, make_config
 from experiments.evaluation.answers import answer, by_engine, by_player
 from experiments.run.checks import check
 from experiments.run.cluster import build
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.record import GameRecord
@@ -63,10 +63,10 @@ def test_eval_prints_a_row_per_group_and_writes_every_game(
 def test_eval_answers_as_the_evaluation_within_a_run(policy: Path, tmp_path: Path) -> None:
     small = {"per_group": 2}
     config = make_config({**load_preset("tiny"), "model": str(policy), "evaluation": small})
-    once = replace(config, game=replace(config.game, attempts=1))
+    once = config.replace(game=config.game.replace(attempts=1))
     rules, questions = check(once)
     stop = StopRule.of(once.game, rules.tokenizer)
-    engine = open_engine(once.compute.engine_config(), policy, rules.tokenizer, stop)
+    engine = open_engine(once.engine, policy, rules.tokenizer, stop)
     apart = answer(rules, questions, by_engine(engine, 0.0), [once.evaluation.seed, 0])
 
     within = build(config).solve(questions)
@@ -278,7 +278,7 @@ def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
 def test_a_player_in_place_of_a_model_and_its_outages() -> None:
     """``--player api`` plays so: whoever was not answered is void, all others count."""
     config = make_config(load_preset("tiny"))
-    rules, questions = check(replace(config, game=replace(config.game, attempts=1)))
+    rules, questions = check(config.replace(game=config.game.replace(attempts=1)))
     script = player_for(rules, None)
     calls = 0
 

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agents.adapters import adapt
 from agents.checkpoints import save_shares
 from agents.models import load_model, save_policy, tiny_directory
-from experiments.commands import EXPORT
-from ssp_env.commands import cli
+from experiments import cli as commands
+from ssp_env import cli
 
 IDS = torch.arange(3, 40)[None]
 
@@ -24,7 +24,7 @@ class Point:
     name = "export"
 
     def load(self) -> Any:
-        return EXPORT
+        return commands.export
 
 
 @pytest.fixture(autouse=True)

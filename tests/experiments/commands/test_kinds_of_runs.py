@@ -12,7 +12,7 @@ import torch
 from runs import SETTINGS, all_games, arguments, games, metrics, timeless
 
 from agents.models import load_model
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -174,3 +174,30 @@ def test_run_without_a_directory_gets_a_fresh_one_and_resume_finds_it(
     assert main(["train", "--resume", "--steps", "2", "--quiet"]) == 0
     assert len(metrics(tmp_path / "runs" / "tiny-seed0-2")) == 3
     assert "2 steps" in capsys.readouterr().out
+
+
+OWN_RULES = '''
+from ssp_env.game.rules import Rules
+
+
+def make(world, tokenizer, game):
+    """Rejects every question."""
+    return Rules.build(world, tokenizer, game, filters={"odd": lambda proposal: True})
+'''
+
+
+def test_parts_of_your_own_are_trained_and_evaluated_with(
+    policy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "mine_of_this_test.py").write_text(OWN_RULES)
+    monkeypatch.chdir(tmp_path)
+    mine = ("--rules", "mine_of_this_test:make")
+    run = train(policy, tmp_path / "run", "--steps", "1", *mine)
+    assert metrics(run)[1]["invalid_odd"] > 0
+    assert "rules: mine_of_this_test:make" in (run / "config.yaml").read_text()
+
+    assert main(["train", "--rules", "mine_of_this_test:made", "--out", "other"]) == 2
+    assert "rules = 'mine_of_this_test:made': give module:name" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 import signal
 import threading
 import time
@@ -14,81 +13,50 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import metrics
 
 from agents.models import load_model
-from agents.tiny.bootstrap import BootstrapConfig
 from experiments.commands import plot
 from experiments.run.checks import check_model
 from experiments.run.process import filtered_stderr, quiet_libraries
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
 # -- plot --------------------------------------------------------------------------------------
 
 
-def test_plot_draws_runs(
-    whole_run: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def small_run(folder: Path, seed: int, steps: int, value: float) -> str:
+    """A run directory with settings and metrics alone; its path."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(f"seed: {seed}\nsteps: {steps}\n")
+    accuracy = {"accuracy": {"1": value}, "interval": {"1": [0, 1]}}
+    lines = [{"step": s, "solver_reward": value, "valid_rate": None} for s in range(steps + 1)]
+    text = "".join(json.dumps(line | accuracy) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text)
+    return str(folder)
+
+
+def test_plot_draws_a_line_per_arm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, out = str(whole_run[0]), tmp_path / "plot.png"
-    assert main(["plot", run, "--out", str(out)]) == 0
-    one = out.read_bytes()
-    assert one.startswith(b"\x89PNG")
-    # A run of another seed moves the mean and opens a range.
-    other = Path(shutil.copytree(run, tmp_path / "other"))
-    settings = (other / "config.yaml").read_text()
-    (other / "config.yaml").write_text(settings.replace("seed: 0", "seed: 1", 1))
-    lines = [line | {"valid_rate": 0.9} if line["step"] else line for line in metrics(other)]
-    (other / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(["plot", run, str(other), "--out", str(out)]) == 0
-    two = out.read_bytes()
-    assert main(["plot", run, str(other), "--out", str(out), "--smooth", "1"]) == 0
-    assert len({one, two, out.read_bytes()}) == 3
-    assert "2 runs: mean and range" in capsys.readouterr().out
-    assert sorted(child.name for child in tmp_path.iterdir()) == ["other", "plot.png"]
-
-
-def test_plot_draws_a_line_per_arm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     draw = plot.picture
     monkeypatch.setattr(plot, "picture", lambda *given: drawn.append(draw(*given)) or drawn[-1])
-    kinds = {"a-seed0": (0, 4), "a-seed1": (1, 4), "b": (0, 2)}
-    for place, (name, (seed, steps)) in enumerate(kinds.items()):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.yaml").write_text(f"seed: {seed}\nsteps: {steps}\n")
-        lines = [
-            {"step": step, "solver_reward": 0.25 * place}
-            | {"accuracy": {"1": 0.25 * place}, "interval": {"1": [0, 1]}}
-            for step in range(steps + 1)
-        ]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (tmp_path / name / "metrics.jsonl").write_text(text)
-
-    runs = [str(tmp_path / name) for name in kinds]
-    assert main(["plot", *runs, "--out", str(tmp_path / "plot.png")]) == 0
+    kinds = {"a-seed0": (0, 4, 0.0), "a-seed1": (1, 4, 0.25), "b": (0, 2, 0.5)}
+    runs = [small_run(tmp_path / name, *kind) for name, kind in kinds.items()]
+    out = tmp_path / "plot.png"
+    assert main(["plot", *runs, "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert "3 runs, 2 lines" in capsys.readouterr().out
     (figure,) = drawn
     (legend,) = figure.legends
     texts = [text.get_text() for text in legend.get_texts()]
-    assert texts == ["a (mean and range of 2 runs)", "b"]
+    assert texts == ["steps=4 · 2 seeds (mean and range)", "steps=2"]
     for axis in (figure.axes[0], figure.axes[3]):
         curves = [(line.get_xdata().tolist(), line.get_ydata()[-1]) for line in axis.lines]
         assert curves == [([0, 1, 2, 3, 4], 0.125), ([0, 1, 2], 0.5)]
         assert all(float(tick).is_integer() for tick in axis.get_xticks())
     assert figure.axes[0].get_title() == "rewards, running mean over 5 steps"
     assert figure.axes[3].get_legend().get_texts()[0].get_text() == "1 hop"
-
-
-def test_plot_of_a_run_with_gaps(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "config.yaml").write_text("seed: 0\n")
-    lines = [
-        {"step": 0},
-        {"step": 1, "valid_rate": None, "seconds": {}},
-        {"step": 2, "accuracy": {"nq": 0.5}, "interval": {"nq": [0.2, 0.8]}},
-    ]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert main(["plot", str(run), "--out", str(tmp_path / "plot.png")]) == 0
 
 
 @pytest.mark.parametrize(
@@ -101,7 +69,6 @@ def test_plot_of_a_run_with_gaps(tmp_path: Path) -> None:
     ],
 )
 def test_plot_s_mistakes(
-    whole_run: tuple[Path, str],
     words: list[str],
     says: str,
     tmp_path: Path,
@@ -109,9 +76,10 @@ def test_plot_s_mistakes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["plot", *(str(whole_run[0]) if word == "RUN" else word for word in words)]) == 2
+    small_run(tmp_path / "RUN", 0, 1, 0.5)
+    assert main(["plot", *words]) == 2
     assert says in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert [child.name for child in tmp_path.iterdir()] == ["RUN"]
 
 
 # -- bootstrap ---------------------------------------------------------------------------------
@@ -176,16 +144,6 @@ def test_interrupted_bootstrap_leaves_nothing(
     ]
     assert "Traceback" not in errors
     assert not list(tmp_path.iterdir())
-
-
-def test_help_of_bootstrap_says_that_it_cannot_be_gone_on_with(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["bootstrap", "--help"])
-    shown = capsys.readouterr().out
-    assert "There are no checkpoints" in shown
-    assert f"{BootstrapConfig().steps:,} steps" in shown
 
 
 # -- silence -----------------------------------------------------------------------------------

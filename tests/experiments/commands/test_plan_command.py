@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from transformers import Qwen2Config
 
-from experiments.commands import PLAN
+from experiments import cli as commands
 from experiments.config import load_preset, make_config
 from experiments.run import planned
 from experiments.run.planned import check_memory
-from ssp_env.commands import cli
+from ssp_env import cli
 from ssp_env.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ class Point:
     name = "plan"
 
     def load(self) -> Any:
-        return PLAN
+        return commands.plan
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def test_what_a_plan_advises_for_seven_billion_parameters_fits(
     ):
         assert told(gpus) == 2
         ways = capsys.readouterr().err.strip().rpartition("; set ")[2].split("; or ")
-        assert ways == [processes + "learning.round_size=4", processes + "compute.engine=vllm"]
+        assert ways == [processes + "learning.round_size=4", processes + "engine.kind=vllm"]
         for way in ways:
             assert told(gpus, *way.split(", ")) == 0
             assert "KV cache" in capsys.readouterr().out

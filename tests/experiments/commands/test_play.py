@@ -18,7 +18,7 @@ from experiments.commands.play import Score, Terminal, _propose, _solve
 from experiments.config import load_preset, make_config
 from experiments.play.table import OUTAGES, Riddle, Table
 from experiments.run.checks import check
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome

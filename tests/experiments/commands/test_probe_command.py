@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from scripted_model import obedient, serve
 
-from experiments.commands import PROBE
-from ssp_env.commands import cli
-from ssp_env.doors.setup import set_up
+from experiments import cli as commands
+from ssp_env import cli
+from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
+from ssp_env.tokenizers import Tokenizer
+from ssp_env.types import World
 
 FEW = ("--games", "24", "--set", "world_options.entities=60", "--set", "game.attempts=2")
 
@@ -24,7 +26,7 @@ class Point:
     name = "probe"
 
     def load(self) -> Any:
-        return PROBE
+        return commands.probe
 
 
 @pytest.fixture(autouse=True)
@@ -101,9 +103,9 @@ def test_papers_settings_with_a_model_behind_an_api(capsys: pytest.CaptureFixtur
     assert printed["fingerprint"]["judge"].startswith("OpenAIJudge (scripted")
 
 
-def own_rules() -> Rules:
+def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
     """Rules that reject every question, as ``--rules`` finds them."""
-    return set_up({"world": "small", "filters": {"odd": lambda proposal: True}}).rules
+    return Rules.build(world, tokenizer, game, filters={"odd": lambda proposal: True})
 
 
 def test_rules_of_your_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from experiments.questions.insight import near_duplicates, topics, windows
 from experiments.questions.ledger import games_of
 from experiments.run.rundir import RunDirectory
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.doors.setup import set_up
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, record_game

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from runs import SETTINGS, all_games, arguments, metrics
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.judge.base import Verdict
 
 pytestmark = pytest.mark.usefixtures("cluster")

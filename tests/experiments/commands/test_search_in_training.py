@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from runs import SSP, arguments, environment, timeless
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.search.index.directory import build_index
 from ssp_env.worlds.mini import MiniWorld
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from small_runs import make_run
 
-from experiments.report.collect import open_runs
 from experiments.report.page import write_page
+from experiments.report.runs import open_runs
 
 
 @pytest.fixture(scope="session")
@@ -22,5 +22,5 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def page(two_runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of both, with tokens."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(open_runs(two_runs), path, tokens=True)
+    write_page(open_runs(two_runs), path, tokens=True, progress=iter)
     return path

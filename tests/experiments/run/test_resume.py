@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from runs import SSP, arguments, environment, games, metrics, timeless
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 
 Run = tuple[Path, str]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.config import load_preset, make_config, override
+from experiments.config import load_preset, make_config
 from experiments.run.rules import MakeRules
 from ssp_env.game.parts import fingerprint
 from ssp_env.game.rules import Rules
@@ -13,8 +13,7 @@ from ssp_env.worlds.mini import MiniWorld
 
 def rules(prompts: str) -> Rules:
     values = load_preset("paper-7b")
-    override(values, f"game.prompts={prompts}")
-    config = make_config(values)
+    config = make_config(values, set=[f"game.prompts={prompts}"])
     return MakeRules(config)(MiniWorld(seed=3, entities=60), ByteTokenizer(), config.game)
 
 

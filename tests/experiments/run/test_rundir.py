@@ -8,13 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from safetensors import SafetensorError
 
-from experiments.config import RunConfig, load_preset, make_config, override
+from experiments.config import RunConfig, load_preset, make_config
 from experiments.run.rundir import RunDirectory, fresh, newest
 from ssp_env.errors import RunError
 
@@ -47,9 +46,7 @@ def resume(directory: RunDirectory, config: RunConfig = CONFIG) -> int:
 
 def config_with(*assignments: str) -> RunConfig:
     values = load_preset("tiny")
-    for assignment in assignments:
-        override(values, assignment)
-    return make_config(values)
+    return make_config(values, set=assignments)
 
 
 def contents(path: Path) -> dict[Path, bytes]:
@@ -70,8 +67,8 @@ def test_a_directory_that_holds_something_is_refused_and_says_how_to_go_on(tmp_p
     assert refused(tmp_path).endswith("is not empty; choose another --out")
     run = begun(tmp_path / "run").path
     assert "continue it with --resume" in refused(run)
-    assert "other settings (seed)" in refused(run, replace(CONFIG, seed=5), again=True)
-    assert "at step 2 already" in refused(run, replace(CONFIG, steps=1), again=True)
+    assert "other settings (seed)" in refused(run, CONFIG.replace(seed=5), again=True)
+    assert "at step 2 already" in refused(run, CONFIG.replace(steps=1), again=True)
     shutil.rmtree(run / "checkpoints")
     assert "start it over with --resume" in refused(run)
     for text in ("{", "[1]", "\x00"):

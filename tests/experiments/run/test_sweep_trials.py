@@ -16,7 +16,7 @@ from experiments.sweeps.plan import Trial, trials
 from experiments.sweeps.results import read_outcomes, rows
 from experiments.sweeps.source import Source
 from experiments.sweeps.trial import play
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.disk import locked
 from ssp_env.settings import plain
 

@@ -10,7 +10,7 @@ import pytest
 from runs import arguments, metrics
 
 from agents.engines.transformers_engine import TransformersEngine
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 
 

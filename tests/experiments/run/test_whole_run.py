@@ -12,7 +12,7 @@ from runs import all_games, games, metrics
 
 from agents.models import load_model
 from experiments.config import make_config
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.replay import read_games
 from ssp_env.tokenizers import HuggingFaceTokenizer
 

@@ -10,7 +10,7 @@ import pytest
 from experiments.sweeps.definition import find, read_sweep, shipped
 from experiments.sweeps.plan import Trial, check_trials, choose, trials, unequal_answers
 from experiments.sweeps.source import Source
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ConfigError, DataError
 
 

@@ -13,7 +13,7 @@ from experiments.sweeps import reuse
 from experiments.sweeps.directory import TAKEN, SweepDirectory
 from experiments.sweeps.plan import Trial, trials
 from experiments.sweeps.reuse import Found, find_played, read_taken, sweeps_in
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ConfigError, RunError
 
 OTHER = {"arms": {"theirs": {"game.noise_documents": 4}, "slow": {"learning.lr": 1e-8}}}

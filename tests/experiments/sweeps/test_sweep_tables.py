@@ -25,7 +25,7 @@ from experiments.sweeps.tables import (
     make_tables,
     markdown,
 )
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ConfigError, RunError
 
 PLAIN = {"paper": None, "figures": []}

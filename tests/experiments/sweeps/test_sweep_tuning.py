@@ -17,13 +17,13 @@ import pytest
 from sweep_runs import make_sweep
 
 from experiments.commands.sweep import _play
-from experiments.config import load_preset, make_config, override
+from experiments.config import load_preset, make_config
 from experiments.run.process import telling
 from experiments.sweeps.definition import Halving
 from experiments.sweeps.directory import SweepDirectory
 from experiments.sweeps.plan import Trial, trials
 from experiments.sweeps.tuning import METRIC, resources, scheduler
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.settings import plain
 
 STEPS = 8
@@ -31,9 +31,7 @@ STEPS = 8
 
 def trial(name: str, *settings: str) -> Trial:
     values = {**load_preset("tiny"), "steps": STEPS}
-    for setting in settings:
-        override(values, setting)
-    return Trial(name, 0, name, {}, make_config(values))
+    return Trial(name, 0, name, {}, make_config(values, set=settings))
 
 
 @pytest.mark.parametrize(

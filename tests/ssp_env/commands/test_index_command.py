@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ssp_env.cli import main
 from ssp_env.commands.base import Command
-from ssp_env.commands.cli import main
 from ssp_env.commands.index import COMMAND
 from ssp_env.search.index.directory import KINDS
 

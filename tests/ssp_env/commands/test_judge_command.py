@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ssp_env.commands import cli
+from ssp_env import cli
 
 GOOD: dict[str, Any] = {
     "question": "Who?",

@@ -11,7 +11,7 @@ import hf_tokenizers
 import pytest
 from scripted import begin, by_role, play, propose, rules_of, say, solve
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.rules import Rules

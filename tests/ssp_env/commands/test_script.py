@@ -11,7 +11,7 @@ PROGRAM = """
 import atexit
 import sys
 
-from ssp_env.commands import cli
+from ssp_env import cli
 
 
 class Kept:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from serverkit import ssp_serve
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.search.index.directory import build_index

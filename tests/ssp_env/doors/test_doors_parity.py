@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import all_doors as doors
@@ -11,13 +10,17 @@ import pytest
 from hf_tokenizers import byte_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import Script, by_role, propose, read, solve
+from scripted import Script, by_role, propose, read, say, solve
+from showcase import GAMES, PrintedRetriever, PrintedWorld, Showcase, script_of
 
 import ssp_env
+from ssp_env.errors import ServiceError
 from ssp_env.game.config import MINI_GAME, GameConfig
+from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.search.bm25.retriever import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
-from ssp_env.types import Role
+from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 
 ROOMY = {
@@ -47,7 +50,7 @@ def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
 
 
 def game(**changes: Any) -> GameConfig:
-    return replace(MINI_GAME, **changes)
+    return MINI_GAME.replace(**changes)
 
 
 @pytest.mark.parametrize("verifier", ["world", "policy"])
@@ -161,17 +164,6 @@ def test_random_tokens(mini: MiniWorld, tokenizer: Tokenizer) -> None:
     assert len(endings) > 2, "the games are no test if they all end alike"
 
 
-def test_random_tokens_of_the_solver_alone(mini: MiniWorld, tokenizer: Tokenizer) -> None:
-    setup = {"world": mini, "tokenizer": tokenizer, "game": game(attempts=1, **ROOMY)}
-    endings = set()
-    for seed in range(4):
-        for told in doors.through_all_doors(
-            by_role(propose(1), random_turns(seed, tokenizer)), texts=False, **setup
-        ):
-            endings.add(told.trajectories[-1][4])
-    assert len(endings) > 1
-
-
 @settings(max_examples=20)
 @given(turns=st.lists(st.lists(st.integers(0, 257), max_size=40), min_size=1, max_size=3))
 def test_any_bytes(mini: MiniWorld, turns: list[list[int]]) -> None:
@@ -183,3 +175,123 @@ def test_any_bytes(mini: MiniWorld, turns: list[list[int]]) -> None:
     assert doors.rounds(3, script, **setup) == doors.strip_seen(expected)
     assert doors.batch(range(3, 4), script, **setup) == [doors.strip_seen(expected)]
     assert doors.single(Role.PROPOSER, 3, script, **setup) == expected.of(Role.PROPOSER)
+
+
+@pytest.mark.parametrize("showcase", GAMES, ids=[game.answer for game in GAMES])
+def test_the_printed_games(showcase: Showcase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the defaults of a world of text: its tokenizer, the lenient judge, the policy as
+    verifier."""
+    monkeypatch.setattr(doors, "SEEDS", range(5, 6))
+    setup = {"world": PrintedWorld(showcase), "retriever": PrintedRetriever()}
+    (told,) = doors.through_all_doors(
+        script_of(showcase), True, game=ssp_env.GameConfig(attempts=1), **setup
+    )
+
+    assert (told.record.outcome, told.record.reason) == ("valid", None)
+    assert told.record.question == showcase.question
+    assert told.rewards == {"proposer": 0.0, "solver": 1.0}
+
+    trajectories = told.record.named()
+    proposer, solver = trajectories["proposer"], trajectories["solver 1"]
+    assert tuple(search.query for search in proposer.searches) == showcase.proposer
+    assert tuple(search.query for search in solver.searches) == showcase.solver
+    assert solver.result == showcase.reply
+    assert solver.verdict is not None
+    assert solver.verdict.correct
+
+
+def test_bytes_are_too_many_tokens_for_it() -> None:
+    """Why the default is not bytes: the paper counts its budgets in words and parts of words."""
+    longest = GAMES[2]
+    setup = {"world": PrintedWorld(longest), "retriever": PrintedRetriever(), "tokenizer": "bytes"}
+    told = doors.text(0, script_of(longest), game=ssp_env.GameConfig(attempts=1), **setup)
+    assert told.record.reason == "budget_tokens"
+
+
+GAME = MINI_GAME.replace(attempts=1, invalid_reward=-0.5)
+
+
+class NoMentors(BM25Retriever):
+    """Fails on one query."""
+
+    def search(self, queries: Any, k: int) -> list[list[Document]]:
+        if "mentor" in queries:
+            raise ServiceError("search", "down")
+        return super().search(queries, k)
+
+
+class Dead:
+    """A judge and a verifier that are down."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+
+    def judge(self, tasks: Any) -> Any:
+        raise ServiceError(self._service, "down")
+
+    verify = judge
+
+
+LOST = say("<search> mentor </search>", "<answer> what </answer>")
+CASES: dict[str, tuple[Script, dict[str, Any], str]] = {
+    "the proposer's search": (by_role(LOST, solve), {}, "search"),
+    "the solver's search": (by_role(propose(1), LOST), {}, "search"),
+    "the judge": (by_role(propose(1), solve), {"judge": Dead("judge")}, "judge"),
+    "the verifier": (by_role(propose(1), solve), {"verifier": Dead("verifier")}, "verifier"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_void_games_behind_every_door(
+    mini: MiniWorld, case: tuple[Script, dict[str, Any], str]
+) -> None:
+    script, parts, service = case
+    games = doors.through_all_doors(
+        script, texts=True, world=mini, game=GAME, retriever=NoMentors(mini.corpus), **parts
+    )
+    for told in games:
+        assert told.flags == (False, True)
+        assert told.rewards == {"proposer": 0.0, "solver": 0.0}
+        assert told.infos[-1]["outcome"] == "void"
+        assert told.infos[-1]["reason"] == service
+        assert (told.record.outcome, told.record.proposer_reward) == ("void", None)
+
+
+@pytest.mark.parametrize("attempts", [2, 3])
+def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attempts: int) -> None:
+    """Of two, one alone would remain; of three, the others are paid."""
+    played = []
+
+    def solver(trajectory: Any) -> Any:
+        if not trajectory.searches:
+            played.append(trajectory.key)
+        return (
+            LOST(trajectory) if played.index(trajectory.key) == attempts - 1 else solve(trajectory)
+        )
+
+    game = GAME.replace(attempts=attempts)
+    setup = {"world": mini, "game": game, "retriever": NoMentors(mini.corpus)}
+    for door in (doors.aec, doors.rllib, doors.text):
+        played.clear()
+        told = door(5, by_role(propose(1), solver), **setup)
+        if attempts == 2:
+            assert (told.flags, told.rewards) == ((False, True), {"proposer": 0.0, "solver": 0.0})
+        else:
+            assert (told.flags, told.rewards) == ((True, False), {"proposer": 0.0, "solver": 1.0})
+            assert [a.outage is not None for a in told.record.attempts] == [False, False, True]
+
+
+def test_a_batch_voids_what_its_engine_could_not_play(mini: MiniWorld) -> None:
+    batch = ssp_env.GameBatch(3, world=mini, game=GAME)
+    turns = batch.reset(seed=1)
+    turns = batch.void(turns[1:2], ServiceError("engine", "out of memory"))
+    assert [turn.game for turn in turns] == [0, 2]
+    while turns:
+        turns = batch.step([[1]] * len(turns))
+    assert [game.outcome for game in batch.games] == [
+        Outcome.INVALID,
+        Outcome.VOID,
+        Outcome.INVALID,
+    ]
+    assert batch.infos[1]["reason"] == "engine"
+    assert batch.games[1].proposer_reward is None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from all_doors import ScriptPlayer
+from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from scripted import MINI, by_role, propose, say, solve
 
 import ssp_env
@@ -19,7 +21,10 @@ from ssp_env.game.game import Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
-from ssp_env.types import Document, GroundTruth, Question
+from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.tokenizers import ByteTokenizer
+from ssp_env.types import Document, Question
+from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -74,47 +79,6 @@ def test_given_questions(mini: MiniWorld) -> None:
 
 
 # -- seeds and options -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [ssp_env.SolverEnv, ssp_env.ProposerEnv])
-def test_seeds(mini: MiniWorld, kind: Any) -> None:
-    def seen(env: Any, seed: int | None) -> Any:
-        observation, info = env.reset(seed=seed)
-        return (
-            observation["observation"].tolist(),
-            info["tokens_left"],
-            env.game.truth,
-            env.game.question,
-        )
-
-    env, other = kind(world=mini), kind(world=mini)
-    first = [seen(env, 3), seen(env, None), seen(env, None)]
-    assert len({str(f) for f in first}) == 3
-    assert [seen(other, 3), seen(other, None), seen(other, None)] == first
-    assert [seen(env, 3), seen(env, None), seen(env, None)] == first
-    assert seen(kind(world=mini), None), "without any seed it plays, too"
-
-
-def test_options(mini: MiniWorld) -> None:
-    env = ssp_env.SolverEnv(world=mini)
-    truth = mini.answers[5]
-    env.reset(seed=1, options={"answer": truth.answer})
-    assert env.game.truth.answer == truth.answer
-    env.reset(options={"answer": truth})
-    assert env.game.truth is truth
-    question = Question("q", "what is the mentor of X ?", ("Y",), "1")
-    env.reset(options={"question": question})
-    assert (env.game.question, env.game.truth) == (question.text, question.truth)
-    start = Start.of(env.game)
-    env.reset(options={"start": start})
-    assert Start.of(env.game) == start
-    with pytest.raises(
-        UsageError, match="one of answer, question, start, not about answer and question"
-    ):
-        env.reset(options={"answer": "x", "question": question})
-    for name in ("question", "start"):
-        with pytest.raises(UsageError, match=rf"options\['{name}'\] is a .*not str"):
-            env.reset(options={name: "x"})
 
 
 def test_a_proposer_is_given_no_question(mini: MiniWorld) -> None:
@@ -222,71 +186,7 @@ def test_a_seat_that_never_comes_to_its_turn(mini: MiniWorld) -> None:
         ssp_env.TextRole(other=bad, world=mini).reset(seed=1)
 
 
-def test_the_policy_as_verifier_is_played_by_the_other(mini: MiniWorld) -> None:
-    env = ssp_env.SolverEnv(world=mini, game={"verifier": "policy", "max_prompt_tokens": 1000})
-    env.reset(seed=1)
-    assert env.game.verifier is not None
-    assert env.game.verifier.done
-    assert env.seat.info["role"] == "solver"
-
-
 # -- calls that do not fit, rendering, copies --------------------------------------------------
-
-
-def test_calls_that_do_not_fit(mini: MiniWorld) -> None:
-    env = ssp_env.SolverEnv(world=mini, render_mode="ansi")
-    for call in (lambda: env.step(5), env.render, lambda: env.game):
-        with pytest.raises(UsageError, match=r"call reset\(\) first"):
-            call()
-    env.reset(seed=1)
-    for action in (-1, 10**6, 5.0, "5", None, [5]):
-        before = list(env.seat.trajectory.ids) if env.seat.trajectory else []
-        with pytest.raises(UsageError):
-            env.step(action)  # type: ignore[arg-type]
-        assert env.seat.trajectory is not None
-        assert env.seat.trajectory.ids == before
-    env.step(env.rules.tokenizer.eos_id or 0)
-    with pytest.raises(UsageError, match="the game is over"):
-        env.step(5)
-    assert env.observation_space.contains(env.look()[0])
-    env.reset()
-    env.step(5)
-
-
-def test_rendering(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:
-    env = ssp_env.SolverEnv(world=mini, render_mode="ansi")
-    env.reset(seed=1)
-    assert str(env.game.question) in str(env.render())
-    env = ssp_env.SolverEnv(world=mini, render_mode="human")
-    env.reset(seed=1)
-    env.step(20)
-    assert capsys.readouterr().out == "", "only whole turns are shown"
-    env.step(env.rules.tokenizer.eos_id or 0)
-    assert "outcome: valid" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "duplicate",
-    [lambda env: pickle.loads(pickle.dumps(env)), copy.deepcopy],
-    ids=["pickle", "deepcopy"],
-)
-@pytest.mark.parametrize(
-    "kind", [ssp_env.SolverEnv, ssp_env.ProposerEnv, ssp_env.SolverVectorEnv, ssp_env.env]
-)
-def test_a_copy_of_an_env_plays_the_same(mini: MiniWorld, kind: Any, duplicate: Any) -> None:
-    env = kind(world=mini)
-    twin = duplicate(env)
-    seen = []
-    for each in (env, twin):
-        each.reset(seed=4)
-        each.reset()
-        observed = (
-            each.last()[0]
-            if kind is ssp_env.env
-            else each.step([20] if "Vector" in kind.__name__ else 20)[0]
-        )
-        seen.append(observed["observation"])
-    assert np.array_equal(*seen)
 
 
 def test_a_copy_in_the_middle_of_a_game_goes_its_own_way(mini: MiniWorld) -> None:
@@ -323,15 +223,143 @@ def test_infos_are_plain_and_the_same_for_the_same_play(mini: MiniWorld) -> None
             assert np.array_equal(value, again[name])
 
 
-def test_a_document_search_error_of_ones_own_turn_truncates(mini: MiniWorld) -> None:
-    class Dead:
-        def search(self, queries: Any, k: int) -> list[list[Document]]:
-            raise ServiceError("search", "down")
+KINDS = {
+    "Solver": (ssp_env.SolverEnv, ssp_env.SolverVectorEnv),
+    "Proposer": (ssp_env.ProposerEnv, ssp_env.ProposerVectorEnv),
+}
+BYTES = {"max_prompt_tokens": 600, "max_response_tokens": 40}
 
-    env = ssp_env.SolverEnv(questions=mini.questions(0, 2), world=mini, retriever=Dead())
-    env.reset(seed=1)
-    assert write(env, "<search> mentor </search>")[1:4] == (0.0, False, True)
-    assert env.seat.info["outcome"] == "void"
-    truth = GroundTruth("x", "Nobody")
-    env.reset(options={"question": Question("q", "who ?", (truth.answer,), "1")})
-    assert env.seat.info["outcome"] == "pending"
+
+def setups(mini: MiniWorld) -> dict[str, dict[str, Any]]:
+    return {
+        "small": {"world": open_world("small")},
+        "words": {"world": mini, "game": {"max_response_tokens": 60}},
+        "bytes": {"world": mini, "tokenizer": ByteTokenizer(), "game": BYTES},
+    }
+
+
+@pytest.mark.parametrize("seed", [7, [3, 1, 4]], ids=str)
+@pytest.mark.parametrize("kind", ["small", "words", "bytes"])
+@pytest.mark.parametrize("role", KINDS)
+def test_the_same_as_a_vector_of_single_views(
+    mini: MiniWorld, role: str, kind: str, seed: Any
+) -> None:
+    setup = setups(mini)[kind]
+    if kind == "bytes":  # the scripted proposer has no room for its turns there
+        setup["questions"] = mini.questions(0, 5)
+        if role == "Proposer":
+            del setup["questions"]
+    setup["retriever"] = BM25Retriever(setup["world"].corpus)
+    single, vector = KINDS[role]
+    ours, theirs = vector(3, **setup), SyncVectorEnv([lambda: single(**setup)] * 3)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert (
+        ours.metadata["autoreset_mode"]
+        is theirs.metadata["autoreset_mode"]
+        is AutoresetMode.NEXT_STEP
+    )
+    a, b = ours.reset(seed=seed), theirs.reset(seed=seed)
+    assert_same(a, b)
+    ours.action_space.seed(5)
+    ended = paid = 0.0
+    for step in range(250):
+        actions = ours.action_space.sample(tuple(a[0]["action_mask"]))
+        if step % 10 == 0 and kind != "small":
+            actions[step // 10 % 3] = 1 if kind == "words" else 256
+        a, b = ours.step(actions), theirs.step(actions)
+        assert_same(a, b)
+        ended += (a[2] | a[3]).sum()
+        paid += a[1].sum()
+    assert ended > 10, "the games are no test if none of them ends"
+
+
+def assert_same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
+    assert ours[0].keys() == theirs[0].keys()
+    for name in ours[0]:
+        assert ours[0][name].dtype == theirs[0][name].dtype
+        assert np.array_equal(ours[0][name], theirs[0][name])
+    for x, y in zip(ours[1:-1], theirs[1:-1], strict=True):
+        assert x.dtype == y.dtype
+        assert np.array_equal(x, y)
+    assert data_equivalence(ours[-1], theirs[-1], exact=True)
+
+
+class Counting(BM25Retriever):
+    """Counts its calls."""
+
+    calls = 0
+
+    def search(self, queries: Any, k: int) -> list[list[Document]]:
+        self.calls += 1
+        return super().search(queries, k)
+
+
+def test_searches_of_all_games_are_one_batch(mini: MiniWorld) -> None:
+    retriever = Counting(mini.corpus)
+    envs = ssp_env.SolverVectorEnv(
+        8, world=mini, retriever=retriever, questions=mini.questions(0, 10)
+    )
+    envs.reset(seed=1)
+    tokenizer = envs._envs[0].rules.tokenizer
+    for token in tokenizer.encode("<search> mentor </search>"):
+        envs.step([token] * 8)
+    assert retriever.calls == 1
+    assert [len(env.game.attempts[0].trajectory.searches) for env in envs._envs] == [1] * 8
+
+
+def test_the_other_player_is_asked_for_all_games_at_once(mini: MiniWorld) -> None:
+    asked = []
+
+    class Watching(MiniPlayer):
+        def play(self, trajectories: Any) -> None:
+            asked.append(len(trajectories))
+            super().play(trajectories)
+
+    ssp_env.SolverVectorEnv(6, other=Watching(MINI.tags), world=mini).reset(seed=1)
+    assert asked == [6, 6], "a search and a question each"
+
+
+def test_seeds(mini: MiniWorld) -> None:
+    def answers(seed: Any, envs: Any = None) -> list[str]:
+        envs = envs or ssp_env.SolverVectorEnv(3, world=mini)
+        envs.reset(seed=seed)
+        return [env.game.truth.answer for env in envs._envs]
+
+    assert (
+        answers(5)
+        == answers([5, 6, 7])
+        == answers(np.int64(5))
+        == answers(np.array([5, 6, 7]))
+        != answers(6)
+    )
+    envs = ssp_env.SolverVectorEnv(3, world=mini)
+    first, second = answers(5, envs), answers(None, envs)
+    assert first != second, "without a seed it goes on"
+    assert (answers(5, envs), answers(None, envs)) == (first, second)
+    some = [answers([5, None, None], envs)[0] for _ in range(3)]
+    assert set(some) == {first[0]}, "only those that are given one begin anew"
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_gymnasiums_processes(context: str) -> None:
+    made = {"world": "small"}
+    envs = gym.make_vec(
+        "ssp/Solver-v0",
+        num_envs=2,
+        vectorization_mode="async",
+        vector_kwargs={"context": context},
+        **made,
+    )
+    same = gym.make_vec("ssp/Solver-v0", num_envs=2, **made)
+    try:
+        a, b = envs.reset(seed=3), same.reset(seed=3)
+        assert_same(a, b)
+        same.action_space.seed(5)
+        for _ in range(30):
+            actions = same.action_space.sample(tuple(b[0]["action_mask"]))
+            a, b = envs.step(actions), same.step(actions)
+            assert_same(a, b)
+    finally:
+        envs.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import get_args
 
 import pytest
 from scripted import MINI
 
-from ssp_env.game.config import DEFAULT_FILTERS, FILTER_NAMES, GameConfig
+from ssp_env.game.config import DEFAULT_FILTERS, FilterName, GameConfig
 from ssp_env.game.filters import FILTERS, Proposal
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, GroundTruth, Role
 
-CONFIG = replace(MINI, min_question_chars=10, max_question_chars=20)
+CONFIG = MINI.replace(min_question_chars=10, max_question_chars=20)
 TRUTH = GroundTruth("g", "New York", ("NYC", "Big Apple"))
 PAGE = Document("d", "", "text")
 FOUND = SearchRecord("cities", (PAGE,))
@@ -32,7 +32,7 @@ def fails(
 
 
 def test_names_are_reason_codes() -> None:
-    assert tuple(FILTERS) == FILTER_NAMES, "the config names what ships"
+    assert tuple(FILTERS) == get_args(FilterName), "the config names what ships"
     assert set(DEFAULT_FILTERS) <= set(FILTERS)
     assert all(name == rule.__name__ for name, rule in FILTERS.items())
     assert all(rule.__doc__ for rule in FILTERS.values())
@@ -55,14 +55,14 @@ def test_empty_question(question: str, empty: bool) -> None:
 
 def test_least_number_of_searches() -> None:
     assert not fails("no_search", "?", FOUND)
-    assert fails("no_search", "?", FOUND, config=replace(CONFIG, min_searches=2))
-    assert not fails("no_search", "?", FOUND, NOTHING_FOUND, config=replace(CONFIG, min_searches=2))
+    assert fails("no_search", "?", FOUND, config=CONFIG.replace(min_searches=2))
+    assert not fails("no_search", "?", FOUND, NOTHING_FOUND, config=CONFIG.replace(min_searches=2))
 
 
 def test_least_number_of_words() -> None:
     question = "Which  city\u200b is it?"
-    assert not fails("short_question", question, config=replace(CONFIG, min_question_words=4))
-    assert fails("short_question", question, config=replace(CONFIG, min_question_words=5))
+    assert not fails("short_question", question, config=CONFIG.replace(min_question_words=4))
+    assert fails("short_question", question, config=CONFIG.replace(min_question_words=5))
 
 
 def test_no_search() -> None:

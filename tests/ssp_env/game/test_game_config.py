@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import math
-from dataclasses import FrozenInstanceError, asdict, fields
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import asdict, fields
 from typing import Any
 
-import numpy as np
 import pytest
 from scripted import (
     Script,
@@ -27,10 +22,8 @@ from scripted import (
 
 import ssp_env
 import ssp_env.game.config
-from ssp_env.errors import ConfigError
-from ssp_env.game.config import MINI_GAME, VERIFIERS, GameConfig, ViewConfig
+from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.protocol import Tags
-from ssp_env.settings import read
 from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
@@ -133,19 +126,6 @@ def test_the_default_written_down_does_nothing(mini: MiniWorld, name: str) -> No
         assert outcome(mini, script) == outcome(mini, script, **{name: getattr(MINI_GAME, name)})
 
 
-@pytest.mark.parametrize("kind", ["GameConfig", "ViewConfig"])
-def test_every_field_is_documented(kind: str) -> None:
-    tree = ast.parse(Path(ssp_env.game.config.__file__).read_text(encoding="utf-8"))
-    (body,) = (
-        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind
-    )
-    for node, after in pairwise(body):
-        if isinstance(node, ast.AnnAssign):
-            assert isinstance(after, ast.Expr)
-            assert isinstance(after.value, ast.Constant)
-            assert isinstance(after.value.value, str)
-
-
 def test_the_defaults_are_the_papers() -> None:
     config = GameConfig()
     assert (config.attempts, config.proposals, config.max_searches, config.top_k) == (5, 1, 10, 3)
@@ -164,116 +144,3 @@ def test_the_defaults_are_the_papers() -> None:
 
 
 # -- mistakes ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "fix"),
-    [
-        ({"attempts": 0}, "game.attempts", "must be at least 1"),
-        ({"noise_documents": -1}, "game.noise_documents", "must be at least 0"),
-        ({"attempts": math.nan}, "game.attempts", "needs a whole number"),
-        ({"filters": "spoiler"}, "game.filters", "needs a list, each item a text, not a text"),
-        ({"tags": "search"}, "game.tags", "needs a mapping of Tags's fields, not a text"),
-        (
-            {"max_question_chars": 9},
-            "game.max_question_chars",
-            "must not be below min_question_chars = 10",
-        ),
-        (
-            {"asked_searches": (0, 1)},
-            "game.asked_searches",
-            "1 <= low <= high <= max_searches = 10",
-        ),
-        ({"asked_searches": (1,)}, "game.asked_searches", "needs 2 items, not 1"),
-        ({"filters": ("spoilr",)}, "game.filters", "did you mean 'spoiler'?"),
-        ({"verifier": "polcy"}, "game.verifier", "did you mean 'policy'?"),
-        ({"verifier": ""}, "game.verifier", "known: " + ", ".join(sorted(VERIFIERS))),
-        ({"invalid_reward": math.nan}, "game.invalid_reward", "finite"),
-    ],
-)
-def test_values_that_cannot_work(changes: dict[str, Any], field: str, fix: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        GameConfig(**changes)
-    assert error.value.field == field
-    (value,) = changes.values()
-    given = error.value.value
-    assert given is value or given == value or given in value
-    assert fix in error.value.fix
-    assert str(error.value) == f"{field} = {given!r}: {error.value.fix}"
-
-
-def test_numbers_of_numpy_become_pythons() -> None:
-    config = GameConfig(
-        attempts=np.int64(3), invalid_reward=np.float32(-0.5), asked_searches=[1, np.int32(2)]
-    )  # type: ignore[arg-type]
-    assert config == GameConfig(attempts=3, invalid_reward=-0.5, asked_searches=(1, 2))
-    assert [type(value) for value in (config.attempts, config.invalid_reward)] == [int, float]
-    assert type(config.asked_searches) is tuple
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "fix"),
-    [
-        ({"window": 0}, "view.window", "must be at least 1"),
-        ({"one_hot": True}, "view.one_hot", "set view.window as well"),
-    ],
-)
-def test_views_that_cannot_work(changes: dict[str, Any], field: str, fix: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        ViewConfig(**changes)
-    assert error.value.field == field
-    assert fix in error.value.fix
-
-
-def test_a_config_is_frozen() -> None:
-    with pytest.raises(FrozenInstanceError):
-        GameConfig().attempts = 3  # type: ignore[misc]
-
-
-# -- from plain values -------------------------------------------------------------------------
-
-
-def test_from_a_mapping() -> None:
-    values = {
-        "attempts": 3,
-        "asked_searches": [1, 2],
-        "filters": ["spoiler"],
-        "tags": {"information": "observation"},
-        "invalid_reward": -1,
-        "prompts": "mini",
-    }
-    config = read(GameConfig, values, "game")
-    assert config == GameConfig(
-        attempts=3,
-        asked_searches=(1, 2),
-        filters=("spoiler",),
-        tags=Tags(information="observation"),
-        invalid_reward=-1.0,
-        prompts="mini",
-    )
-    assert type(config.invalid_reward) is float
-    assert read(GameConfig, {}, "game") == GameConfig()
-    assert read(GameConfig, {"tags": Tags(search="find")}, "game").tags.search == "find"
-
-
-@pytest.mark.parametrize("text", ["1e-6", "-1E+3", "2.5e1", "1.e2"])
-def test_what_yaml_takes_for_text(text: str) -> None:
-    assert read(GameConfig, {"invalid_reward": text}, "game").invalid_reward == float(text)
-
-
-@pytest.mark.parametrize(
-    ("values", "field", "fix"),
-    [
-        ({"atempts": 3}, "game.atempts", "did you mean 'attempts'"),
-        ({"tags": {"serch": "x"}}, "game.tags.serch", "did you mean 'search'"),
-        ({"tags": {"search": 5}}, "game.tags.search", "needs a text"),
-        ({"attempts": "3"}, "game.attempts", "needs a whole number, not a text"),
-        ({"filters": [1]}, "game.filters", "needs a text"),
-        ({"attempts": 0}, "game.attempts", "at least 1"),
-    ],
-)
-def test_mappings_that_cannot_work(values: dict[str, Any], field: str, fix: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        read(GameConfig, values, "game")
-    assert error.value.field == field
-    assert fix in error.value.fix

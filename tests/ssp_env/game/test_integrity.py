@@ -4,7 +4,6 @@ and random games."""
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -168,8 +167,8 @@ def test_a_question_is_data_to_the_solver(kind: str, name: str) -> None:
 def test_a_proposer_that_smuggles_the_answer_is_caught(
     mini: MiniWorld, question: str, told: bool
 ) -> None:
-    config = replace(
-        MINI, verifier="none", filters=("spoiler",), max_response_tokens=1000, attempts=1
+    config = MINI.replace(
+        verifier="none", filters=("spoiler",), max_response_tokens=1000, attempts=1
     )
     truth = GroundTruth("s", "Jean-Paul Sartre", ("J. P. Sartre", "Sartre"))
     played = Round(Rules.build(mini, ByteTokenizer(), config), draw_from([truth]), 1, [1])

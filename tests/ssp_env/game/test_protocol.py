@@ -4,7 +4,6 @@ anything."""
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -65,11 +64,10 @@ def squashed(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["", "two words", "<search>", "1st", "a>b", "été", "-a"])
-@pytest.mark.parametrize("field", [f.name for f in fields(Tags)])
-def test_names_that_cannot_work(field: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"tags\.{field} = .*use a letter") as error:
-        Tags(**{field: (name,) if field == "also" else name})
-    assert error.value.value == name
+def test_names_that_cannot_work(name: str) -> None:
+    with pytest.raises(ConfigError, match="pattern") as error:
+        Tags(search=name)
+    assert error.value.field == "tags.search"
 
 
 # -- defusing ----------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ PAGE = Document("d", "Title", "what is the mentor")
 def begin(
     role: Role = Role.SOLVER, tokenizer: Tokenizer = WORDS, prompt: str = "solve :", **changes: Any
 ) -> Trajectory:
-    config = replace(MINI_GAME, **changes)
+    config = MINI_GAME.replace(**changes)
     return Trajectory(Limits.of(role, config, tokenizer), tokenizer.encode(prompt))
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("faiss", reason="needs the extra 'dense'")
 import faiss
 from clustered import ClusteredEncoder
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.errors import DataError
 from ssp_env.search.dense.adopt import adopt_index
 from ssp_env.search.dense.neighbours import FLAT, HNSW, IVF

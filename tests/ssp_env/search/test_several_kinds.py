@@ -9,7 +9,7 @@ import pytest
 from corpus_files import jsonl
 from small_models import bert_encoder
 
-from ssp_env.commands.cli import main
+from ssp_env.cli import main
 from ssp_env.search.index.directory import open_index
 from ssp_env.types import Document
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hf_tokenizers import byte_level
 from scripted import by_role, propose, solve, turn
 
 import ssp_env
 from ssp_env.errors import UsageError
 from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 
@@ -58,8 +60,7 @@ def test_log_probabilities_are_kept(mini: MiniWorld) -> None:
         ([[5]], None, "2 turns are open, but 1 were written"),
         ([[5], [5, 10**6]], None, "turn 1 has a token outside the action space"),
         ([[5], ""], None, r"turn 1 is text: token ids are wanted; encode it"),
-        ([None, [5]], None, "turn 0 is None: a list of token ids is wanted"),
-        ([[5], [5]], [[0.0]], "1 came with log-probabilities"),
+        ([[5], [5]], [[0.0]], "1 with log-probabilities"),
         ([[5], [5, 6]], [[0.0], [0.0]], "turn 1 has 2 tokens, but 1 log-probabilities"),
     ],
 )
@@ -75,30 +76,6 @@ def test_turns_that_do_not_fit_change_nothing(
     batch.step([[1], []])
     assert batch.done
     assert batch.step([]) == []
-
-
-def test_before_the_first_reset(mini: MiniWorld) -> None:
-    batch = ssp_env.GameBatch(2, world=mini)
-    for call in (
-        lambda: batch.turns,
-        lambda: batch.done,
-        lambda: batch.games,
-        lambda: batch.step([]),
-    ):
-        with pytest.raises(UsageError, match=r"call reset\(\) first"):
-            call()
-
-
-def test_seeds(mini: MiniWorld) -> None:
-    def answers(batch: ssp_env.GameBatch, seed: int | None) -> list[str]:
-        batch.reset(seed=seed)
-        return [game.truth.answer for game in batch.games]
-
-    batch = ssp_env.GameBatch(3, world=mini)
-    first = [answers(batch, 5), answers(batch, None)]
-    assert first[0] != first[1]
-    assert [answers(batch, 5), answers(batch, None)] == first
-    assert answers(batch, 6)[:2] == first[0][1:], "game i is that of the seed plus i"
 
 
 def test_infos_of_games_that_go_on_and_of_those_that_are_over(mini: MiniWorld) -> None:
@@ -136,12 +113,6 @@ def test_turns_carry_the_mask_of_legal_moves() -> None:
     assert batch.infos[0] == env.infos["solver"]
 
 
-def test_without_legal_moves_all_but_padding_may_follow(mini: MiniWorld) -> None:
-    turn = ssp_env.GameBatch(1, world=mini).reset(seed=0)[0]
-    mask = turn.action_mask
-    assert np.flatnonzero(mask == 0).tolist() == [turn.trajectory.limits.tokenizer.pad_id]
-
-
 def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
     """Each turn names its attempt, and the last info what each attempt has earned."""
     batch = ssp_env.GameBatch(2, world=mini, game={"attempts": 3})
@@ -168,3 +139,66 @@ def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
 def _writes_on(env: Any, trajectory: Any, tokens: int) -> bool:
     """Whether the env is still in the turn: nobody else's, and no observation has come."""
     return env.trajectory is trajectory and len(trajectory.ids) == tokens
+
+
+ROOMY = {
+    "max_prompt_tokens": 3000,
+    "max_response_tokens": 3000,
+    "max_query_tokens": 40,
+    "max_document_tokens": 500,
+}
+
+
+@pytest.fixture(params=["bytes", "words", "bpe"])
+def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
+    known = {"bytes": ByteTokenizer(), "words": words, "bpe": HuggingFaceTokenizer(byte_level())}
+    return known[request.param]
+
+
+def test_each_writer_reads_what_it_has_not_seen(mini: MiniWorld, tokenizer: Tokenizer) -> None:
+    """All that a trajectory was shown, and all that was written in it, is the trajectory."""
+    env = ssp_env.TextGame(world=mini, tokenizer=tokenizer, game={**ROOMY, "attempts": 2})
+    shown, info = env.reset(seed=1)
+    transcripts: dict[int, str] = {}
+    flags = (False, False)
+    while not any(flags):
+        trajectory = next(t for t in env.game.trajectories() if not t.done)
+        assert info["role"] == trajectory.role.value
+        assert ("<information>" in shown) == bool(trajectory.searches)
+        written = str((propose(2) if info["role"] == "proposer" else solve)(trajectory))
+        transcripts[trajectory.key] = transcripts.get(trajectory.key, "") + shown + written
+        shown, paid, *flags, info = env.step(written)  # type: ignore[assignment]
+    assert shown == ""
+    assert paid == {"proposer": 0.0, "solver": 1.0}
+    for trajectory in env.game.trajectories():
+        whole = tokenizer.decode(trajectory.ids)
+        assert transcripts[trajectory.key].replace(" ", "") == whole.replace(" ", "")
+        if not isinstance(tokenizer, ByteTokenizer):
+            continue
+        assert transcripts[trajectory.key] == whole
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "I do not know.", "<answer>", "\ud800", "\x00", "é" * 300]
+)
+def test_a_turn_without_an_action_is_a_wrong_one(
+    mini: MiniWorld, tokenizer: Tokenizer, text: str
+) -> None:
+    env = ssp_env.TextRole(
+        questions=mini.questions(0, 3), world=mini, tokenizer=tokenizer, game=ROOMY
+    )
+    env.reset(seed=1)
+    shown, reward, terminated, truncated, info = env.step(text)
+    assert (shown, reward, terminated, truncated) == ("", 0.0, True, False)
+    assert info["outcome"] == "valid"
+
+
+def test_what_follows_the_first_action_is_dropped(mini: MiniWorld) -> None:
+    env = ssp_env.TextRole(
+        questions=mini.questions(0, 3), world=mini, tokenizer="bytes", game=ROOMY
+    )
+    env.reset(seed=1)
+    right = env.game.truth.answer
+    _, reward, *_ = env.step(f"<answer> {right} </answer> no: <answer> other </answer>")
+    assert reward == 1.0
+    assert "other" not in ByteTokenizer().decode(env.game.attempts[0].trajectory.ids)

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 import ssp_env
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, UsageError
+from ssp_env.errors import UsageError
 from ssp_env.game.game import Game, Start
 from ssp_env.game.rules import Rules
-from ssp_env.players import MiniPlayer
 from ssp_env.types import GroundTruth, Question
-from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
 Door = Callable[..., Any]
@@ -75,22 +73,6 @@ def test_a_seed_decides_this_and_the_following_games(mini: MiniWorld, door: Door
     assert len({str(told) for told in first}) == 4
 
 
-def test_without_a_seed_every_env_plays_its_own_games(mini: MiniWorld, door: Door) -> None:
-    drawn = []
-    for _ in range(3):
-        env = door(world=mini)
-        env.reset()
-        drawn.append(game_of(env).seed)
-    assert len(set(drawn)) == 3
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, "1", [1]])
-def test_seeds_that_are_none(mini: MiniWorld, seed: Any) -> None:
-    for name in ("raw_env", "text", "text solver", "rllib"):
-        with pytest.raises(UsageError, match="give a whole number from 0 up"):
-            DOORS[name](world=mini).reset(seed=seed)
-
-
 def test_options(mini: MiniWorld, door: Door) -> None:
     env = door(world=mini)
     truth = mini.answers[4]
@@ -138,24 +120,3 @@ def test_batches_deal_what_single_envs_deal(mini: MiniWorld, seed: int, count: i
 
 
 RULES: list[Rules] = []
-
-
-def test_a_world_without_answers_has_nothing_to_play_about() -> None:
-    class Mute(MiniWorld):
-        answers = ()
-
-        def __init__(self) -> None:
-            bare = open_world("small")
-            self.__dict__.update(
-                {name: value for name, value in bare.__dict__.items() if name != "answers"}
-            )
-
-    world = Mute()
-    for make in (ssp_env.raw_env, ssp_env.SolverEnv, ssp_env.TextGame):
-        with pytest.raises(ConfigError, match=r"world\.answers"):
-            make(world=world)
-    env = ssp_env.SolverEnv(
-        other=MiniPlayer(ssp_env.GameConfig().tags), questions=[QUESTION], world=world
-    )
-    env.reset(seed=1)
-    assert env.game.question == QUESTION.text

@@ -1,0 +1,397 @@
+"""The commands of the training stack: their options and help. Nothing heavy is imported before one
+runs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from cyclopts import Parameter
+
+from experiments.config import RunConfig, load_preset, make_config
+
+Several = Parameter(consume_multiple=True)
+"""An option that takes all values up to the next option."""
+
+DEFAULT_PRESET = "tiny"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Chosen:
+    """Options of all commands that start from a preset."""
+
+    preset: str | None = None
+    """Settings to start from: tiny, best, wiki, h200, paper-7b, paper-7b-code (default: tiny)."""
+    seed: int | None = None
+    """Seed of all randomness (default: 0)."""
+    world: str | None = None
+    """World to play in: mini, small, wiki-mini or files."""
+    model: str | None = None
+    """Directory of a causal LM, in place of the tiny policy."""
+    search: str | None = None
+    """Server (`ssp serve`) or index directory (`ssp index`), in place of the world's own search."""
+    rules: str | None = None
+    """MODULE:FUNCTION of yours that makes the rules (docs/bring_your_own.md)."""
+    verifier: str | None = None
+    """Verifier of questions: auto, world, policy, openai or none."""
+    set: Annotated[list[str] | None, Parameter(negative=())] = None
+    """Any other setting, as NAME=VALUE (YAML), named as in config.yaml; repeatable."""
+
+    def config(self, values: dict[str, Any] | None = None, **more: Any) -> RunConfig:
+        """The settings that were chosen.
+
+        Args:
+            values: plain settings to start from, in place of the preset.
+            more: further arguments of :func:`~experiments.config.make_config`.
+        """
+        if values is None:
+            values = load_preset(self.preset or DEFAULT_PRESET)
+        given = {**vars(self), **more}
+        del given["preset"]
+        return make_config(values, **{**given, "set": self.set or ()})
+
+
+def _run(command: str, chosen: Chosen | None = None, /, **own: Any) -> int:
+    given = {**vars(chosen), "set": chosen.set or []} if chosen else {}
+    run = import_module(f"experiments.commands.{command}").run
+    return cast(int, run(Namespace(**given, **own)))
+
+
+def train(
+    *,
+    chosen: Chosen = Chosen(),
+    steps: int | None = None,
+    solver_only: bool = False,
+    out: Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Trains a policy by self-play: propose, verify, solve, learn.
+
+    Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
+
+    Your own corpus and answers: --world files, with --set world_options.name=..., corpus_path=...,
+    answers_path=... and questions_path=... (JSON lines).
+
+    Args:
+        steps: Training steps.
+        solver_only: Let the proposer play, but not learn.
+        out: Run directory (default: runs/PRESET-seedN, numbered if taken).
+        resume: Continue the run in --out, or the newest one.
+        quiet: Show only errors and the result.
+    """
+    return _run(
+        "train",
+        chosen,
+        steps=steps,
+        solver_only=solver_only,
+        out=out,
+        resume=resume,
+        quiet=quiet,
+    )
+
+
+def evaluate(
+    targets: Annotated[
+        list[str] | None, Parameter(name="POLICY", allow_leading_hyphen=False)
+    ] = None,
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    per_group: int | None = None,
+    questions: str | None = None,
+    attempts: int | None = None,
+    prompts: str | None = None,
+    closed_book: bool = False,
+    retriever: str | None = None,
+    player: Literal["engine", "api"] = "engine",
+    json: bool = False,
+    out: str | None = None,
+) -> int:
+    """Scores a policy on questions that it never trains on; two are compared.
+
+    Args:
+        targets: Model directories, or files that --out wrote.
+        per_group: Questions per hop count, per benchmark, or per group of --questions.
+        questions: File of your own questions: question, answers, group.
+        attempts: Attempts at each, for avg@K, pass@K and majority@K (default: 1).
+        prompts: Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other
+            set or directory; NAME:FILE takes the instructions from FILE.
+        closed_book: Also ask without search, to see what it knew anyway.
+        retriever: Search to be compared with: empty, random or lying.
+        player: A model here, or the one of openai.*.
+        json: Print one JSON object.
+        out: Also write every game to this file, as JSON lines; a stopped one is continued.
+    """
+    return _run(
+        "eval",
+        chosen,
+        targets=targets or [],
+        per_group=per_group,
+        questions=questions,
+        attempts=attempts,
+        prompts=prompts,
+        closed_book=closed_book,
+        retriever=retriever,
+        player=player,
+        json=json,
+        out=out,
+    )
+
+
+def sweep(
+    name: str | None = None,
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    list: bool = False,
+    dry_run: bool = False,
+    arms: Annotated[tuple[str, ...] | None, Several] = None,
+    seeds: Annotated[tuple[int, ...] | None, Several] = None,
+    steps: int | None = None,
+    parallel: int | None = None,
+    out: str | None = None,
+    resume: bool = False,
+    tables: bool = False,
+    reuse: Annotated[tuple[str, ...] | None, Several] = None,
+    keep_checkpoints: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Plays many runs that differ in some settings, into one table.
+
+    Each trial is a run as of ssp train, in DIR/trials. RAY_ADDRESS names a cluster.
+
+    Args:
+        name: A sweep that ships (--list), or a YAML file.
+        list: List the sweeps that ship.
+        dry_run: Show what would be played.
+        arms: These arms alone.
+        seeds: These seeds, in place of the sweep's; with --resume, they are added to it.
+        steps: Training steps of each trial.
+        parallel: Trials at a time, at most (default: as many as there is room for).
+        out: Directory of the sweep (default: runs/sweeps/SWEEP).
+        resume: Continue the trials in --out that have not ended.
+        tables: Make the tables of the trials in --out that have ended.
+        reuse: Copy trials that sweeps in these directories played with the same settings, seed and
+            code.
+        keep_checkpoints: Keep the last policies of finished trials.
+        quiet: Show only errors and the tables.
+    """
+    return _run(
+        "sweep",
+        chosen,
+        name=name,
+        list=list,
+        dry_run=dry_run,
+        arms=None if arms is None else [*arms],
+        seeds=None if seeds is None else [*seeds],
+        steps=steps,
+        parallel=parallel,
+        out=out,
+        resume=resume,
+        tables=tables,
+        reuse=None if reuse is None else [*reuse],
+        keep_checkpoints=keep_checkpoints,
+        quiet=quiet,
+    )
+
+
+def league(
+    players: list[str],
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    answers: int = 128,
+    attempts: int | None = None,
+    out: str = "runs/league",
+) -> int:
+    """Lets proposers and solvers of different steps play each other.
+
+    A run keeps its last two checkpoints, unless it is trained with --set checkpoints_kept=null.
+
+    Args:
+        players: Run directories, for the policy they began with and all checkpoints that are there;
+            model directories, as DIR or NAME=DIR.
+        answers: Answers that each proposer asks about.
+        attempts: Attempts of each solver at a question (default: as in training).
+        out: Directory of tables, data and figure.
+    """
+    return _run("league", chosen, players=players, answers=answers, attempts=attempts, out=out)
+
+
+def play(
+    *,
+    chosen: Chosen = Chosen(),
+    role: Literal["solver", "proposer"] = "solver",
+    games: int | None = None,
+) -> int:
+    """Lets you play the game, against the policy.
+
+    As solver you get questions that the policy wrote; as proposer you get an answer and write the
+    question. `s WORDS` searches, `a WORDS` ends your turn.
+
+    Args:
+        role: Role that you play.
+        games: Stop after so many (default: never).
+    """
+    return _run("play", chosen, role=role, games=games)
+
+
+def probe(
+    *,
+    chosen: Chosen = Chosen(),
+    cheat: Annotated[list[str] | None, Parameter(negative=())] = None,
+    list_: Annotated[bool, Parameter(name="--list")] = False,
+    games: int = 200,
+    margin: float = 0.1,
+    player: Literal["scripted", "model"] = "scripted",
+    allow: Annotated[list[str] | None, Parameter(negative=())] = None,
+    json: bool = False,
+) -> int:
+    """Plays scripted cheats against your rules, and prints who is paid what.
+
+    Exit status: 0, 1 if a cheat pays more than an honest player by more than the margin, 2 for a
+    mistake, 3 if a service was down.
+
+    Args:
+        cheat: Play this one: a name, or MODULE:CLASS of your own; repeatable (default: all).
+        list_: List the cheats that ship.
+        games: Games per cheat.
+        margin: Pay per game that a cheat may have above an honest player's.
+        player: Honest player: a script, or the model of openai.*.
+        allow: A cheat that is known to pay, and does not count, or a file of ssp probe --json;
+            repeatable.
+        json: Print one JSON object.
+    """
+    return _run(
+        "probe",
+        chosen,
+        cheat=cheat or [],
+        list=list_,
+        games=games,
+        margin=margin,
+        player=player,
+        allow=allow or [],
+        json=json,
+    )
+
+
+def plan(
+    *,
+    chosen: Chosen = Chosen(),
+    gpus: int | None = None,
+    memory: float | None = None,
+    json: bool = False,
+) -> int:
+    """Says what each GPU of a run will hold, and whether that fits. Loads nothing.
+
+    Exit status: 0, or 2 if it does not fit (the message names the setting to change).
+
+    Args:
+        gpus: GPUs there are (default: as many as the settings ask for).
+        memory: Memory of each of them in GiB (default: 80).
+        json: Print one JSON object, in bytes.
+    """
+    return _run("plan", chosen, gpus=gpus, memory=memory, json=json)
+
+
+def bootstrap(
+    *, out: str, seed: int = 0, width: int | None = None, steps: int | None = None
+) -> int:
+    """Makes the tiny policy and its tokenizer from nothing, in twenty minutes of one core.
+
+    There are no checkpoints: Ctrl-C leaves nothing.
+
+    Args:
+        out: Model directory; must not exist.
+        seed: Seed of all randomness.
+        width: Width of the layers, a multiple of 64 (default: 128, 0.9 million parameters).
+        steps: Optimizer steps (default: 1,800).
+    """
+    return _run("bootstrap", out=out, seed=seed, width=width, steps=steps)
+
+
+def export(
+    source: str,
+    /,
+    *,
+    out: Annotated[str, Parameter(name=("--out", "-o"))],
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+    model: str | None = None,
+) -> int:
+    """Writes the policy of a checkpoint as a plain model directory.
+
+    Args:
+        source: A run directory (its newest checkpoint), or a checkpoint.
+        out: Model directory to write.
+        dtype: Type that weights are rounded to.
+        model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
+    """
+    return _run("export", source=source, out=out, dtype=dtype, model=model)
+
+
+def questions(
+    run: str,
+    /,
+    *,
+    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
+    all: bool = False,
+    window: int | None = None,
+    json: bool = False,
+) -> int:
+    """Shows what a run asked, in figures, and writes it as a data set.
+
+    Args:
+        run: A run directory, finished or in progress.
+        out: File for the questions, as JSON lines.
+        all: Include those that were rejected.
+        window: Steps per column of the table (default: an eighth of the run).
+        json: Print one JSON object.
+    """
+    return _run("questions", run=run, out=out, all=all, window=window, json=json)
+
+
+def report(
+    runs: list[str],
+    /,
+    *,
+    out: Annotated[str | None, Parameter(name=("--out", "-o"))] = None,
+    tokens: bool = False,
+) -> int:
+    """Writes a page with the curves, settings and games of runs.
+
+    Args:
+        runs: Run directories; those that differ in nothing but their seed become one line.
+        out: The page (default: report-RUN.html).
+        tokens: Include token ids and log-probabilities.
+    """
+    return _run("report", runs=runs, out=out, tokens=tokens)
+
+
+def view(
+    runs: list[str], /, *, host: str = "127.0.0.1", port: int = 8321, open: bool = False
+) -> int:
+    """Serves that page, live, while runs go on.
+
+    Args:
+        runs: Run directories, which may be in progress.
+        host: Address to bind; anyone who reaches it can read the runs.
+        port: Port to bind, 0 for a free one.
+        open: Open it in a browser.
+    """
+    return _run("view", runs=runs, host=host, port=port, open=open)
+
+
+def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
+    """Draws rewards, hops, validity and accuracy of runs against steps.
+
+    Args:
+        runs: Run directories; those that differ in nothing but their seed become one line.
+        out: The picture.
+        smooth: Steps of the running mean.
+    """
+    return _run("plot", runs=runs, out=out, smooth=smooth)

@@ -1,0 +1,131 @@
+"""The ``ssp`` command. Subcommands are functions that the entry-point group ``ssp.commands`` names;
+their signatures are the options, their docstrings the help."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Annotated, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+
+from ssp_env.commands.base import Command
+from ssp_env.errors import MissingExtra, SSPError
+from ssp_env.version import __version__
+
+GROUP = "ssp.commands"
+CHECKOUT = "git clone the repository, then: pip install -e '.[train]'"
+EXTRAS = {
+    **dict.fromkeys(
+        ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX"), "train"
+    ),
+    "matplotlib": "plot",
+    "sklearn": "analysis",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+}
+"""Package -> the extra that brings it."""
+
+
+def make_app() -> App:
+    """The command line with all subcommands that are installed."""
+    epilogue = "ssp COMMAND --help lists the options of a command."
+    app = App(
+        name="ssp",
+        help="Search self-play: one LLM writes search questions and solves them.",
+        version=__version__,
+        default_parameter=Parameter(negative=(), show_default=False),
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+    )
+    missing = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            loaded = point.load()
+            app.command(
+                _adapted(loaded) if isinstance(loaded, Command) else loaded, name=point.name
+            )
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in ("experiments", "agents"):
+                raise
+            missing.append(point.name)
+
+    if missing:
+        epilogue += f"\n\nOnly in a checkout ({CHECKOUT}): {', '.join(missing)}"
+    app.help_epilogue = epilogue
+    return app
+
+
+def _adapted(command: Command) -> Callable[..., int]:
+    """A function that parses its options with argparse; until all commands have signatures."""
+
+    def run(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+        parser = ArgumentParser(prog=f"ssp {command.name}", allow_abbrev=False)
+        command.configure(parser)
+        try:
+            return command.run(parser.parse_args(tokens))
+        except SystemExit as error:
+            raise SSPError(f"ssp {command.name} --help lists all options") from error
+
+    run.__doc__ = command.help
+    return run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a subcommand.
+
+    Args:
+        arguments: what follows ``ssp``; those of the process when not given.
+
+    Returns:
+        The exit status: 0, 2 after a mistake of the user's, 130 after Ctrl-C, or the command's own.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return make_app()(arguments, exit_on_error=False, print_error=False) or 0
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            what = f"ssp {arguments[0]} ({error.name} is missing)"
+            raise MissingExtra(what, f"pip install -e '.[{extra}]'") from error
+    except (SSPError, CycloptsError) as error:
+        # The message of a library inside it may have many lines.
+        print(f"ssp: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("ssp: interrupted", file=sys.stderr)
+        return 130
+
+
+def script() -> NoReturn:
+    """Runs :func:`main` in a shell, then ends the process without dismantling it.
+
+    With PyTorch and Ray loaded, the interpreter takes seconds to free what the operating system
+    frees at once, and cannot be stopped meanwhile. Exit handlers run first.
+
+    Raises:
+        SystemExit: always, with the exit status.
+    """
+    status: str | int | None = 1
+
+    def end() -> None:
+        # Where one of these cannot be written to, the interpreter goes on and says so.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else bool(status))
+
+    # First in, last out: handlers that Ray and others register later run before it.
+    atexit.register(end)
+
+    try:
+        status = main()
+    except SystemExit as error:
+        status = error.code
+
+    sys.exit(status)
