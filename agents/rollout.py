@@ -10,6 +10,7 @@ from typing import TypeVar
 from agents.engines.base import Engine, Request
 from agents.errands import Errands
 from ssp_env.errors import ServiceError
+from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import is_remote
@@ -283,11 +284,14 @@ class _Table:
         self._due = []
 
         queries = [seat.trajectory.query or "" for seat in seats]
-        search = self._rules.checked.search
         if remote:
-            self._send([], lambda: search(queries), lambda found: self._found(seats, found))
+            self._send(
+                [],
+                lambda: checked.search(self._rules, queries),
+                lambda found: self._found(seats, found),
+            )
         else:
-            self._found(seats, search(queries))
+            self._found(seats, checked.search(self._rules, queries))
 
     def _found(self, seats: Sequence[_Seat], found: Sequence[_Found]) -> None:
         for seat, documents in zip(seats, found, strict=True):

@@ -21,6 +21,7 @@ from experiments.evaluation.answers import with_attempts
 from experiments.league.players import Player
 from experiments.run.checks import check_model
 from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game import checked
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
@@ -108,7 +109,7 @@ def play_league(
         for row, asked in enumerate(proposals):
             for place, game in _solve(engine, config, tried, asked):
                 solved[row, column, place] = game.share_right
-                paid[row, column, place] = rules.checked.proposer_reward(game)
+                paid[row, column, place] = checked.proposer_reward(rules, game)
     return Games(proposals, solved, paid)
 
 

@@ -9,151 +9,148 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from ssp_env.checks import describe
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.filters import Proposal
+from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NearNoise, NoiseDocument, NoiseRequest
+from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
 from ssp_env.search.base import check_count, search_each
 from ssp_env.types import Document
 
-if TYPE_CHECKING:
-    from ssp_env.game.filters import Proposal
-    from ssp_env.game.game import Attempt, Game
-    from ssp_env.game.rules import Rules
+
+def search(
+    rules: Rules, queries: Sequence[str], k: int | None = None
+) -> list[list[Document] | ServiceError]:
+    """One ranking per query, or the error that failed it.
+
+    Args:
+        rules: whose retriever is asked.
+        queries: the searches.
+        k: documents per query, at most; ``top_k`` when not given.
+
+    Raises:
+        UsageError: the retriever returned something else.
+    """
+    k = rules.config.top_k if k is None else k
+    results = search_each(rules.retriever, queries, k)
+    check_count(results, queries)
+
+    for query, ranking in zip(queries, results, strict=True):
+        if isinstance(ranking, ServiceError):
+            continue
+        if not isinstance(ranking, list | tuple) or len(ranking) > k:
+            what = f"{describe(ranking)} for {describe(query)}"
+            raise UsageError(f"the retriever gave {what}: at most {k} Documents are wanted")
+        for document in ranking:
+            if not isinstance(document, Document) or not isinstance(document.id, str):
+                what = f"{describe(document)} for {describe(query)}"
+                raise UsageError(f"the retriever gave {what}: a Document is wanted")
+    return results
 
 
-class CheckedParts:
-    """The parts of some rules, as the game asks them."""
+def judge(rules: Rules, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+    """One verdict per task, or the outage that hit it; no tasks, no call.
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    What the judge will not deal with is wrong: no player can void a game.
 
-    def search(
-        self, queries: Sequence[str], k: int | None = None
-    ) -> list[list[Document] | ServiceError]:
-        """One ranking per query, or the error that failed it.
+    Raises:
+        UsageError: the judge returned something else.
+    """
+    results = _verdicts("judge", rules.judge.judge, tasks)
 
-        Args:
-            queries: the searches.
-            k: documents per query, at most; ``top_k`` when not given.
+    # Without a verdict among them, a broken judge looks like one that a text has confused; the
+    # ground truth itself, judged as an answer, tells the two apart.
+    unclear = [isinstance(r, ServiceError) and r.fault == "unclear" for r in results]
+    decided = any(isinstance(result, Verdict) for result in results)
+    if any(unclear) and not decided:
+        task = tasks[unclear.index(True)]
+        control = JudgeTask(task.question, task.truth.answer, task.truth)
+        decided = isinstance(_verdicts("judge", rules.judge.judge, [control])[0], Verdict)
 
-        Raises:
-            UsageError: the retriever returned something else.
-        """
-        k = self._rules.config.top_k if k is None else k
-        results = search_each(self._rules.retriever, queries, k)
-        check_count(results, queries)
+    return refusals_as_verdicts(results, decided)
 
-        for query, ranking in zip(queries, results, strict=True):
-            if isinstance(ranking, ServiceError):
-                continue
-            if not isinstance(ranking, list | tuple) or len(ranking) > k:
-                what = f"{describe(ranking)} for {describe(query)}"
-                raise UsageError(f"the retriever gave {what}: at most {k} Documents are wanted")
-            for document in ranking:
-                if not isinstance(document, Document) or not isinstance(document.id, str):
-                    what = f"{describe(document)} for {describe(query)}"
-                    raise UsageError(f"the retriever gave {what}: a Document is wanted")
-        return results
 
-    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, or the outage that hit it; no tasks, no call.
+def verify(rules: Rules, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
+    """One verdict per task, or the error that failed it; no tasks, no call.
 
-        What the judge will not deal with is wrong: no player can void a game.
+    Raises:
+        UsageError: the verifier returned something else.
+    """
+    verifier = rules.verifier
+    assert verifier is not None, "the policy itself verifies"
+    return refusals_as_verdicts(_verdicts("verifier", verifier.verify, tasks))
 
-        Raises:
-            UsageError: the judge returned something else.
-        """
-        judge = self._rules.judge
-        results = _verdicts("judge", judge.judge, tasks)
 
-        # Without a verdict among them, a broken judge looks like one that a text has confused; the
-        # ground truth itself, judged as an answer, tells the two apart.
-        unclear = [isinstance(r, ServiceError) and r.fault == "unclear" for r in results]
-        decided = any(isinstance(result, Verdict) for result in results)
-        if any(unclear) and not decided:
-            task = tasks[unclear.index(True)]
-            control = JudgeTask(task.question, task.truth.answer, task.truth)
-            decided = isinstance(_verdicts("judge", judge.judge, [control])[0], Verdict)
+def failed_filter(rules: Rules, proposal: Proposal) -> str | None:
+    """The reason code of the first filter that the proposal fails; ``None`` if it passes all.
 
-        return refusals_as_verdicts(results, decided)
+    Raises:
+        UsageError: a filter that returned no bool.
+    """
+    for name, fails in rules.filters.items():
+        failed: object = fails(proposal)
+        if not isinstance(failed, bool):
+            wanted = "True (the question fails) or False is wanted; use bool(...)"
+            raise UsageError(f"the filter {name!r} gave {describe(failed)}: {wanted}")
+        if failed:
+            return name
+    return None
 
-    def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One verdict per task, or the error that failed it; no tasks, no call.
 
-        Raises:
-            UsageError: the verifier returned something else.
-        """
-        verifier = self._rules.verifier
-        assert verifier is not None, "the policy itself verifies"
-        return refusals_as_verdicts(_verdicts("verifier", verifier.verify, tasks))
+def noise(
+    rules: Rules, requests: Sequence[NoiseRequest]
+) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+    """At most ``noise_documents`` documents per game, or the error that hit it.
 
-    def failed_filter(self, proposal: Proposal) -> str | None:
-        """The reason code of the first filter that the proposal fails; ``None`` if it passes all.
+    Raises:
+        UsageError: the noise source returned something else.
+    """
+    count = rules.config.noise_documents
+    if isinstance(rules.noise, NearNoise):
+        return rules.noise.draw(requests, count, partial(search, rules), rules.corpus)
 
-        Raises:
-            UsageError: a filter that returned no bool.
-        """
-        for name, fails in self._rules.filters.items():
-            failed: object = fails(proposal)
-            if not isinstance(failed, bool):
-                wanted = "True (the question fails) or False is wanted; use bool(...)"
-                raise UsageError(f"the filter {name!r} gave {describe(failed)}: {wanted}")
-            if failed:
-                return name
-        return None
+    drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
+    for request in requests:
+        try:
+            noise: Any = rules.noise(request.rng, count, request.own, request.others, rules.corpus)
+        except ServiceError as error:
+            drawn.append(error)
+            continue
 
-    def noise(
-        self, requests: Sequence[NoiseRequest]
-    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
-        """At most ``noise_documents`` documents per game, or the error that hit it.
+        # A document of its own would be evidence, not noise.
+        own = {document.id for document in request.own}
+        if (
+            not isinstance(noise, list | tuple)
+            or len(noise) > count
+            or not all(isinstance(n, NoiseDocument) and n.document.id not in own for n in noise)
+        ):
+            wanted = f"at most {count} NoiseDocuments are wanted, none of them in own"
+            raise UsageError(f"the noise source gave {describe(noise)}: {wanted}")
+        drawn.append(tuple(noise))
+    return drawn
 
-        Raises:
-            UsageError: the noise source returned something else.
-        """
-        rules, count = self._rules, self._rules.config.noise_documents
-        if isinstance(rules.noise, NearNoise):
-            return rules.noise.draw(requests, count, self.search, rules.corpus)
 
-        drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
-        for request in requests:
-            try:
-                noise: Any = rules.noise(
-                    request.rng, count, request.own, request.others, rules.corpus
-                )
-            except ServiceError as error:
-                drawn.append(error)
-                continue
+def proposer_reward(rules: Rules, game: Game) -> float:
+    """The reward of a valid game's proposer.
 
-            # A document of its own would be evidence, not noise.
-            own = {document.id for document in request.own}
-            if (
-                not isinstance(noise, list | tuple)
-                or len(noise) > count
-                or not all(isinstance(n, NoiseDocument) and n.document.id not in own for n in noise)
-            ):
-                wanted = f"at most {count} NoiseDocuments are wanted, none of them in own"
-                raise UsageError(f"the noise source gave {describe(noise)}: {wanted}")
-            drawn.append(tuple(noise))
-        return drawn
+    Raises:
+        UsageError: not a finite number.
+    """
+    return _finite("proposer", rules.proposer_reward(game))
 
-    def proposer_reward(self, game: Game) -> float:
-        """The reward of a valid game's proposer.
 
-        Raises:
-            UsageError: not a finite number.
-        """
-        return _finite("proposer", self._rules.proposer_reward(game))
+def solver_reward(rules: Rules, game: Game, attempt: Attempt) -> float:
+    """The reward of an attempt of a valid game.
 
-    def solver_reward(self, game: Game, attempt: Attempt) -> float:
-        """The reward of an attempt of a valid game.
-
-        Raises:
-            UsageError: not a finite number.
-        """
-        return _finite("solver", self._rules.solver_reward(game, attempt))
+    Raises:
+        UsageError: not a finite number.
+    """
+    return _finite("solver", rules.solver_reward(game, attempt))
 
 
 def refusals_as_verdicts(

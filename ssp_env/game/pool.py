@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
@@ -184,7 +185,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
 
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
     tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in ended]
-    for (game, trajectory), word in zip(ended, rules.checked.judge(tasks), strict=True):
+    for (game, trajectory), word in zip(ended, checked.judge(rules, tasks), strict=True):
         if isinstance(word, Verdict) and game.ruled(Attempt(trajectory), word).correct:
             game.example = trajectory
 
@@ -195,7 +196,7 @@ def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
         return
 
     limit = rules.config.max_document_tokens
-    found_by_each = rules.checked.search([trajectory.query or "" for trajectory in due])
+    found_by_each = checked.search(rules, [trajectory.query or "" for trajectory in due])
     for trajectory, found in zip(due, found_by_each, strict=True):
         if isinstance(found, ServiceError):
             _log.warning("an example is left out: %s", found)

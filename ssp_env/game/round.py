@@ -15,6 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
@@ -347,7 +348,7 @@ def advance_all(rounds: Sequence[Round]) -> None:
     ]
     if due:
         rules = rounds[0].rules
-        results = rules.checked.search([trajectory.query or "" for _, trajectory in due])
+        results = checked.search(rules, [trajectory.query or "" for _, trajectory in due])
         for (game, trajectory), found in zip(due, results, strict=True):
             take_found(rules, game, trajectory, found)
 

@@ -20,6 +20,7 @@ import pytest
 
 import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
+from ssp_env.game import checked
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.openai import (
@@ -296,7 +297,7 @@ def test_an_error_says_whether_the_text_is_to_blame(
 def test_a_flood_of_text_is_a_wrong_answer_in_the_game(client: ChatClient) -> None:
     """It refuses one answer, and judges the other."""
     rules = ssp_env.raw_env(world="small", judge=OpenAIJudge(client)).rules
-    results = rules.checked.judge([task("too_long"), task("garbage"), task("correct")])
+    results = checked.judge(rules, [task("too_long"), task("garbage"), task("correct")])
     assert [isinstance(r, Verdict) and r.correct for r in results] == [False, False, True]
     assert all(isinstance(result, Verdict) for result in results)
 
