@@ -53,8 +53,8 @@ bench: install
 size:
 	@$(PYTHON) -m benchmarks.size
 
-# Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. An arm that several sweeps
-# share is played once.
+# Every sweep with one seed and few steps; SWEEP_ARGS= plays them in full, in some twenty hours. A sweep that was begun
+# is resumed.
 SCIENCE ?= runs/science
 SWEEPS ?= opponents noise batch algorithms penalty searches recipe
 SWEEP_ARGS ?= --seeds 0 --steps 10
@@ -63,8 +63,7 @@ sweeps: install
 	mkdir -p $(SCIENCE)/sweeps
 	for sweep in $(SWEEPS); do \
 		test -d $(SCIENCE)/sweeps/$$sweep && resume=--resume || resume=; \
-		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out $(SCIENCE)/sweeps/$$sweep $$resume \
-			--reuse $(SCIENCE)/sweeps || exit 1; \
+		$(BIN)/ssp sweep $$sweep $(SWEEP_ARGS) --out $(SCIENCE)/sweeps/$$sweep $$resume || exit 1; \
 	done
 
 # What is learnt and found, and what never breaks, reduced to less than an hour of two cores. The results under
@@ -79,7 +78,7 @@ science: sweeps
 		response=$(SCIENCE)/response/checkpoints/step_000010/policy --answers 16 --out $(SCIENCE)/league
 	test -d runs/bases/64 || $(BIN)/ssp bootstrap --width 64 --out runs/bases/64
 	$(BIN)/ssp sweep laws --arms "width 64" "width 128" $(SWEEP_ARGS) --out $(SCIENCE)/laws \
-		$(call resume,$(SCIENCE)/laws) --reuse $(SCIENCE)/sweeps
+		$(call resume,$(SCIENCE)/laws)
 	$(BIN)/ssp questions $(SCIENCE)/run -o $(SCIENCE)/questions.jsonl
 	$(BIN)/ssp report $(SCIENCE)/run -o $(SCIENCE)/report.html
 	$(BIN)/python -m benchmarks.reach --span 10 run=$(SCIENCE)/run --out $(SCIENCE)/reach.json

@@ -1,8 +1,9 @@
-"""Training rows as padded columns, and how they are cut into micro-batches. No Ray."""
+"""Training rows as padded columns: shards for learners, micro-batches for passes. No Ray."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,29 @@ def columns_of(rows: Sequence[Row]) -> dict[str, np.ndarray]:
     return columns
 
 
+def deal_to_learners(rows: Sequence[Row], shards: int) -> list[list[Row]]:
+    """Shards of rows: longest first, each to the shard with the fewest tokens.
+
+    Rows of one text go to one learner, which reads it once. A shard that would stay empty gets a
+    row of weight 0, because a learner without rows hangs its peers."""
+    dealt: list[list[Row]] = [[] for _ in range(shards)]
+    loads = [0] * shards
+    texts: dict[tuple[bytes, bytes], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: (-len(row.ids), row.game, row.role)):
+        texts.setdefault((row.ids.tobytes(), row.mask.tobytes()), []).append(row)
+
+    for equal in texts.values():
+        lightest = loads.index(min(loads))
+        dealt[lightest].extend(equal)
+        loads[lightest] += len(equal[0].ids)
+
+    for part in dealt:
+        if not part:
+            part.append(replace(min(rows, key=lambda row: len(row.ids)), weight=0.0))
+
+    return dealt
+
+
 def of_role(columns: Columns, role: int) -> Columns:
     """The rows of one role.
 
@@ -80,21 +104,36 @@ def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:
         Columns of some rows each, with one more: ``text`` int64 (rows,), which rises, and is the
         same for rows that are equal.
     """
-    texts = _texts(columns)
-    lengths = [int(columns["lengths"][rows[0]]) for rows in texts]
-    start = 0
+    ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
+    length_of = columns["lengths"].tolist()
+    rows_of_text: dict[tuple[bytes, bytes], list[int]] = {}
+    for row in sorted(range(len(length_of)), key=lambda row: -length_of[row]):
+        read = slice(length_of[row])
+        text = ids[row, read].tobytes(), mask[row, read].tobytes()
+        rows_of_text.setdefault(text, []).append(row)
 
+    texts = list(rows_of_text.values())
+    lengths = [length_of[rows[0]] for rows in texts]
+    device, start = columns["ids"].device, 0
     while start < len(texts):
-        stop = _end_of_group(lengths, start, max_tokens)
-        rows = torch.tensor([row for text in texts[start:stop] for row in text])
-        part = _cut(columns, rows.to(columns["ids"].device), lengths[start])
-        numbers = [number for number in range(start, stop) for _ in texts[number]]
-        yield {**part, "text": torch.tensor(numbers, device=columns["ids"].device)}
+        longest, true, stop = lengths[start], lengths[start], start + 1
+        while stop < len(texts):
+            padded = longest * (stop + 1 - start)
+            true += lengths[stop]
+            if padded > max_tokens or padded > MAX_PADDING * true:
+                break
+            stop += 1
+
+        numbered = [(number, row) for number in range(start, stop) for row in texts[number]]
+        rows = torch.tensor([row for _, row in numbered], device=device)
+        part = {name: c[rows] for name, c in columns.items() if isinstance(c, Tensor)}
+        part |= {name: part[name][:, :longest] for name in PADDED if name in part}
+        yield {**part, "text": torch.tensor([number for number, _ in numbered], device=device)}
         start = stop
 
 
 def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
-    """What a model has to read of a micro-batch, or of some of its rows.
+    """Columns that a model has to read of a micro-batch, or of some of its rows: equal ones once.
 
     Columns without ``text`` are not from :func:`microbatches`: all of their rows are read.
 
@@ -117,19 +156,6 @@ def one_of_each(part: Columns) -> tuple[Columns, Tensor | None]:
     return read, places[text][own[text]]
 
 
-def _texts(columns: Columns) -> list[list[int]]:
-    """The rows of an update by what a model reads of them, longest first; else in their order."""
-    ids, mask = (columns[name].cpu().numpy() for name in ("ids", "loss_mask"))
-    lengths = columns["lengths"].tolist()
-    texts: dict[tuple[bytes, bytes], list[int]] = {}
-
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        read = slice(lengths[row])
-        texts.setdefault((ids[row, read].tobytes(), mask[row, read].tobytes()), []).append(row)
-
-    return list(texts.values())
-
-
 def idle(part: Columns) -> Columns:
     """A pass that adds nothing: the last row of a micro-batch, its shortest, with weight 0."""
     last = {name: column[-1:] for name, column in part.items()}
@@ -138,23 +164,3 @@ def idle(part: Columns) -> Columns:
     return {
         name: column[:, :longest] if name in PADDED else column for name, column in last.items()
     } | {"weights": torch.zeros_like(last["weights"])}
-
-
-def _end_of_group(lengths: Sequence[int], start: int, max_tokens: int) -> int:
-    longest, true, stop = lengths[start], lengths[start], start + 1
-
-    while stop < len(lengths):
-        padded = longest * (stop + 1 - start)
-        true += lengths[stop]
-        if padded > max_tokens or padded > MAX_PADDING * true:
-            break
-        stop += 1
-
-    return stop
-
-
-def _cut(columns: Columns, chosen: Tensor, longest: int) -> Columns:
-    part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
-    return {
-        name: column[:, :longest] if name in PADDED else column for name, column in part.items()
-    }

@@ -19,7 +19,8 @@ from ssp_env.errors import ConfigError, MissingExtra, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.game.strategies import StrategyName
 
-Algorithm = Literal["grpo", "reinforce"]
+ALGORITHMS = ("grpo", "reinforce")
+"""Algorithms that ship; `agents.losses.ALGORITHMS` holds the functions."""
 Aggregation = Literal["sequence", "token", "sum"]
 TrainedRole = Literal["proposer", "solver"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -48,10 +49,11 @@ class LearningConfig(Settings):
     partner: str = ""
     """Model directory of a policy that plays the role that is not trained, and never changes. If
     empty, the policy plays both, and each update moves the other role as well."""
-    proposer_algorithm: Algorithm = "reinforce"
-    """``reinforce`` or ``grpo`` (which needs groups: see ``proposal_groups``)."""
-    solver_algorithm: Algorithm = "grpo"
-    """``grpo`` (which needs ``game.attempts`` above 1) or ``reinforce``."""
+    proposer_algorithm: str = "reinforce"
+    """``reinforce``, ``grpo`` (which needs groups: see ``proposal_groups``), or one of your own as
+    ``module:NAME``, an :class:`agents.losses.Algorithm`."""
+    solver_algorithm: str = "grpo"
+    """``grpo`` (which needs ``game.attempts`` above 1), ``reinforce``, or ``module:NAME``."""
     proposer_aggregation: Aggregation = "sum"
     """How the proposer's token losses are put together: a ``sum`` (the paper's equation 5, which
     weighs a proposal by its length), a mean within each trajectory first (``sequence``, which puts
@@ -128,6 +130,11 @@ class LearningConfig(Settings):
 
     @model_validator(mode="after")
     def _check_pairs(self) -> Self:
+        for name in ("proposer_algorithm", "solver_algorithm"):
+            value = getattr(self, name)
+            if value not in ALGORITHMS and ":" not in value:
+                fix = f"{nearest(value, ALGORITHMS)}; one of your own is module:NAME"
+                raise ConfigError(f"learning.{name}", value, fix)
         if self.minibatches > self.batch_size:
             fix = "must not exceed batch_size"
             raise ConfigError("learning.minibatches", self.minibatches, fix)

@@ -1,13 +1,23 @@
-"""Losses as pure functions of tensors: GRPO and REINFORCE (equations 4 and 5), importance ratios,
-and KL."""
+"""Advantages of trajectories and losses of tokens, as pure functions; the table of algorithms.
+
+Equation numbers are those of the paper, section "Search Self-play Implementation": 4 is the
+solver's GRPO, 5 the proposer's REINFORCE.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from agents.config import LearningConfig
+from ssp_env.errors import ConfigError, nearest
 
 VETO = 1e-4
 """A trajectory with a token whose importance ratio is below this is not learnt from: the learner
@@ -15,54 +25,78 @@ all but rules out what the engine sampled, so one of the two is wrong there, or 
 belongs to another policy. The same value as in veRL and SkyRL."""
 
 
+class Tokens(NamedTuple):
+    """Tokens that the policy wrote in some rows, row by row; all tensors are (tokens,)."""
+
+    logprobs: Tensor
+    """Under the policy that learns; carries the gradient."""
+    behaviour: Tensor
+    """Log-probabilities under the policy that sampled."""
+    advantages: Tensor
+    """Of the trajectory that each token belongs to."""
+    rows: Tensor
+    """int64: that trajectory's place in the micro-batch, from 0."""
+
+
+Advantage = Callable[[np.ndarray, np.ndarray, float, LearningConfig], np.ndarray]
+"""From rewards (trajectories,), their groups' numbers (trajectories,) and the role's baseline to
+advantages (trajectories,), over a whole step."""
+Loss = Callable[[Tokens, LearningConfig], Tensor]
+"""From tokens to their losses (tokens,), which are weighted and summed by the update."""
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Way to train a role."""
+
+    advantage: Advantage
+    loss: Loss
+    grouped: bool
+    """Rewards are compared within groups, which need two trajectories or more."""
+    kl: bool
+    """The KL to the frozen reference is added, so a row teaches something without advantage."""
+
+
+# -- advantages --------------------------------------------------------------------------------
+
+
 def grpo_advantages(
-    rewards: np.ndarray, groups: np.ndarray, *, std_normalise: bool = False
+    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
 ) -> np.ndarray:
-    """Reward minus the mean of its group: the advantage of each trajectory.
-
-    Args:
-        rewards: float (trajectories,).
-        groups: int (trajectories,); equal numbers are one group.
-        std_normalise: also divide by the group's standard deviation (as the original GRPO does; the
-            paper does not).
-
-    Returns:
-        float64 (trajectories,); zeros in a group whose rewards are all equal.
-    """
+    """Equation 4: the reward minus the mean of its group; with ``std_normalise``, divided by the
+    group's deviation, as in the original GRPO. The baseline is not used."""
     advantages = np.zeros(len(rewards), dtype=np.float64)
     for group in np.unique(groups):
         members = groups == group
         if np.ptp(rewards[members]) == 0:
-            # Exactly 0, whatever rounding makes of a mean of equal numbers.
-            continue
+            continue  # exactly 0, whatever rounding makes of a mean of equal numbers
 
         centred = rewards[members] - rewards[members].mean()
-        if std_normalise:
+        if learning.std_normalise:
             centred = centred / (rewards[members].std() + 1e-6)
-
         advantages[members] = centred
 
     return advantages
 
 
-def importance_ratio(logprobs: Tensor, behaviour_logprobs: Tensor, cap: float | None) -> Tensor:
-    """How much likelier each token has become than it was when it was sampled.
+def reinforce_advantages(
+    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
+) -> np.ndarray:
+    """Equation 5: the return, less a baseline, which the paper does not have (0)."""
+    return rewards - baseline
 
-    The ratio is between the policy that learns and the one that sampled. It therefore makes up
-    both for earlier updates on the same batch and for an engine that computes a little differently
-    (other kernels, other precision). Truncated (Ionides 2008; "truncated importance sampling"), it
-    has a bounded variance at the price of a small bias.
 
-    Args:
-        logprobs: float (tokens,), under the current policy; carries the gradient.
-        behaviour_logprobs: float (tokens,), under the policy that sampled.
-        cap: above it, the ratio is scaled down to it, and its gradient with it; ``None`` leaves
-            all ratios as they are.
+# -- losses ------------------------------------------------------------------------------------
 
-    Returns:
-        float (tokens,), above 0.
+
+def importance_ratio(logprobs: Tensor, behaviour: Tensor, cap: float | None) -> Tensor:
+    """pi(token) / mu(token), of the policy that learns to the one that sampled: (tokens,).
+
+    It makes up both for earlier updates on the same batch and for an engine that computes a little
+    differently. Above ``cap``, ratio and gradient are scaled down to it (truncated importance
+    sampling, Ionides 2008): bounded variance at the price of a small bias.
     """
-    log_ratio = logprobs - behaviour_logprobs
+    log_ratio = logprobs - behaviour
     if cap is None:
         return torch.exp(log_ratio)
 
@@ -70,79 +104,46 @@ def importance_ratio(logprobs: Tensor, behaviour_logprobs: Tensor, cap: float | 
     return torch.exp(log_ratio - excess)
 
 
-def grpo_loss(
-    logprobs: Tensor,
-    behaviour_logprobs: Tensor,
-    advantages: Tensor,
-    clip_low: float,
-    clip_high: float,
-    cap: float | None = None,
-) -> Tensor:
-    """Clipped importance-weighted policy loss of each token.
+def grpo_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
+    """-min(ratio A, clip(ratio, 1 - low, 1 + high) A): (tokens,).
 
-    With one update a batch the ratio is 1 and this is the paper's gradient. With several, the ratio
-    is kept within [1 - clip_low, 1 + clip_high]; a wider upper bound leaves unlikely tokens room to
-    grow (DAPO). Clipping bounds no ratio of a token with a negative advantage; the cap does.
-
-    Args:
-        logprobs: float (tokens,), under the current policy; carries the gradient.
-        behaviour_logprobs: float (tokens,), under the policy that sampled.
-        advantages: float (tokens,).
-        clip_low: how far the ratio may fall below 1.
-        clip_high: how far it may rise above 1.
-        cap: as for :func:`importance_ratio`.
-
-    Returns:
-        float (tokens,): the loss, to be weighted and summed.
+    At ratio 1 its gradient is that of equation 4, -A grad log pi. Clipping bounds how far an update
+    moves from the policy that sampled; there is more room upwards (DAPO's clip-higher).
     """
-    ratio = importance_ratio(logprobs, behaviour_logprobs, cap)
-    clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high)
-    return -torch.minimum(ratio * advantages, clipped * advantages)
+    ratio = importance_ratio(tokens.logprobs, tokens.behaviour, learning.importance_cap)
+    clipped = ratio.clamp(1.0 - learning.clip_low, 1.0 + learning.clip_high)
+    return -torch.minimum(ratio * tokens.advantages, clipped * tokens.advantages)
 
 
-def is_clipped(log_ratios: Tensor, advantages: Tensor, clip_low: float, clip_high: float) -> Tensor:
-    """Whether clipping stops the gradient of each token: bool (tokens,); arguments as above."""
+def is_clipped(log_ratios: Tensor, advantages: Tensor, learning: LearningConfig) -> Tensor:
+    """Tokens whose gradient clipping stops: bool (tokens,)."""
     ratio = torch.exp(log_ratios)
-    risen = (ratio > 1.0 + clip_high) & (advantages > 0)
-    fallen = (ratio < 1.0 - clip_low) & (advantages < 0)
+    risen = (ratio > 1.0 + learning.clip_high) & (advantages > 0)
+    fallen = (ratio < 1.0 - learning.clip_low) & (advantages < 0)
     return risen | fallen
 
 
-def reinforce_loss(
-    logprobs: Tensor, behaviour_logprobs: Tensor, returns: Tensor, cap: float | None = None
-) -> Tensor:
-    """Policy loss of each token.
+def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
+    """-R log pi (equation 5): (tokens,).
 
-    Unlike GRPO with one trajectory a group, whose advantage is always 0, the bare return is the
-    weight. With a cap, each token is also weighted by its truncated importance ratio (equation 5 is
-    on-policy, where that is 1), as a constant: the gradient is ratio x return x grad log pi.
-
-    Args:
-        logprobs: float (tokens,), under the current policy; carries the gradient.
-        behaviour_logprobs: float (tokens,), under the policy that sampled.
-        returns: float (tokens,), the trajectory's return (less a baseline) at each of its tokens.
-        cap: as for :func:`importance_ratio`; ``None`` leaves the ratio out.
-
-    Returns:
-        float (tokens,): the loss, to be weighted and summed.
+    Equation 5 is on-policy. With a cap, each token is weighted by its truncated importance ratio as
+    a constant, which then is 1: the gradient is -ratio R grad log pi.
     """
-    if cap is None:
-        return -returns * logprobs
+    if learning.importance_cap is None:
+        return -tokens.advantages * tokens.logprobs
 
-    ratio = importance_ratio(logprobs.detach(), behaviour_logprobs, cap)
-    return -returns * ratio * logprobs
+    fixed = tokens.logprobs.detach()
+    ratio = importance_ratio(fixed, tokens.behaviour, learning.importance_cap)
+    return -tokens.advantages * ratio * tokens.logprobs
 
 
 def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
-    """Which trajectories have a token whose importance ratio is below ``VETO``.
+    """Trajectories with a token whose importance ratio is below ``VETO``: bool (count,).
 
     Args:
-        log_ratios: float (tokens,), log of the ratio.
-        rows: int64 (tokens,), which trajectory each token belongs to.
-        count: how many trajectories there are.
-
-    Returns:
-        bool (count,).
+        log_ratios: float (tokens,).
+        rows: int64 (tokens,), the trajectory of each token.
+        count: of trajectories.
     """
     lowest = torch.zeros(count, dtype=log_ratios.dtype, device=log_ratios.device)
     lowest = lowest.scatter_reduce(0, rows, log_ratios.detach(), "amin")
@@ -150,14 +151,39 @@ def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
 
 
 def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """Schulman's k3 estimate of KL(policy || reference) per token: unbiased, never negative.
-
-    Args:
-        logprobs: float (tokens,), under the current policy; carries the gradient.
-        reference_logprobs: float (tokens,), under the reference.
-
-    Returns:
-        float (tokens,), nats.
-    """
+    """KL[pi || pi_ref] of equation 4 by Schulman's k3, exp(d) - d - 1 with d = log pi_ref - log pi:
+    (tokens,) nats, unbiased and never negative."""
     difference = reference_logprobs - logprobs
     return torch.expm1(difference) - difference
+
+
+# -- the table ---------------------------------------------------------------------------------
+
+ALGORITHMS = {
+    "grpo": Algorithm(grpo_advantages, grpo_loss, grouped=True, kl=True),
+    "reinforce": Algorithm(reinforce_advantages, reinforce_loss, grouped=False, kl=False),
+}
+"""Values of ``learning.solver_algorithm`` and ``learning.proposer_algorithm``."""
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """An algorithm of the table, or your own as ``module:NAME``, which every process imports.
+
+    Raises:
+        ConfigError: there is none; names ``learning.algorithm``.
+    """
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        fix = f"{nearest(name, ALGORITHMS)}; one of your own is module:NAME"
+        raise ConfigError("learning.algorithm", name, fix)
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError("learning.algorithm", name, f"cannot be imported: {error}") from error
+    if not isinstance(found, Algorithm):
+        fix = f"is a {type(found).__name__}, not an agents.losses.Algorithm"
+        raise ConfigError("learning.algorithm", name, fix)
+    return found

@@ -16,6 +16,7 @@ import torch
 
 from agents.config import LearningConfig, played_at_once
 from agents.engines.config import EngineConfig
+from agents.losses import find_algorithm
 from agents.scoring import LOGITS_PER_CHUNK
 from agents.sharding import layers_of
 from ssp_env.game.config import GameConfig
@@ -203,8 +204,8 @@ def _trained(shape: Shape, learning: LearningConfig) -> int:
 
 
 def _has_reference(learning: LearningConfig) -> bool:
-    grpo = any(learning.algorithm(role) == "grpo" for role in learning.learning_roles)
-    return learning.kl_coeff > 0 and grpo
+    algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
+    return learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
 
 
 def _passes_in_half(learning: LearningConfig, compute: Any) -> bool:

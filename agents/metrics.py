@@ -1,14 +1,22 @@
-"""The figures of a step, made from its game records: every name in ``metrics.jsonl``."""
+"""Figures of a step, made from its game records: every name in ``metrics.jsonl``."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import fmean
 
-from agents.repetition import repetition
+import numpy as np
+
 from ssp_env.game.outcome import Ending
-from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.game.record import GameRecord
+
+NEAR = 0.8
+"""Two questions are near-identical if they share this part of their words and pairs of neighbouring
+words: about one word in ten may differ. Questions of one pattern about different things, as all of
+a generated world are, stay below it."""
 
 
 def step_metrics(
@@ -69,9 +77,12 @@ def step_figures(
         overlong = [float(t.ending is Ending.BUDGET_TOKENS) for t in plays]
         _mean(figures, f"{role}_overlong", overlong)
 
-    figures.update(_reasons(proposed))
-    figures["policy_tokens"] = float(sum(t.policy_tokens for t in _trajectories(games)))
-    figures["all_tokens"] = float(sum(t.tokens for t in _trajectories(games)))
+    reasons = Counter(game.reason for game in proposed if game.reason is not None)
+    for reason, count in sorted(reasons.items()):
+        figures[f"invalid_{reason}"] = count / len(proposed)
+    trajectories = [trajectory for game in games for trajectory in game.trajectories]
+    figures["policy_tokens"] = float(sum(t.policy_tokens for t in trajectories))
+    figures["all_tokens"] = float(sum(t.tokens for t in trajectories))
     # Before the first update of a step, the learner's weights are the engine's.
     _mean(figures, "engine_gap", [update.get("logprob_gap") for update in updates[:1]])
     for name in sorted({name for update in updates for name in update}):
@@ -85,11 +96,33 @@ def _mean(figures: dict[str, float | None], name: str, values: Sequence[float | 
     figures[name] = fmean(present) if present else None
 
 
-def _reasons(proposed: Sequence[GameRecord]) -> dict[str, float]:
-    """Share of the proposals that each reason code ended."""
-    counts = Counter(game.reason for game in proposed if game.reason is not None)
-    return {f"invalid_{reason}": count / len(proposed) for reason, count in sorted(counts.items())}
+def repetition(questions: Sequence[str]) -> np.ndarray:
+    """Share of the other questions that are near-identical to each question.
 
+    Similarity is Jaccard's, of the sets of words and of pairs of neighbouring words, whatever their
+    case and punctuation.
 
-def _trajectories(games: Sequence[GameRecord]) -> list[TrajectoryRecord]:
-    return [trajectory for game in games for trajectory in game.trajectories]
+    Returns:
+        float64 (questions,), from 0 (unlike all others) to 1 (all are the same).
+    """
+    if len(questions) < 2:
+        return np.zeros(len(questions))
+
+    grams = []
+    for question in questions:
+        words = re.findall(r"\w+", question.casefold())
+        grams.append({*words, *(" ".join(pair) for pair in pairwise(words))})
+    column = {gram: i for i, gram in enumerate(sorted(set().union(*grams)))}
+    holds = np.zeros((len(questions), max(1, len(column))), dtype=np.float32)
+    for i, own in enumerate(grams):
+        holds[i, [column[gram] for gram in own]] = 1.0
+
+    shared = holds @ holds.T
+    sizes = holds.sum(axis=1)
+    either = sizes[:, None] + sizes[None, :] - shared
+    # Questions without a single word are alike.
+    similarity = np.where(either > 0, shared / np.maximum(either, 1.0), 1.0)
+    near = (similarity >= NEAR).sum(axis=1) - 1
+
+    share: np.ndarray = near / (len(questions) - 1)
+    return share

@@ -1,16 +1,35 @@
-"""Model directories: loads a causal LM and its tokenizer, offline; errors say what is missing."""
+"""Policies: model directories, low-rank adapters, and the tensors that are sent and saved.
+
+Adapters are LoRA's (https://arxiv.org/abs/2106.09685), by the package `peft`: two small matrices
+are trained next to each linear map W of the layers, W + 2 B A. W stays as it is, so the policy
+without its adapters is the one that training began with.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ssp_env.errors import ModelError
+from agents.config import LORA
+from ssp_env.errors import MissingExtra, ModelError, UsageError
+
+LORA_SCALE = 2
+"""Factor on B A, whatever its rank."""
+_A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
+
+
+# -- model directories -------------------------------------------------------------------------
 
 
 def tiny_directory() -> Path:
@@ -21,7 +40,7 @@ def tiny_directory() -> Path:
 def load_model(
     directory: str | Path, device: torch.device | str = "cpu", attention: str | None = None
 ) -> Any:
-    """A causal LM in float32 and evaluation mode.
+    """Loads a causal LM in float32 and evaluation mode, offline.
 
     Args:
         directory: config and weights, as `transformers` writes them.
@@ -65,29 +84,15 @@ def load_model(
     ) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
 
-    _check_complete(path, info)
-
-    return model.to(device).eval()
-
-
-def _check_complete(path: Path, info: dict[str, Any]) -> None:
-    """Weights that are missing, or do not fit the config, would be random numbers."""
-    lacking = sorted(info["missing_keys"])
-    if lacking:
-        raise ModelError(
-            f"the model in {path} cannot be loaded: its weights lack {', '.join(lacking[:3])}"
-        )
-
-    misfits = [
-        f"{name} is {list(has)}, not {list(wanted)}"
+    # Weights that are missing, or do not fit the config, would be random numbers.
+    wrong = [f"its weights lack {name}" for name in sorted(info["missing_keys"])] + [
+        f"its weights do not fit its config: {name} is {list(has)}, not {list(wanted)}"
         for name, has, wanted in sorted(info["mismatched_keys"])
     ]
+    if wrong:
+        raise ModelError(f"the model in {path} cannot be loaded: {'; '.join(wrong[:3])}")
 
-    if misfits:
-        what = "; ".join(misfits[:3])
-        raise ModelError(
-            f"the model in {path} cannot be loaded: its weights do not fit its config: {what}"
-        )
+    return model.to(device).eval()
 
 
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
@@ -137,8 +142,7 @@ def save_policy(
         # The output layer is the embedding; loading ties them again.
         tensors.pop("lm_head.weight", None)
 
-    # Whoever loads it without asking for a dtype gets the one that the config names, and the
-    # weights are not rounded.
+    # A loader that asks for no dtype takes the config's: weights are not rounded then.
     config.pop("torch_dtype", None)
     config["dtype"] = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     (target / "config.json").write_text(
@@ -147,3 +151,125 @@ def save_policy(
     path = target / "model.safetensors"
     save_file(tensors, path, metadata={"format": "pt"})
     path.chmod(0o644)
+
+
+# -- adapters ----------------------------------------------------------------------------------
+
+
+def adapt(lm: Any, rank: int, seed: int) -> None:
+    """Freezes a causal LM of `transformers` and gives all linear maps in its layers adapters.
+
+    These change nothing yet, because B is 0. A, of ``rank`` rows, is drawn from the seed, so that
+    all processes have the same.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise MissingExtra("learning.lora_rank", LORA) from error
+
+    config = LoraConfig(r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear")
+    inject_adapter_in_model(config, lm)
+
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in lm.named_parameters():
+        parameter.requires_grad_(is_adapter(name))
+        if name.endswith(_A):
+            torch.nn.init.kaiming_uniform_(parameter, a=math.sqrt(5), generator=generator)
+    lm.eval()
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a weight of this name belongs to an adapter."""
+    return name.endswith((_A, _B))
+
+
+@contextmanager
+def without_adapters(module: torch.nn.Module) -> Iterator[None]:
+    """Context in which the module is the policy that training began with."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [part for part in module.modules() if isinstance(part, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def merged(base: Mapping[str, Tensor], adapters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of a plain model that plays as the adapted one does.
+
+    Args:
+        base: weights of the model without adapters, by its own names; they are left as they are.
+        adapters: those of :func:`adapt`, named as in the adapted model.
+    """
+    weights = dict(base)
+    for name, a in adapters.items():
+        if name.endswith(_A):
+            place = name.removesuffix(_A)
+            change = adapters[place + _B].float() @ a.float()
+            weights[f"{place}.weight"] = weights[f"{place}.weight"] + LORA_SCALE * change
+
+    return weights
+
+
+# -- tensors of a policy ------------------------------------------------------------------------
+
+
+def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, without gradients, where they lie: shares stay shares.
+
+    Tied weights come once, under their first name; what is frozen beneath adapters does not come,
+    because every process reads it from the model directory.
+    """
+    from transformers import PreTrainedModel
+
+    kept = set(module.state_dict())
+    adapters = {name for name in kept if is_adapter(name)}
+    for place, part in module.named_modules() if adapters else ():
+        if isinstance(part, PreTrainedModel):
+            inside = {name for name in kept if name.startswith(f"{place}." if place else "")}
+            kept -= inside - adapters if inside & adapters else set()
+    named = chain(module.named_parameters(), module.named_buffers())
+
+    return {name: tensor.detach() for name, tensor in named if name in kept}
+
+
+def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+    """Puts tensors or arrays in the place of a module's own, rounded to their dtype.
+
+    Args:
+        module: holds all its weights itself.
+        state: at least what :func:`state_of` names.
+
+    Raises:
+        UsageError: something is missing, or it is another module's.
+    """
+    lacking = sorted(state_of(module).keys() - state.keys())
+    unknown = sorted(state.keys() - module.state_dict().keys())
+    if lacking or unknown:
+        what = f"lack {lacking[0]}" if lacking else f"hold {unknown[0]}, which it has not"
+        raise UsageError(f"these are not the weights of this model: they {what}")
+
+    module.load_state_dict({name: as_tensor(value) for name, value in state.items()}, strict=False)
+
+
+def plain_weights(weights: Mapping[str, Tensor], model_dir: str | Path) -> dict[str, Tensor]:
+    """Weights of a plain causal LM, adapters merged into what they adapt.
+
+    Args:
+        weights: of a causal LM, or of its adapters alone, as :func:`state_of` names them.
+        model_dir: what it was trained from.
+    """
+    if not any(is_adapter(name) for name in weights):
+        return dict(weights)
+    return merged(state_of(load_model(model_dir)), weights)
+
+
+def as_tensor(value: Any) -> Tensor:
+    """A tensor over the memory of an array, which may be read-only: nobody writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.as_tensor(value)

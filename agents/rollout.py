@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from agents.engines.base import Engine, Request
-from agents.errands import Errands
 from ssp_env.errors import ServiceError
 from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
@@ -26,6 +27,8 @@ _Found = list[Document] | ServiceError
 
 _EVALUATION = 0xE7A1
 """Sets the random numbers of evaluation apart from those of self-play."""
+_CALLS_AT_ONCE = 32
+"""Calls of remote services that wait side by side; each may hold many queries or tasks."""
 _SERVE_FROM = 0.5
 """Due searches per running request, from which on services of this process are asked: in batches,
 because each of their calls holds up the engine."""
@@ -73,14 +76,12 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
     if not rounds:
         return
 
-    with Errands() as errands:
-        table = _Table(rounds, engine, temperature, errands)
-        try:
-            table.play()
-        except BaseException:
-            # The engine may be used again, by whoever deals with the error.
-            table.leave()
-            raise
+    scheduler = _Scheduler(rounds, engine, temperature)
+    try:
+        scheduler.play()
+    except BaseException:
+        scheduler.cancel()
+        raise
 
 
 def answer(
@@ -125,12 +126,12 @@ def answer(
 
 def waits_for_others(rules: Rules) -> bool:
     """Whether a service of these rules waits for another machine, so that the order in which turns
-    are batched hangs on who answers first."""
+    are batched depends on which answers first."""
     return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Seat:
+class _Play:
     """A trajectory in play."""
 
     round_: Round
@@ -140,52 +141,55 @@ class _Seat:
     trajectory: Trajectory
     attempt: Attempt | None
 
-    def request(self, temperature: float) -> Request:
-        """What the engine is asked for next."""
-        written = self.trajectory
-        name = (*self.game.seed, self.game.slot, self.number, written.role, len(written.ids))
-        digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
-        seed = int.from_bytes(digest) >> 1
 
-        return Request(
-            written.key, written.ids, written.tokens_left, temperature, seed, written.role
-        )
+class _Scheduler:
+    """Moves rounds through their phases; keeps what each trajectory waits for.
 
+    A trajectory is either with the engine (``_writing``), or waits for its search to be sent
+    (``_due``), or for a call of a remote service, which runs in a thread (``_calls``). Results are
+    dealt with in this thread alone.
+    """
 
-class _Table:
-    """The rounds that are in play, and who waits for what."""
-
-    def __init__(
-        self, rounds: Sequence[Round], engine: Engine, temperature: float, errands: Errands
-    ) -> None:
+    def __init__(self, rounds: Sequence[Round], engine: Engine, temperature: float) -> None:
         self._rounds, self._engine, self._temperature = rounds, engine, temperature
-        self._errands = errands
         self._rules = rounds[0].rules
-        self._writing: dict[int, _Seat] = {}
-        self._due: list[_Seat] = []
+        self._writing: dict[int, _Play] = {}
+        self._due: list[_Play] = []
+        self._threads: ThreadPoolExecutor | None = None
+        self._calls: dict[Future[Any], Callable[[Any], None]] = {}
         self._awaited = {id(round_): 0 for round_ in rounds}
-        """By a round's identity, how many trajectories and calls of its phase are not over."""
+        """By a round's identity, trajectories and calls of its phase that are not over."""
 
     def play(self) -> None:
         """Plays all rounds to their end."""
         for round_ in self._rounds:
-            self._seat(round_)
+            self._begin_phase(round_)
 
-        while self._writing or self._due or self._errands:
+        while self._writing or self._due or self._calls:
             if self._writing:
                 self._write()
             self._search()
-            self._errands.collect(patience=not self._writing)
+            if self._calls:
+                # While the engine has something to do, nobody waits for services.
+                timeout = 0.0 if self._writing else None
+                done, _ = wait(self._calls, timeout, FIRST_COMPLETED)
+                for future in [future for future in self._calls if future in done]:
+                    self._calls.pop(future)(future.result())
+        if self._threads is not None:
+            self._threads.shutdown()
 
-    def leave(self) -> None:
-        """Ends what the engine does for these rounds."""
+    def cancel(self) -> None:
+        """Ends what engine and threads do for these rounds, after an error; both may be used
+        again."""
         self._engine.release(self._writing)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- phases --------------------------------------------------------------------------------
 
-    def _seat(self, round_: Round) -> None:
-        """Asks for the turns of a phase that begins; moves on where it has none."""
-        seats = []
+    def _begin_phase(self, round_: Round) -> None:
+        """Asks for the turns of a phase; a phase without any is over at once."""
+        plays = []
         for game in round_.games:
             if game.outcome is not Outcome.PENDING:
                 continue
@@ -193,82 +197,90 @@ class _Table:
             for number, trajectory in enumerate(game.trajectories()):
                 if trajectory.waiting is Waiting.POLICY:
                     attempt = attempts.get(id(trajectory))
-                    seats.append(_Seat(round_, game, number, trajectory, attempt))
+                    plays.append(_Play(round_, game, number, trajectory, attempt))
 
-        self._awaited[id(round_)] += len(seats)
-        self._submit(seats)
+        self._awaited[id(round_)] += len(plays)
+        self._submit(plays)
 
-    def _over(self, seats: Sequence[_Seat]) -> None:
-        """Takes leave of trajectories that have ended."""
-        self._engine.release([seat.trajectory.key for seat in seats])
-        self._judge(seats)
-        for seat in seats:
-            self._tick(seat.round_)
+    def _finish(self, plays: Sequence[_Play]) -> None:
+        """Takes trajectories that have ended out of play."""
+        self._engine.release([play.trajectory.key for play in plays])
+        self._judge(plays)
+        for play in plays:
+            self._count_down(play.round_)
 
-    def _tick(self, round_: Round) -> None:
-        """Something that a round waited for is over; after the last, its next phase begins."""
+    def _count_down(self, round_: Round) -> None:
+        """Counts something that a round waited for; after the last, its next phase begins."""
         self._awaited[id(round_)] -= 1
         if self._awaited[id(round_)] or round_.done:
             return
 
         if waits_for_others(self._rules):
-            self._send([round_], round_.advance, lambda _: self._seat(round_))
+            self._call([round_], round_.advance, lambda _: self._begin_phase(round_))
         else:
             round_.advance()
-            self._seat(round_)
+            self._begin_phase(round_)
 
-    def _send(
+    def _call(
         self, rounds: Sequence[Round], call: Callable[[], T], then: Callable[[T], None]
     ) -> None:
-        """Makes a call beside the engine, for which these rounds wait."""
+        """Makes a call in a thread, for which these rounds wait; it must change nothing."""
         for round_ in rounds:
             self._awaited[id(round_)] += 1
 
         def done(result: T) -> None:
             then(result)
             for round_ in rounds:
-                self._tick(round_)
+                self._count_down(round_)
 
-        self._errands.send(call, done)
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_CALLS_AT_ONCE, thread_name_prefix="ssp-service")
+        self._calls[self._threads.submit(call)] = done
 
     # -- turns ---------------------------------------------------------------------------------
 
-    def _submit(self, seats: Sequence[_Seat]) -> None:
-        self._writing.update({seat.trajectory.key: seat for seat in seats})
-        self._engine.submit([seat.request(self._temperature) for seat in seats])
+    def _submit(self, plays: Sequence[_Play]) -> None:
+        requests = []
+        for play in plays:
+            written, game = play.trajectory, play.game
+            self._writing[written.key] = play
+            # The seed of a turn follows from its place in the game, not from the order of events.
+            name = (*game.seed, game.slot, play.number, written.role, len(written.ids))
+            digest = hashlib.blake2b(" ".join(map(str, name)).encode(), digest_size=8).digest()
+            seed = int.from_bytes(digest) >> 1
+            room, at = written.tokens_left, self._temperature
+            requests.append(Request(written.key, written.ids, room, at, seed, written.role))
+        self._engine.submit(requests)
 
     def _write(self) -> None:
         """One step of the engine; if it fails, what it was asked for is void."""
         try:
             finished = self._engine.step()
         except ServiceError as error:
-            self._void(error)
+            plays = list(self._writing.values())
+            self._writing.clear()
+            for round_ in self._rounds:
+                round_.void([play.trajectory for play in plays if play.round_ is round_], error)
+            self._finish(plays)
             return
 
         again, over = [], []
         for key, generation in finished:
-            seat = self._writing.pop(key)
-            seat.trajectory.feed(generation.ids, generation.logprobs)
+            play = self._writing.pop(key)
+            play.trajectory.feed(generation.ids, generation.logprobs)
             sampled.turns += 1
             sampled.tokens += len(generation.ids)
 
-            match seat.trajectory.waiting:
+            match play.trajectory.waiting:
                 case Waiting.POLICY:
-                    again.append(seat)  # the engine stopped inside a thought
+                    again.append(play)  # the engine stopped inside a thought
                 case Waiting.SEARCH:
-                    self._due.append(seat)
+                    self._due.append(play)
                 case Waiting.NOTHING:
-                    over.append(seat)
+                    over.append(play)
 
         self._submit(again)
-        self._over(over)
-
-    def _void(self, error: ServiceError) -> None:
-        seats = list(self._writing.values())
-        self._writing.clear()
-        for round_ in self._rounds:
-            round_.void([seat.trajectory for seat in seats if seat.round_ is round_], error)
-        self._over(seats)
+        self._finish(over)
 
     # -- services ------------------------------------------------------------------------------
 
@@ -279,56 +291,53 @@ class _Table:
             return
 
         # An outage may have ended some of them.
-        seats = [seat for seat in self._due if not seat.trajectory.done]
-        self._over([seat for seat in self._due if seat.trajectory.done])
+        plays = [play for play in self._due if not play.trajectory.done]
+        self._finish([play for play in self._due if play.trajectory.done])
         self._due = []
 
-        queries = [seat.trajectory.query or "" for seat in seats]
+        queries = [play.trajectory.query or "" for play in plays]
+        search = partial(checked.search, self._rules)
         if remote:
-            self._send(
-                [],
-                lambda: checked.search(self._rules, queries),
-                lambda found: self._found(seats, found),
-            )
+            self._call([], lambda: search(queries), lambda found: self._found(plays, found))
         else:
-            self._found(seats, checked.search(self._rules, queries))
+            self._found(plays, search(queries))
 
-    def _found(self, seats: Sequence[_Seat], found: Sequence[_Found]) -> None:
-        for seat, documents in zip(seats, found, strict=True):
-            take_found(self._rules, seat.game, seat.trajectory, documents)
+    def _found(self, plays: Sequence[_Play], found: Sequence[_Found]) -> None:
+        for play, documents in zip(plays, found, strict=True):
+            take_found(self._rules, play.game, play.trajectory, documents)
 
-        self._submit([seat for seat in seats if not seat.trajectory.done])
-        self._over([seat for seat in seats if seat.trajectory.done])
-        self._sweep(found)
+        self._submit([play for play in plays if not play.trajectory.done])
+        self._finish([play for play in plays if play.trajectory.done])
+        self._end_voided(found)
 
-    def _sweep(self, results: Sequence[object]) -> None:
-        """Ends what others were writing in games that an outage among these results has voided."""
-        if not any(isinstance(result, ServiceError) for result in results):
-            return
-
-        over = [seat for seat in self._writing.values() if seat.trajectory.done]
-        for seat in over:
-            del self._writing[seat.trajectory.key]
-        self._over(over)
-
-    def _judge(self, seats: Sequence[_Seat]) -> None:
+    def _judge(self, plays: Sequence[_Play]) -> None:
         """Has attempts that are over judged while others write, if the judge is remote."""
         if not is_remote(self._rules.judge):
             return
 
         asked = [
-            (seat.game, seat.attempt)
-            for seat in seats
-            if seat.attempt is not None and seat.attempt.outage is None and seat.game.accepted
+            (play.game, play.attempt)
+            for play in plays
+            if play.attempt is not None and play.attempt.outage is None and play.game.accepted
         ]
         if not asked:
             return
 
-        referee = seats[0].round_.referee
+        referee = plays[0].round_.referee
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
             referee.take_verdicts(asked, verdicts)
-            self._sweep(verdicts)
+            self._end_voided(verdicts)
 
-        rounds = {id(seat.round_): seat.round_ for seat in seats}
-        self._send([*rounds.values()], lambda: referee.ask_verdicts(asked), then)
+        rounds = {id(play.round_): play.round_ for play in plays}
+        self._call([*rounds.values()], lambda: referee.ask_verdicts(asked), then)
+
+    def _end_voided(self, results: Sequence[object]) -> None:
+        """Ends what others were writing in games that an outage among these results has voided."""
+        if not any(isinstance(result, ServiceError) for result in results):
+            return
+
+        over = [play for play in self._writing.values() if play.trajectory.done]
+        for play in over:
+            del self._writing[play.trajectory.key]
+        self._finish(over)

@@ -1,13 +1,20 @@
-"""From played games to training rows: what can be learnt from, and with which weight."""
+"""From played games to training rows: reward, advantage and loss weight of each trajectory.
+
+Paper, Algorithm 1, lines 8 to 13. ``rows_of`` works on one runner's games; advantages and weights
+need the whole step, whose rows come together in :class:`Credit` and :func:`with_loss_weights`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from agents.config import LearningConfig
+from agents.config import ROLES, LearningConfig
+from agents.losses import find_algorithm
+from agents.metrics import repetition
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.trajectory import Trajectory
@@ -27,38 +34,209 @@ class Row:
     """float32 (length,): behaviour log-probabilities; NaN in an example, which nobody sampled."""
     role: str
     game: int
-    """Which game of the step it belongs to: an index into the step's games, over all runners."""
+    """Index of its game among the step's games, over all runners."""
     advantage: float
-    """GRPO: the reward relative to its group. REINFORCE: the return, less a baseline. Set by
-    :class:`agents.credit.Credit`; 0 before."""
+    """Set by :class:`Credit`; 0 before."""
     weight: float = 0.0
     """Factor on the sum of its token losses; see :func:`with_loss_weights`."""
     reward: float = 0.0
-    """What its game paid."""
     group: str = ""
-    """GRPO compares rows of one role whose groups have the same name."""
+    """Rewards are compared within one role and group."""
     question: str | None = None
-    """The question that a proposal ended with."""
+    """Question that a proposal ended with."""
     void_turn: bool = False
     """Whether its last turn has no complete action."""
 
     @property
     def tokens(self) -> int:
-        """How many tokens the policy wrote."""
+        """Tokens that the policy wrote."""
         return int(self.mask.sum())
 
 
-def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
-    """The rows of one runner's games; void games give none. Advantages are not set yet."""
-    rows: list[Row] = []
-    if "proposer" in config.learning_roles:
-        rows.extend(_proposer_rows(games, config))
-    if "solver" in config.learning_roles:
-        rows.extend(_solver_rows(games))
-        rows.extend(_example_rows(games))
-        rows.extend(_closed_book_rows(games))
+# -- rewards: one row per trajectory -----------------------------------------------------------
 
-    return rows
+
+def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
+    """Rows of one runner's games, without advantages; void games give none."""
+    proposals, attempts, examples, from_memory = [], [], [], []
+    for game in games:
+        # A question that is reused, or put together from others, has no proposal to pay for.
+        decided = game.outcome in (Outcome.VALID, Outcome.INVALID)
+        if decided and game.origin is Origin.PROPOSED and game.proposer is not None:
+            group = f"answer {game.seed} {game.group}"
+            if config.proposal_groups == "asked_searches":
+                group = f"asked {game.asked_searches}"
+            row = _row(game, game.proposer, "proposer", game.proposer_reward or 0.0, group)
+            proposals.append(replace(row, question=game.question))
+
+        question = f"question {game.seed} {game.slot}"
+        if game.outcome is Outcome.VALID:
+            attempts += [
+                _row(game, attempt.trajectory, "solver", attempt.reward or 0.0, question)
+                for attempt in game.counted
+            ]
+        if game.outcome is Outcome.VALID and game.example is not None:
+            # A right attempt that nobody sampled joins the group of those that were.
+            row = _row(game, game.example, "solver", 1.0, question)
+            examples.append(replace(row, logprobs=np.full_like(row.logprobs, np.nan)))
+        if game.closed_book is not None and game.closed_book_reward is not None:
+            # Answers from memory are paid like any other, so that the solver does not play dumb.
+            # Each question is asked once: one group for all of the step.
+            reward = game.closed_book_reward
+            from_memory.append(_row(game, game.closed_book, "solver", reward, "closed book"))
+
+    kept = proposals if "proposer" in config.learning_roles else []
+    if "solver" in config.learning_roles:
+        kept = [*kept, *attempts, *examples, *from_memory]
+    return kept
+
+
+def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: str) -> Row:
+    mask = np.frombuffer(bytes(trajectory.mask), dtype=np.uint8)
+    void_turn = trajectory.ending is Ending.FORMAT
+    if trajectory.ending is Ending.BUDGET_TOKENS:
+        # A budget that documents used up cut no turn short: that turn was a search.
+        turns = int((np.diff(mask.view(np.int8), prepend=0) == 1).sum())
+        void_turn = turns > len(trajectory.searches)
+
+    return Row(
+        np.asarray(trajectory.ids, dtype=np.int32),
+        mask,
+        np.asarray(trajectory.logprobs, dtype=np.float32),
+        role,
+        game.slot,
+        0.0,
+        reward=float(reward),
+        group=group,
+        void_turn=void_turn,
+    )
+
+
+# -- advantages, over a whole step -------------------------------------------------------------
+
+
+class Credit:
+    """Gives the rows of each step their advantages; keeps a moving baseline per role.
+
+    Its state is part of a checkpoint.
+    """
+
+    def __init__(self, config: LearningConfig) -> None:
+        self._config = config
+        # Exponential sums of mean returns, and of their weights: their ratio has no pull to 0.
+        self._sums = {str(role): (0.0, 0.0) for role in ROLES}
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """Mean of each role's earlier returns; 0 before the first step."""
+        return {role: total / w if w else 0.0 for role, (total, w) in self._sums.items()}
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Baselines that are in use, by the names of ``metrics.jsonl``."""
+        config, found = self._config, {}
+        for role, value in self.baselines.items():
+            learns = config.baseline_decay is not None and role in config.learning_roles
+            if learns and config.algorithm(role) == "reinforce":
+                found[f"{role}_baseline"] = value
+        return found
+
+    def __call__(self, rows: Sequence[Row]) -> list[Row]:
+        """Rows of a step that something is learnt from, with their advantages.
+
+        Baselines are those of earlier steps: one that held a trajectory's own return would be
+        biased.
+        """
+        rows = penalised(rows, self._config.repetition_penalty)
+        result = credited(rows, self._config, self.baselines)
+
+        decay = self._config.baseline_decay
+        for role, (total, weight) in self._sums.items():
+            returns = [row.reward for row in rows if row.role == role]
+            if decay is not None and returns:
+                mean = float(np.mean(returns))
+                new = decay * total + (1 - decay) * mean, decay * weight + (1 - decay)
+                self._sums[role] = new
+        return result
+
+    def get_state(self) -> dict[str, Any]:
+        """Sums of the baselines, as plain data."""
+        return dict(self._sums)
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes them back."""
+        self._sums = {role: (float(total), float(w)) for role, (total, w) in state.items()}
+
+
+def credited(
+    rows: Sequence[Row], config: LearningConfig, baselines: Mapping[str, float]
+) -> list[Row]:
+    """Rows with advantages, without those that nothing is learnt from.
+
+    Left out are uniform groups (``drop_uniform_groups``) and trajectories with a void turn
+    (``mask_void_turns``), which do count in means and baselines, and rows that have neither
+    advantage nor KL, unless their tokens count in a denominator.
+
+    Args:
+        rows: all rows of the step.
+        config: algorithms, and what they leave out.
+        baselines: by role; 0 where there is none.
+    """
+    advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
+    for role in ROLES:
+        own = np.array([row.role == role for row in rows], dtype=bool)
+        rewards = np.array([row.reward for row in rows if row.role == role])
+        names = [row.group for row in rows if row.role == role]
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        groups = np.array([numbers[name] for name in names], dtype=np.int64)
+
+        algorithm = find_algorithm(config.algorithm(role))
+        found = algorithm.advantage(rewards, groups, baselines.get(role, 0.0), config)
+        advantages[own] = found
+        if not algorithm.kl:
+            kept[own] = (found != 0) | (config.aggregation(role) == "token")
+        elif config.drop_uniform_groups:
+            kept[own] = np.isin(groups, groups[found != 0])
+
+    if config.mask_void_turns:
+        kept &= np.array([not row.void_turn for row in rows], dtype=bool)
+
+    return [
+        replace(row, advantage=float(advantage))
+        for row, advantage, keep in zip(rows, advantages, kept, strict=True)
+        if keep
+    ]
+
+
+def penalised(rows: Sequence[Row], penalty: float) -> list[Row]:
+    """Takes ``penalty`` times the share of near-identical questions off rewards of proposals.
+
+    No reward falls below 0, so that a repeated question never earns less than an invalid one, and
+    none rises. Proposals without a question stay as they are.
+    """
+    result = list(rows)
+    asking = [i for i, row in enumerate(rows) if row.question is not None] if penalty else []
+    shares = repetition([str(rows[i].question) for i in asking])
+    for i, share in zip(asking, shares, strict=True):
+        reward = rows[i].reward
+        result[i] = replace(rows[i], reward=min(reward, max(0.0, reward - penalty * float(share))))
+
+    return result
+
+
+# -- weights, over an optimizer update ---------------------------------------------------------
+
+
+def deal(rows: Sequence[Row], learning: LearningConfig) -> list[tuple[list[Row], int]]:
+    """Rows of each optimizer update of a step, and how many slots it stands for.
+
+    Games are dealt whole, and in turn, so that every update gets its share of those that give rows
+    at all.
+    """
+    parts = learning.minibatches
+    sizes = [len(range(i, learning.batch_size, parts)) for i in range(parts)]
+    turn = {game: i % parts for i, game in enumerate(sorted({row.game for row in rows}))}
+    return [([row for row in rows if turn[row.game] == i], size) for i, size in enumerate(sizes)]
 
 
 def with_loss_weights(
@@ -67,11 +245,14 @@ def with_loss_weights(
     """Sets each row's weight, from denominators over the *whole* update.
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
+    With B games and n attempts, a row's token losses are multiplied by
 
-    ``sum``: 1/B for proposals and 1/(B n) for attempts, a sum over tokens (equation 5 for the
-    proposer). ``sequence``: the same, divided by the trajectory's length (equation 4). ``token``:
-    one mean over the tokens of all rows of the role. Empty slots count in B, void attempts in n:
-    what did not happen has no gradient, and changes nobody else's weight.
+    - ``sum``: 1/B for a proposal (equation 5), 1/(B n) for an attempt;
+    - ``sequence``: the same, divided by the trajectory's length (equation 4);
+    - ``token``: 1 / all tokens of the role's rows.
+
+    Empty slots count in B and void attempts in n: what did not happen has no gradient, and changes
+    nobody else's weight.
 
     Args:
         rows: all rows of one optimizer update.
@@ -95,103 +276,3 @@ def with_loss_weights(
         weighted.append(replace(row, weight=weight))
 
     return weighted
-
-
-def _proposer_rows(games: Sequence[Game], config: LearningConfig) -> list[Row]:
-    played = [
-        g
-        for g in games
-        if g.origin is Origin.PROPOSED and g.outcome in (Outcome.VALID, Outcome.INVALID)
-    ]
-
-    return [
-        _row(
-            game.proposer,
-            "proposer",
-            game,
-            game.proposer_reward or 0.0,
-            _proposal_group(game, config),
-            question=game.question,
-        )
-        for game in played
-        if game.proposer is not None
-    ]
-
-
-def _proposal_group(game: Game, config: LearningConfig) -> str:
-    if config.proposal_groups == "asked_searches":
-        return f"asked {game.asked_searches}"
-    return f"answer {game.seed} {game.group}"
-
-
-def _solver_rows(games: Sequence[Game]) -> list[Row]:
-    return [
-        _row(
-            attempt.trajectory,
-            "solver",
-            game,
-            attempt.reward or 0.0,
-            f"question {game.seed} {game.slot}",
-        )
-        for game in games
-        if game.outcome is Outcome.VALID
-        for attempt in game.counted
-    ]
-
-
-def _example_rows(games: Sequence[Game]) -> list[Row]:
-    """Right attempts that nobody sampled, in the group of those at the same question."""
-    rows = [
-        _row(game.example, "solver", game, 1.0, f"question {game.seed} {game.slot}")
-        for game in games
-        if game.outcome is Outcome.VALID and game.example is not None
-    ]
-    return [replace(row, logprobs=np.full_like(row.logprobs, np.nan)) for row in rows]
-
-
-def _closed_book_rows(games: Sequence[Game]) -> list[Row]:
-    """The answers from memory, paid like any answer of the solver, so that it does not play dumb.
-
-    Each question is asked once, so GRPO compares an answer with those to the step's other
-    questions.
-    """
-    return [
-        _row(game.closed_book, "solver", game, game.closed_book_reward, "closed book")
-        for game in games
-        if game.closed_book is not None and game.closed_book_reward is not None
-    ]
-
-
-def _row(
-    trajectory: Trajectory,
-    role: str,
-    game: Game,
-    reward: float,
-    group: str,
-    question: str | None = None,
-) -> Row:
-    return Row(
-        np.asarray(trajectory.ids, dtype=np.int32),
-        np.frombuffer(bytes(trajectory.mask), dtype=np.uint8),
-        np.asarray(trajectory.logprobs, dtype=np.float32),
-        role,
-        game.slot,
-        0.0,
-        reward=float(reward),
-        group=group,
-        question=question,
-        void_turn=_ends_in_a_void_turn(trajectory),
-    )
-
-
-def _ends_in_a_void_turn(trajectory: Trajectory) -> bool:
-    """Whether the last turn ended without any complete action.
-
-    A budget that was spent by documents cut no turn short: that turn was a search.
-    """
-    if trajectory.ending is not Ending.BUDGET_TOKENS:
-        return trajectory.ending is Ending.FORMAT
-
-    mask = np.frombuffer(bytes(trajectory.mask), dtype=np.int8)
-    turns = int((np.diff(mask, prepend=0) == 1).sum())
-    return turns > len(trajectory.searches)

@@ -1,4 +1,4 @@
-"""How likely a model finds the tokens that a policy wrote, without a full tensor of logits."""
+"""Log-probabilities of the tokens that a policy wrote, without a full tensor of logits."""
 
 from __future__ import annotations
 
@@ -15,27 +15,13 @@ LOGITS_PER_CHUNK = 2**25
 
 
 class Scores(NamedTuple):
-    """What a model says of tokens that a policy wrote."""
+    """Scores of tokens that a policy wrote."""
 
     logprobs: Tensor
-    """float32 (tokens,): their log-probabilities."""
+    """float32 (tokens,)."""
     entropies: Tensor | None = None
-    """float32 (tokens,), in nats, without gradients: how undecided the model was. ``None`` where
-    nobody asked."""
-
-
-def token_logprobs(
-    lm: Any,
-    ids: Tensor,
-    mask: Tensor,
-    temperature: float,
-    vocab_size: int,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
-) -> Tensor:
-    """Log-probabilities (tokens,) alone; see :func:`token_scores`."""
-    return token_scores(
-        lm, ids, mask, temperature, vocab_size, logits_per_chunk, entropies=False
-    ).logprobs
+    """float32 (tokens,), in nats, without gradients, of the distributions that the tokens are from;
+    ``None`` where nobody asked."""
 
 
 def token_scores(
@@ -48,8 +34,7 @@ def token_scores(
     *,
     entropies: bool = True,
 ) -> Scores:
-    """Log-probabilities of the masked tokens under a model, at their sampling temperature, and the
-    entropies of the distributions that they are from.
+    """Log-probabilities of the masked tokens under a model, at their sampling temperature.
 
     Right padding needs no attention mask: every layer is causal, and padding is masked. Logits are
     computed only for the masked tokens, a fraction of all, and chunk by chunk. Chunks are
@@ -67,55 +52,11 @@ def token_scores(
     Returns:
         Log-probabilities and entropies, row by row.
     """
+    # The state at position t predicts the token at t + 1: (rows, length - 1, width).
     hidden = lm.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     own = mask[:, 1:] > 0
+    states, targets = hidden[own], ids[:, 1:][own]  # (tokens, width), (tokens,)
     head = lm.get_output_embeddings()
-
-    targets = ids[:, 1:][own]
-    return in_chunks(
-        head, hidden[own], targets, temperature, vocab_size, logits_per_chunk, entropies=entropies
-    )
-
-
-class TokenScorer(torch.nn.Module):
-    """A causal LM as the scorer that :class:`agents.update.Update` takes."""
-
-    def __init__(
-        self, lm: Any, temperature: float, vocab_size: int, *, entropies: bool = True
-    ) -> None:
-        """Arguments as of :func:`token_scores`."""
-        super().__init__()
-        self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
-        self._entropies = entropies
-
-    def forward(self, columns: Columns) -> Scores:
-        """What the model says of the tokens that the policy wrote in these rows."""
-        ids, mask = columns["ids"], columns["loss_mask"]
-        at, size = self._temperature, self._vocab_size
-        return token_scores(self.lm, ids, mask, at, size, entropies=self._entropies)
-
-
-def in_chunks(
-    head: Any,
-    states: Tensor,
-    targets: Tensor,
-    temperature: float,
-    vocab_size: int,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
-    *,
-    entropies: bool,
-) -> Scores:
-    """The output layer's part of :func:`token_scores`.
-
-    Args:
-        head: the output layer.
-        states: (tokens, width), what the layers made of the token before each target.
-        targets: int64 (tokens,).
-        temperature: as there.
-        vocab_size: as there.
-        logits_per_chunk: as there.
-        entropies: as there.
-    """
 
     def score(states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         logits = head(states)[:, :vocab_size].float() / temperature
@@ -137,11 +78,29 @@ def in_chunks(
 
 @torch.no_grad()
 def _entropies(logprobs: Tensor) -> Tensor:
-    """Entropy of each row of log-probabilities, in nats."""
+    """Entropy of each row of log-probabilities (tokens, vocabulary), in nats: (tokens,)."""
     # A token that is impossible has no part in it; 0 x -inf would be NaN.
     finite = logprobs.clamp(min=torch.finfo(logprobs.dtype).min)
     # In place: each of these is as large as all logits of a chunk.
     return -finite.mul_(logprobs.exp()).sum(dim=-1)
+
+
+class TokenScorer(torch.nn.Module):
+    """A causal LM as the scorer that :class:`agents.update.Update` takes."""
+
+    def __init__(
+        self, lm: Any, temperature: float, vocab_size: int, *, entropies: bool = True
+    ) -> None:
+        """Arguments as of :func:`token_scores`."""
+        super().__init__()
+        self.lm, self._temperature, self._vocab_size = lm, temperature, vocab_size
+        self._entropies = entropies
+
+    def forward(self, columns: Columns) -> Scores:
+        """Scores of the tokens that the policy wrote in these rows."""
+        ids, mask = columns["ids"], columns["loss_mask"]
+        at, size = self._temperature, self._vocab_size
+        return token_scores(self.lm, ids, mask, at, size, entropies=self._entropies)
 
 
 def checkpoint_layers(module: torch.nn.Module) -> None:

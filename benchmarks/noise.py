@@ -24,7 +24,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Waiting
 from ssp_env.players import MiniPlayer
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld

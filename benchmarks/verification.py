@@ -24,7 +24,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players import MiniPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.testing.hacks import tally
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Role

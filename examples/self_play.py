@@ -1,68 +1,90 @@
-"""Search self-play from top to bottom in one file: no Ray, no trainer, plain PyTorch.
+"""Search self-play from top to bottom in one file: the environment, an engine, plain PyTorch.
 
     python examples/self_play.py --steps 20
 
-One language model writes search questions and answers them (Algorithm 1 of the paper). The game
-itself (search, tags, budgets, filters, verification) is ``ssp_env``. The sampling engine and the
-update (equations 4 and 5) are ``agents``: the same objects that ``ssp train`` uses, so that a run
-of yours learns what one of ours does. The formulas for one token are in ``agents/losses.py``.
+One language model writes search questions and answers them (Algorithm 1 of "Search Self-play",
+arXiv 2510.18821). ``ssp_env`` is the game: prompts, searches, tags and budgets, and the order of
+its phases. ``agents.engines`` samples, with a KV cache. All that decides what is learnt is here:
+filters, rewards, advantages, both losses and the optimizer step. One update equals that of
+``ssp train``, to rounding.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
-from agents.columns import columns_of
-from agents.config import LearningConfig
-from agents.credit import credited
 from agents.engines.base import Request, StopRule, generate
 from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model, tiny_directory
-from agents.rows import rows_of, with_loss_weights
-from agents.scoring import TokenScorer
-from agents.update import Update, adam
 from ssp_env import MINI_GAME, Game, Round, Rules, open_world
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
+MODEL = Path(__file__).parents[1] / "agents" / "tiny" / "checkpoint"
+
+# The paper's names. Its values are in brackets where these, for a policy of under a million
+# parameters, are others.
+B = 32  # answers per step, and so questions [256]
 N = 5  # attempts per question: the group that GRPO compares
-
-# Names and losses are the paper's, values suit a policy of under a million parameters.
-LEARNING = LearningConfig(
-    batch_size=32,  # answers, and so questions, per step
-    minibatches=1,
-    temperature=1.0,  # of self-play; evaluation is greedy
-    kl_coeff=0.01,  # to the reference policy (equation 4)
-    clip_low=0.2,  # bounds of the importance ratio; they bite where games are used more than once
-    clip_high=0.28,
-    proposer_weight=0.03,  # of the proposer's loss beside the solver's; the paper has 1
-    lr=3e-4,
-    beta2=0.95,
-    warmup_steps=0,
-    drop_uniform_groups=True,  # attempts that all fail, or all succeed, have nothing to compare
-    importance_cap=None,  # one update per step, from games of the very same weights
-)
+BETA = 0.01  # weight of the KL to the reference policy
+CLIP_LOW, CLIP_HIGH = 0.2, 0.28  # bounds of the importance ratio, for updates that reuse games
+PROPOSER_WEIGHT = 0.03  # of the proposer's loss beside the solver's [1]
+LR, BETAS, MAX_GRAD_NORM = 3e-4, (0.9, 0.95), 1.0  # [1e-6, (.9, .999)]
+ROWS_PER_PASS = 64
 
 
-# -- rollout: Algorithm 1, lines 2 to 8 ------------------------------------------------------------
+# -- the rules: which questions count, and what is paid (lines 4, 7, 8) ----------------------------
+
+
+def no_search(proposal: Any) -> bool:
+    """The question rests on nothing that was found."""
+    return not any(search.documents for search in proposal.trajectory.searches)
+
+
+def short(proposal: Any) -> bool:
+    return len(proposal.question.split()) < 4
+
+
+def spoiler(proposal: Any) -> bool:
+    """The answer is in the question."""
+    return proposal.truth.answer.casefold() in proposal.question.casefold()
+
+
+def make_rules(tokenizer: HuggingFaceTokenizer) -> Rules:
+    """The game: a generated encyclopedia, a filter per reason code, verification, N attempts.
+
+    Verification mixes what the proposer found with noise documents of other questions and asks for
+    the answer without searching. ``verifier="policy"`` has the policy itself do that, as in the
+    paper; here the world does, which knows all facts.
+    """
+    game = MINI_GAME.replace(attempts=N, filters=())
+    filters = {"no_search": no_search, "short_question": short, "spoiler": spoiler}
+    return Rules.build(open_world("mini"), tokenizer, game, filters=filters)
+
+
+# -- rollout: lines 2 to 6 -------------------------------------------------------------------------
 
 
 def play(round_: Round, engine: TransformersEngine, temperature: float, seed: int) -> list[Game]:
     """Plays a round to its end: every trajectory that waits for tokens gets its next turn.
 
-    The round moves through its phases by itself, once all trajectories of a phase are done:
+    ``advance`` answers searches, and once all trajectories of a phase are over, begins the next:
 
-    - *propose*: the policy sees an answer, searches, and writes a question;
-    - *filter*: rules refuse a bad format, a question without a search, one that holds its answer;
-    - *verify*: the answer must follow from what the proposer found, mixed with noise documents,
-      so a question that cannot be answered does not count (the paper's RAG verification);
-    - *solve*: ``N`` attempts per question that passed. They see the question, never the answer.
+    - *propose*: the policy sees an answer, searches, and writes a question (line 3);
+    - *filter*: a broken format, or one of the filters above (line 4);
+    - *verify*: the answer must follow from what the proposer found (line 4);
+    - *solve*: N attempts per question that is left, by the same policy. They see the question,
+      search, and answer (line 6); a judge compares that with the truth.
     """
     rng = np.random.default_rng(seed)
 
@@ -83,43 +105,130 @@ def play(round_: Round, engine: TransformersEngine, temperature: float, seed: in
     return round_.games
 
 
-# -- rewards, advantages, losses: lines 8 to 13 ----------------------------------------------------
+# -- rewards and advantages: lines 7, 8 ------------------------------------------------------------
 
 
-def learnable(games: Sequence[Game]) -> dict[str, torch.Tensor]:
-    """What a step's games teach, as columns of one row per trajectory.
+@dataclass
+class Row:
+    """One trajectory to learn from."""
 
-    - An attempt that the judge calls right is paid 1, else 0. Its advantage is what it got more
-      than the mean attempt at its question (GRPO, without division by the deviation).
-    - A proposal is paid 1 - mean solve rate: hard questions pay. One that failed is paid 0. Its
-      advantage is the reward itself (REINFORCE): with one proposal per answer there is nothing to
-      compare it with.
-    - A void game, which an outage of search or judge has stopped, gives no row.
-    - Weights hold the denominators, B and n, however many games are valid. So the losses of rows
-      simply add up.
+    ids: Tensor
+    """int64 (length,): prompt, turns and documents."""
+    mask: Tensor
+    """float (length,): 1 on the tokens that the policy wrote."""
+    behaviour: Tensor
+    """float (length,): log-probabilities that they were sampled with."""
+    solver: bool
+    advantage: float
+    weight: float
+    """Factor on the sum of its token losses."""
+
+
+def learnable(games: Sequence[Game]) -> list[Row]:
+    """Rewards, advantages, and the denominators of equations 4 and 5.
+
+    B and N divide, however many games and attempts count, so that a failed game changes nobody
+    else's weight. A void game, which an outage of search or judge has stopped, teaches nothing.
     """
-    rows = credited(rows_of(games, LEARNING), LEARNING, baselines={})
-    rows = with_loss_weights(rows, LEARNING, LEARNING.batch_size, N)
-    return {name: torch.as_tensor(column) for name, column in columns_of(rows).items()}
+    rows = []
+    for game in games:
+        if game.outcome == "void":
+            continue
+
+        # An attempt is paid 1 if the judge calls it right. Its advantage is that less the mean of
+        # its group (GRPO, not divided by the deviation). Where all attempts fail, or all succeed,
+        # there is nothing to compare.
+        valid = game.outcome == "valid"
+        rewards = [float(attempt.right) for attempt in game.counted] if valid else []
+        if len(set(rewards)) > 1:
+            for attempt, reward in zip(game.counted, rewards, strict=True):
+                row = row_of(attempt.trajectory, True, reward - fmean(rewards))
+                row.weight = 1 / (B * N * float(row.mask.sum()))  # a mean over its tokens
+                rows.append(row)
+
+        # A proposal is paid 1 - mean solve rate: hard questions pay; one that failed is paid 0.
+        # With one proposal per answer there is no group: the reward itself is the advantage.
+        paid = 1 - fmean(rewards) if valid else 0.0
+        if paid and game.proposer is not None:
+            row = row_of(game.proposer, False, paid)
+            row.weight = PROPOSER_WEIGHT / B  # a sum over its tokens
+            rows.append(row)
+
+    return rows
 
 
-def make_update(model: Any, reference: Any, vocabulary: int) -> Update:
-    """One optimizer step per call, on both roles together.
+def row_of(trajectory: Any, solver: bool, advantage: float) -> Row:
+    mask = torch.tensor(list(trajectory.mask), dtype=torch.float)
+    behaviour = torch.tensor(trajectory.logprobs)
+    return Row(torch.tensor(trajectory.ids), mask, behaviour, solver, advantage, 0.0)
 
-    Token by token: clipped policy loss and KL for attempts, log-probability times reward for
-    proposals. The mask leaves out what the policy did not write.
+
+# -- losses: lines 11, 12 --------------------------------------------------------------------------
+
+
+def token_logprobs(model: Any, ids: Tensor) -> Tensor:
+    """log pi(token | what precedes it): (rows, length) -> (rows, length - 1).
+
+    Rows are padded on the right, which needs no attention mask: every layer looks back alone.
     """
-    policy, frozen = (
-        TokenScorer(lm, LEARNING.temperature, vocabulary) for lm in (model, reference)
+    logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+    return torch.log_softmax(logits, dim=-1).gather(2, ids[:, 1:, None]).squeeze(2)
+
+
+def loss_of(policy: Any, reference: Any, rows: Sequence[Row]) -> Tensor:
+    """Equations 4 and 5 over some rows: the weighted sum of their token losses."""
+    ids, mask, behaviour = (
+        pad_sequence([getattr(row, name) for row in rows], batch_first=True)
+        for name in ("ids", "mask", "behaviour")
     )
-    return Update(policy, adam(model.parameters(), LEARNING), LEARNING, reference=frozen)
+    mask, behaviour = mask[:, 1:], behaviour[:, 1:]  # (rows, length - 1)
+    solver, advantage, weight = (
+        torch.tensor([getattr(row, name) for row in rows])[:, None]
+        for name in ("solver", "advantage", "weight")
+    )
+
+    logprobs = token_logprobs(policy, ids)
+    with torch.no_grad():
+        reference_logprobs = token_logprobs(reference, ids)
+
+    # Equation 4, GRPO. On-policy the ratio is 1, and its gradient that of A log pi. Clipping bounds
+    # how far it may move where games are learnt from more than once.
+    ratio = torch.exp(torch.where(mask > 0, logprobs - behaviour, 0.0))
+    clipped = ratio.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
+    surrogate = torch.minimum(ratio * advantage, clipped * advantage)
+    # Its KL[pi || pi_ref], by Schulman's k3: unbiased, never negative.
+    difference = reference_logprobs - logprobs
+    kl = torch.exp(difference) - difference - 1
+    grpo = -surrogate + BETA * kl
+
+    # Equation 5, REINFORCE.
+    reinforce = -advantage * logprobs
+
+    losses = torch.where(solver, grpo, reinforce)
+    return (weight * mask * losses).sum()
+
+
+def update(policy: Any, reference: Any, optimizer: torch.optim.Optimizer, rows: list[Row]) -> float:
+    """One optimizer step on both roles together; the loss."""
+    optimizer.zero_grad()
+    rows = sorted(rows, key=lambda row: len(row.ids))
+    total = 0.0
+    for first in range(0, len(rows), ROWS_PER_PASS):
+        # Weights hold the denominators of the whole step, so passes simply add up.
+        loss = loss_of(policy, reference, rows[first : first + ROWS_PER_PASS])
+        loss.backward()
+        total += float(loss.detach())
+
+    torch.nn.utils.clip_grad_norm_(policy.parameters(), MAX_GRAD_NORM)
+    optimizer.step()
+    return total
 
 
 # -- the loop --------------------------------------------------------------------------------------
 
 
 def accuracy(rules: Rules, engine: TransformersEngine, per_group: int) -> dict[str, float]:
-    """Pass@1 by the number of hops, on questions that are never trained on."""
+    """Pass@1 by the number of hops, greedily, on questions that are never trained on."""
     once = replace(rules, config=rules.config.replace(attempts=1))
     questions = rules.world.questions(0, per_group)
     games = play(Round.of_questions(once, questions, [0]), engine, temperature=0.0, seed=0)
@@ -138,16 +247,20 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=50, help="evaluated per number of hops")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # so small a model runs fastest with one
+    logging.set_verbosity_error()
 
-    # The policy, a frozen copy as the reference, a world to search in, and the rules of the game.
-    tokenizer = HuggingFaceTokenizer.load(tiny_directory())
-    model, reference = load_model(tiny_directory()), load_model(tiny_directory())
-    rules = Rules.build(open_world("mini"), tokenizer, MINI_GAME.replace(attempts=N))
-    engine = TransformersEngine(model, tokenizer, StopRule.of(rules.config, tokenizer))
-    update = make_update(model, reference, tokenizer.vocab_size)
+    # The policy, a frozen copy as the reference, the game, and an engine over the same tensors.
+    tokenizer = HuggingFaceTokenizer.load(MODEL)
+    policy, reference = (
+        AutoModelForCausalLM.from_pretrained(MODEL, attn_implementation="eager").eval()
+        for _ in range(2)
+    )
+    rules = make_rules(tokenizer)
+    engine = TransformersEngine(policy, tokenizer, StopRule.of(rules.config, tokenizer))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=LR, betas=BETAS)
 
     def draw(rng: np.random.Generator, count: int) -> list[Any]:
-        """Ground truths to ask about (line 1)."""
+        """Ground truths to ask about (line 2)."""
         answers = rules.world.answers
         return [answers[i] for i in rng.choice(len(answers), count, replace=False)]
 
@@ -155,22 +268,19 @@ def main() -> None:
 
     for step in range(1, arguments.steps + 1):
         seed = arguments.seed * 1_000_003 + step
-        round_ = Round(rules, draw, LEARNING.batch_size, [seed])
-        games = play(round_, engine, LEARNING.temperature, seed)
-        figures = update(learnable(games), step - 1)
+        games = play(Round(rules, draw, B, [seed]), engine, temperature=1.0, seed=seed)
+        loss = update(policy, reference, optimizer, learnable(games))
+        engine.update_weights(policy.state_dict(), step)  # forgets what it computed before
 
-        # The engine samples from the same tensors; it only has to forget what it computed before.
-        engine.update_weights(model.state_dict(), step)
-
-        rewards = [game.proposer_reward or 0.0 for game in games]
         valid = [game for game in games if game.outcome == "valid"]
         solved = [attempt.right for game in valid for attempt in game.counted]
+        paid = [1 - fmean(attempt.right for attempt in game.counted) for game in valid]
         print(
             f"step {step:3d}",
-            f"proposer reward {fmean(rewards):.3f}",
+            f"proposer reward {sum(paid) / len(games):.3f}",
             f"valid {len(valid) / len(games):.3f}",
             f"solve rate {fmean(solved) if solved else float('nan'):.3f}",
-            f"loss {figures['loss']:+.5f}",
+            f"loss {loss:+.5f}",
             sep="   ",
             flush=True,
         )

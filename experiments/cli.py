@@ -157,7 +157,6 @@ def sweep(
     out: str | None = None,
     resume: bool = False,
     tables: bool = False,
-    reuse: Annotated[tuple[str, ...] | None, Several] = None,
     keep_checkpoints: bool = False,
     quiet: bool = False,
 ) -> int:
@@ -176,8 +175,6 @@ def sweep(
         out: Directory of the sweep (default: runs/sweeps/SWEEP).
         resume: Continue the trials in --out that have not ended.
         tables: Make the tables of the trials in --out that have ended.
-        reuse: Copy trials that sweeps in these directories played with the same settings, seed and
-            code.
         keep_checkpoints: Keep the last policies of finished trials.
         quiet: Show only errors and the tables.
     """
@@ -194,7 +191,6 @@ def sweep(
         out=out,
         resume=resume,
         tables=tables,
-        reuse=None if reuse is None else [*reuse],
         keep_checkpoints=keep_checkpoints,
         quiet=quiet,
     )

@@ -25,7 +25,6 @@ from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.config import SearchConfig
 
 
@@ -104,13 +103,12 @@ class OpenAIConfig(Settings):
                 raise ConfigError(f"openai.{name}", "", f"{use}; give --set openai.{name}=...")
 
         try:
-            retry = RetryPolicy(attempts=self.attempts)
             return ChatConfig(
-                self.base_url,
-                self.model,
+                base_url=self.base_url,
+                model=self.model,
                 api_key_env=self.api_key_env,
                 timeout=self.timeout,
-                retry=retry,
+                attempts=self.attempts,
             )
         except ConfigError as error:
             # The user of these settings does not know the client's own names.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,9 +23,7 @@ class Settings(BaseModel):
             fit. Names the field with its section, such as ``game.attempts``.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     section: ClassVar[str] = ""
     """Name of the field that holds this section in larger settings; errors begin with it."""
@@ -69,6 +71,19 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
     if error["type"] == "missing":
         return prefix + name, None, "give a value"
     return prefix + name, value, error["msg"][0].lower() + error["msg"][1:]
+
+
+def setting_docs(kind: type[Settings]) -> dict[str, str]:
+    """The docstring under each field. Reads the source, which would slow down every import."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+
+    docs = {}
+    for field, below in pairwise(tree.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            assert isinstance(field.target, ast.Name)
+            docs[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
+    return docs
 
 
 def setting_names(kind: type[Settings]) -> list[str]:

@@ -8,9 +8,105 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any
 
 from ssp_env.errors import RunError
+
+
+def unfinished(path: Path) -> Path:
+    """The name that a file or folder has until all of it is there."""
+    return path.with_name(f".{path.name}.unfinished")
+
+
+@contextmanager
+def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """A file to write to, which takes its name, and the place of an older one, when it is whole.
+
+    In text, a lone surrogate becomes its JSON escape. ``mode`` is ``"w"`` or ``"wb"``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
+    new = unfinished(path)
+    try:
+        with open(new, mode, **text) as file:  # type: ignore[call-overload]
+            yield file
+
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        sync(path.parent)
+    finally:
+        if new.is_file():
+            new.unlink()
+
+
+@contextmanager
+def new_folder(path: Path, *, resume: bool = False) -> Iterator[Path]:
+    """A folder to fill, which takes its name when it is whole.
+
+    After an error it is deleted, unless ``resume``: then the next one to make it finds what is
+    there. So does a process that is killed and made again.
+
+    Raises:
+        OSError: it cannot be written, or there is such a folder already.
+    """
+    new = unfinished(path)
+    if not resume:
+        shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True, exist_ok=True)
+    try:
+        yield new
+
+        for file in new.rglob("*"):
+            sync(file)
+        new.rename(path)
+        sync(path.parent)
+    except BaseException:
+        if not resume:
+            shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file in full or not at all.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    with finished_in_full(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def finished_in_full(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """The file of :func:`replacing`, where a person has named it.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    try:
+        with replacing(path, mode) as file:
+            yield file
+    except OSError as error:
+        raise unwritten(path, error) from error
+
+
+def unwritten(path: Path, error: OSError) -> RunError:
+    """The error for a file that cannot be written."""
+    if not path.parent.is_dir():
+        return RunError(f"{path} cannot be written: there is no directory {path.parent}")
+    return RunError(f"{path} cannot be written: {error.strerror or error}")
+
+
+def sync(path: Path) -> None:
+    """Returns once a file, or the names of a directory's files, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def check_free(path: Path, needed: int) -> None:
@@ -24,10 +120,8 @@ def check_free(path: Path, needed: int) -> None:
     except OSError as error:
         raise RunError(f"{path} cannot be used: {error}") from error
     if free < needed:
-        raise RunError(
-            f"{path}: only {free >> 20} MiB of disk are free; at least {needed >> 20} MiB are "
-            f"needed"
-        )
+        has, wants = free >> 20, needed >> 20
+        raise RunError(f"{path}: only {has} MiB of disk are free; at least {wants} MiB are needed")
 
 
 def make_directories(path: Path) -> list[Path]:
@@ -63,89 +157,12 @@ def locked(path: Path) -> Iterator[None]:
     """
     with ExitStack() as stack:
         try:
-            stack.enter_context(exclusive(path))
+            handle = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             why = "it is in use by a run that is still going on"
             raise RunError(f"{path}: {why}") from error
         except OSError as error:
             raise RunError(f"{path}: it cannot be locked: {error}") from error
         yield
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """The lock of :func:`locked`, for callers with errors of their own.
-
-    Raises:
-        BlockingIOError: another process holds it.
-        OSError: the directory cannot be locked.
-    """
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(handle)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file in full or not at all.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    with finished_in_full(path) as file:
-        file.write(text)
-
-
-@contextmanager
-def finished_in_full(path: Path) -> Iterator[TextIO]:
-    """A file to write to, under another name until all of it is there.
-
-    A lone surrogate becomes its JSON escape.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    try:
-        with replacing(path) as file:
-            yield file
-    except OSError as error:
-        raise unwritten(path, error) from error
-
-
-def unwritten(path: Path, error: OSError) -> RunError:
-    """What to say of a file that cannot be written, where a person has named it."""
-    if not path.parent.is_dir():
-        return RunError(f"{path} cannot be written: there is no directory {path.parent}")
-    return RunError(f"{path} cannot be written: {error.strerror or error}")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
-    """The file of :func:`finished_in_full`, for callers with errors of their own.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
-            yield file
-
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync(path.parent)
-    finally:
-        if unfinished.is_file():
-            unfinished.unlink()
-
-
-def sync(path: Path) -> None:
-    """Returns once a file, or the names of a directory's files, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

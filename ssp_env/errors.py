@@ -4,7 +4,7 @@ A bad *rollout* is data, never an exception: an unparsable turn, a forbidden que
 budget ends a game as ``invalid`` with a reason code (see :mod:`ssp_env.game.outcome`).
 
 An *outage* is not data either. A retriever, judge, verifier or engine that fails is retried with
-back-off where it is called (:mod:`ssp_env.net.retry`). If it still fails, :class:`ServiceError`
+back-off where it is called (:mod:`ssp_env.net`). If it still fails, :class:`ServiceError`
 voids the attempt that was hit (or the game, where too few attempts remain); it never becomes a
 reward or an observation. A service that works and refuses a player's text is no outage: that
 counts against the text (``fault``).
@@ -103,7 +103,7 @@ class UsageError(SSPError, RuntimeError):
     """A call that does not fit the game's state, such as a step after the end."""
 
 
-FAULTS = ("service", "text", "unclear")
+FAULTS = ("service", "text")
 """What a :class:`ServiceError` can blame."""
 
 
@@ -114,10 +114,8 @@ class ServiceError(SSPError):
         service: ``"search"``, ``"judge"``, ``"verifier"`` or ``"engine"``.
         what: what went wrong, for the log; a policy never sees it.
         calls: how many calls were made before giving up, where someone counted them.
-        fault: what is to blame: ``"service"``, an outage; ``"text"``, if the service works and
-            refuses this very text, which then counts against the player who wrote it; or
-            ``"unclear"``, if it replied with nothing of use, which counts against the text where
-            others of the batch fared better.
+        fault: what is to blame: ``"service"``, an outage; or ``"text"``, if the service works and
+            has no result for this very text, which then counts against the player who wrote it.
 
     Raises:
         UsageError: another fault than these.

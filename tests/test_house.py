@@ -24,7 +24,7 @@ PACKAGES = ("ssp_env", "agents", "experiments")
 
 FLOORS = (
     ("errors", "version", "wording"),
-    ("types", "checks", "disk", "net", "settings"),
+    ("types", "checks", "config", "disk", "net", "settings"),
     ("tokenizers",),
     ("search", "judge"),
     ("game", "worlds"),
@@ -219,17 +219,6 @@ def test_no_circle_and_nothing_runs_up(house: House) -> None:
     assert house.circles == []
     assert house.upward == []
     assert house.floors <= len(FLOORS)
-
-
-def test_an_index_knows_nothing_of_its_retrievers(house: House) -> None:
-    """How an index is stored is below what ranks with it, which it finds by name."""
-    wrong = [
-        (module, imported)
-        for module, all_imported in house.modules.items()
-        for imported in all_imported
-        if module.startswith("ssp_env.search.index") and imported.startswith("ssp_env.search.dense")
-    ]
-    assert wrong == []
 
 
 def test_circles_and_upward_imports_are_found() -> None:

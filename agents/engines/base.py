@@ -1,4 +1,4 @@
-"""What an inference engine is: token ids in, token ids and log-probabilities out."""
+"""Interface of inference engines: token ids in, token ids and log-probabilities out."""
 
 from __future__ import annotations
 
@@ -81,8 +81,10 @@ def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
 class Engine(Protocol):
     """Samples turns: requests go in, finished turns come out as they finish."""
 
-    weights_version: int
-    """How many updates its weights have seen."""
+    @property
+    def weights_version(self) -> int:
+        """Updates that its weights have seen."""
+        ...
 
     @property
     def running(self) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.ragged_cache import RaggedCache
 from agents.engines.turn import Turn
-from agents.state import load_state
+from agents.models import load_state
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 

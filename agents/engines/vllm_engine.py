@@ -19,12 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.adapters import is_adapter, merged
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.config import VLLM
 from agents.engines.turn import Turn
-from agents.models import load_model
-from agents.state import as_tensor, state_of
+from agents.models import as_tensor, is_adapter, load_model, merged, state_of
 from ssp_env.errors import MissingExtra, ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from math import nan
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.callbacks.utils import make_callback
@@ -22,25 +24,30 @@ from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.result import TRAINING_ITERATION
 
-from agents.credit import Credit
-from agents.engines.gap import Gap
+from agents.columns import deal_to_learners
+from agents.engines.gap import Gap, compared_rows, measure
 from agents.metrics import step_figures
-from agents.rllib.ahead import meanwhile
-from agents.rllib.batch import LM, MODULE_ID, shard, to_batch
-from agents.rllib.collector import spare_libraries
-from agents.rllib.comparison import compare
+from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SelfPlayConfig
-from agents.rllib.deaths import learners_alive
-from agents.rllib.learner import SSPLearner
-from agents.rllib.players import Players, in_half
+from agents.rllib.env_runner import RoundTask, Sample, busiest, renumber, rounds_of
+from agents.rllib.learner import (
+    SSPLearner,
+    as_arrays,
+    ask_learners,
+    freeze_collected,
+    load_learners,
+    naming_dead_learners,
+    publish_weights,
+    save_learners,
+)
+from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
-from agents.rllib.rounds import RoundTask, Sample, busiest, deal, renumber, rounds_of
-from agents.rllib.weights import as_arrays, load, published, save
-from agents.rows import Row, with_loss_weights
-from agents.state import as_tensor, load_state, plain_weights
+from agents.rllib.runners import Runners
+from agents.rows import Credit, Row, deal, with_loss_weights
 from ssp_env.errors import RunError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, tell
+from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
 STATE = "self_play"
@@ -66,6 +73,15 @@ class SSP(Algorithm):
         """Gives rows their advantages; its moving baselines are part of a checkpoint."""
         return Credit(self.config.learning())
 
+    @cached_property
+    def _runners(self) -> Runners:
+        def recreated(group: EnvRunnerGroup, restored: list[int]) -> None:
+            self._make_on_env_runners_recreated_callbacks(
+                config=self.config, env_runner_group=group, restored_env_runner_indices=restored
+            )
+
+        return Runners(self.config, recreated)
+
     @classmethod
     def get_default_config(cls) -> SSPConfig:
         """An empty config."""
@@ -74,9 +90,8 @@ class SSP(Algorithm):
     def setup(self, config: Any) -> None:
         """Builds everything; RLlib calls it."""
         self._steps = 0
-        self._spared = False
+        self._frozen = False
         self._ahead: list[Sample] = []
-        self._players = Players(self._recreated)
         self._questions: list[Question] | None = None
         self._evaluated: dict[str, Any] | None = None
         super().setup(config)
@@ -86,12 +101,13 @@ class SSP(Algorithm):
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
             self._hand_over_weights(self.env_runner_group)
-        (self._reasons,) = self._ask(self.env_runner_group, [lambda runner: runner.reasons()])
-        self._spared = spare_libraries()
+        ask = [lambda runner: runner.reasons()]
+        (self._reasons,) = self._runners.map(self.env_runner_group, ask)
+        self._frozen = freeze_collected()
 
     def cleanup(self) -> None:
         """Ends runners and learners; RLlib calls it."""
-        if self._spared:
+        if self._frozen:
             gc.unfreeze()
         super().cleanup()
 
@@ -100,9 +116,9 @@ class SSP(Algorithm):
     def training_step(self) -> None:
         """One step of the paper's Algorithm 1; the figures go to RLlib's metrics.
 
-        With ``overlap``, the next step is played meanwhile, by the weights that this one was begun
-        with. So all steps but the first learn from games that are one update old, wherever and in
-        whatever order things are done.
+        With ``overlap``, the next step is played while this one is learnt from, by the weights that
+        this one was begun with. So all steps but the first learn from games that are one update
+        old, wherever and in whatever order things are done.
 
         Raises:
             ServiceError: all env runners are gone, or a learner is. The state is that of the step's
@@ -113,18 +129,35 @@ class SSP(Algorithm):
         samples = self._ahead or self._play(self._steps, self._strategy.get_state())
         sampled = time.perf_counter()
         self.last_games = [record for sample in samples for record in sample.records]
-        strategy, credit = self._strategy_after(samples), Credit(learning)
+
+        # Nothing of this object changes before the step is done, but for the learners.
+        strategy: BatchStrategy = self.config.batch_strategy()
+        strategy.set_state(self._strategy.get_state())
+        tell(strategy, [sample.verified for sample in samples])
+        credit = Credit(learning)
         credit.set_state(self.credit.get_state())
 
-        with self._playing_ahead(strategy) as following:
+        following: Callable[[], list[Sample]] = list
+        thread: ThreadPoolExecutor | None = None
+        if self.config.overlap:
+            play = partial(self._play, self._steps + 1, strategy.get_state())
+            if self.env_runner is None:
+                thread = ThreadPoolExecutor(1, thread_name_prefix="playing-ahead")
+                following = thread.submit(play).result
+            else:
+                # Played by this process before it learns: in another order, with the same result.
+                played = play()
+                following = partial(list, played)
+        try:
             rows = credit([row for sample in samples for row in sample.rows])
             with self._learners():
                 self._check_engine(following)
-                dealt = deal(rows, learning)
-                updates = [self._learn(part, size, game.attempts) for part, size in dealt]
-
+                updates = [self._learn(*part, game.attempts) for part in deal(rows, learning)]
             learnt = time.perf_counter()
             ahead = following()
+        finally:
+            if thread is not None:
+                thread.shutdown(wait=False)  # after an error, nobody waits for those games
 
         self._steps += 1
         self._strategy, self.credit, self._ahead = strategy, credit, ahead
@@ -151,45 +184,35 @@ class SSP(Algorithm):
 
         shared = ray.put(state)
         calls = [partial(_sample, task=task, strategy=shared) for task in tasks]
-        return renumber(self._ask(self.env_runner_group, calls))
-
-    @contextmanager
-    def _playing_ahead(self, strategy: BatchStrategy) -> Iterator[Callable[[], list[Sample]]]:
-        """Has the next step played during the block, if the config says so.
-
-        Args:
-            strategy: that of the next step.
-
-        Yields:
-            A function that waits for its rounds; there are none without ``overlap``.
-        """
-        if not self.config.overlap:
-            yield list
-            return
-
-        play = partial(self._play, self._steps + 1, strategy.get_state())
-        with meanwhile(play, elsewhere=self.env_runner is None) as following:
-            yield following
-
-    def _strategy_after(self, samples: Sequence[Sample]) -> BatchStrategy:
-        """The batch strategy that the next step begins with."""
-        strategy: BatchStrategy = self.config.batch_strategy()
-        strategy.set_state(self._strategy.get_state())
-        tell(strategy, [sample.verified for sample in samples])
-        return strategy
+        return renumber(self._runners.map(self.env_runner_group, calls))
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
-        """Holds the engine against the learner, if it is time to.
+        """Compares the engine's log-probabilities with the learner's, if it is time to.
 
         Raises:
-            ServiceError: they are too far apart.
+            ServiceError: they are too far apart, or a learner is dead.
         """
-        if self.last_gap is None or self._steps % self.config.engine_config().check_every == 0:
-            games = self.last_games
-            if any(game.weights_version != self._steps for game in games):
-                # Only what the present weights have played can be compared.
-                games = [record for sample in following() for record in sample.records]
-            self.last_gap = compare(self, games)
+        engine = self.config.engine_config()
+        if self.last_gap is not None and self._steps % engine.check_every:
+            return
+
+        games = self.last_games
+        if any(game.weights_version != self._steps for game in games):
+            # Only games of the present weights can be compared.
+            games = [record for sample in following() for record in sample.records]
+        rows = compared_rows(games, self.config.learning().plays)
+        if not rows:
+            self.last_gap = None
+            return
+
+        def score(rows: Sequence[Row]) -> np.ndarray:
+            # All learners are asked, since they may share the policy; each says the same.
+            group = self.learner_group
+            found: list[np.ndarray] = ask_learners(group, lambda learner: [learner.score(rows)])
+            return found[0]
+
+        self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
+        self.last_gap.check(engine.max_gap)
 
     def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
         """One optimizer update; empty when there is nothing to learn from."""
@@ -200,7 +223,9 @@ class SSP(Algorithm):
         if self.config.num_learners == 0:
             results = self.learner_group.update(batch=to_batch(weighted), timesteps=timesteps)
         else:
-            batches = [to_batch(part) for part in shard(weighted, self.config.num_learners)]
+            batches = [
+                to_batch(part) for part in deal_to_learners(weighted, self.config.num_learners)
+            ]
             results = self.learner_group.update(batches=batches, timesteps=timesteps)
         return SSPLearner.merge([result[MODULE_ID] for result in results])
 
@@ -244,9 +269,8 @@ class SSP(Algorithm):
         shares = [questions[i::count] for i in range(count)]
         if group is not self.env_runner_group:
             self._hand_over_weights(group)
-        results = self._ask(
-            group, [partial(_solve, share=s, temperature=temperature, seed=seed) for s in shares]
-        )
+        calls = [partial(_solve, share=s, temperature=temperature, seed=seed) for s in shares]
+        results = self._runners.map(group, calls)
 
         answered: list[GameRecord | None] = [None] * len(questions)
         for i, share in enumerate(results):
@@ -308,7 +332,7 @@ class SSP(Algorithm):
         """The present weights of the causal LM, named as the model names them; tied ones once, and
         adapters merged into what they adapt."""
         with self._learners():
-            module = as_arrays(published(self.learner_group, half=False))
+            module = as_arrays(publish_weights(self.learner_group, half=False))
         own = {n.removeprefix(LM): as_tensor(w) for n, w in module.items() if n.startswith(LM)}
         plain = plain_weights(own, self.config.model_dir)
         return {name: tensor.numpy() for name, tensor in plain.items()}
@@ -323,33 +347,24 @@ class SSP(Algorithm):
         if self.config.engine_config().kind == "vllm":
             copy: RLModule = self.config.rl_module_spec.build().eval()
             with self._learners():
-                load_state(copy, as_arrays(published(self.learner_group, half=False)))
+                load_state(copy, as_arrays(publish_weights(self.learner_group, half=False)))
             return copy
         if self.env_runner is not None:
             local: RLModule = self.env_runner.module
             return local
-        module: RLModule = self._ask(self.env_runner_group, [lambda runner: runner.module])[0]
+        ask = [lambda runner: runner.module]
+        module: RLModule = self._runners.map(self.env_runner_group, ask)[0]
         return module
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Hands the current weights to env runners that Ray has restarted."""
-        return self._players.revive(self.config, env_runner_group)
-
-    def _recreated(self, group: EnvRunnerGroup, restored: list[int]) -> None:
-        self._make_on_env_runners_recreated_callbacks(
-            config=self.config, env_runner_group=group, restored_env_runner_indices=restored
-        )
-
-    def _ask(self, group: EnvRunnerGroup, calls: Sequence[Any]) -> list[Any]:
-        """The results of functions of an env runner, whichever makes them."""
-        return self._players.ask(self.config, group, calls)
+        return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
         """Gives the learner's weights to all env runners."""
         with self._learners():
-            half = in_half(self.config)
-            weights = published(self.learner_group, half=half)
-        self._players.hand_over(self.config, group, weights, self._steps)
+            weights = publish_weights(self.learner_group, half=self._runners.in_half)
+        self._runners.hand_over(group, weights, self._steps)
 
     def _learners(self) -> AbstractContextManager[None]:
         """Says so when something fails because a learner is dead.
@@ -357,7 +372,7 @@ class SSP(Algorithm):
         Raises:
             ServiceError: service ``learner``.
         """
-        return learners_alive(self.learner_group, self.config.num_learners)
+        return naming_dead_learners(self.learner_group, self.config.num_learners)
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -376,7 +391,7 @@ class SSP(Algorithm):
         with self._learners():
             state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
             saved: str = super().save_to_path(path, *args, state=state, **kwargs)
-            save(self.learner_group, saved)
+            save_learners(self.learner_group, saved)
         return saved
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -430,7 +445,7 @@ class SSP(Algorithm):
             raise UsageError("a checkpoint of self-play is restored as a whole")
         super().restore_from_path(path, *args, **kwargs)
         with self._learners():
-            load(self.learner_group, path)
+            load_learners(self.learner_group, path)
         self._hand_over_weights(self.env_runner_group)
 
 

@@ -24,19 +24,18 @@ from agents.config import (
     check_sharding,
 )
 from agents.engines.config import EngineConfig
-from agents.engines.partnered import check_same_tokens
+from agents.engines.opening import check_same_tokens
 from agents.models import tiny_directory
-from agents.rllib.batch import MODULE_ID
 from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.learner import SSPLearner
-from agents.rllib.module import LLMModule, module_spaces
+from agents.rllib.module import MODULE_ID, LLMModule, module_spaces
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig, check_search, open_search
-from ssp_env.settings import named, read_value
+from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
@@ -53,7 +52,7 @@ CALLED = (
     "on_sample_end",
 )
 """Callbacks that are called: ``on_sample_end`` after each round, with its
-:class:`~agents.rllib.rounds.Sample`, the others as RLlib does."""
+:class:`~agents.rllib.env_runner.Sample`, the others as RLlib does."""
 
 REFUSED = {
     "gamma": "a trajectory is paid once, at its end: nothing is discounted",
@@ -202,9 +201,7 @@ class SelfPlayConfig(AlgorithmConfig):
 
     def search(self) -> SearchConfig:
         """Where searches are answered, validated."""
-        given = self.env_config.get("search")
-        search: SearchConfig = read_value(SearchConfig, given, "env_config.search")
-        return search
+        return SearchConfig.of(self.env_config.get("search") or "")
 
     def make_world(self) -> World:
         """Opens the world."""

@@ -1,10 +1,14 @@
-"""The EnvRunner: plays whole rounds; hands back rows to learn from and records to keep."""
+"""EnvRunner: plays whole rounds; hands back rows to learn from and records to keep.
+
+A round is numbered within its step, and its seed names seed, step and number, never a runner. So it
+does not matter who plays it, how many runners there are, or in which order they finish.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,19 +22,16 @@ from ray.rllib.utils import force_list
 from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
-from agents.config import played_at_once
+from agents.config import LearningConfig, played_at_once
 from agents.engines.base import Engine, Generation, StopRule
-from agents.engines.opening import open_engine
-from agents.engines.partnered import Partnered
-from agents.rllib.batch import LM, MODULE_ID
-from agents.rllib.collector import spare_libraries
-from agents.rllib.module import LLMModule, module_spaces
-from agents.rllib.rounds import RoundTask, Sample
-from agents.rllib.weights import unpack
+from agents.engines.opening import Partnered, open_engine
+from agents.rllib.learner import freeze_collected, unpack
+from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces
 from agents.rollout import answer, play
-from agents.rows import rows_of
+from agents.rows import Row, rows_of
 from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
+from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -39,6 +40,34 @@ from ssp_env.types import GroundTruth, Question
 
 _GAMES = 0x9A3E
 """First number of the seeds of training games: their random streams are no others'."""
+
+
+@dataclass(frozen=True)
+class RoundTask:
+    """A round that is to be played; with the weights and the config, it decides every game."""
+
+    step: int
+    """The training step, from 0."""
+    number: int
+    """Its place in the step, from 0."""
+    slots: int
+    """How many questions it is to have."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Result of a round; plain data, cheap to ship."""
+
+    rows: list[Row]
+    records: list[GameRecord]
+    verified: list[PooledQuestion]
+    """Questions that the round adds to the pool."""
+    seconds: dict[str, float]
+    """Wall-clock seconds: ``game`` (everything but the engine) and ``engine``."""
+    runner: int = 0
+    """Env runner that played it; 0 is the main process."""
+    logged: dict[str, Any] = field(default_factory=dict)
+    """Entries of callbacks in the runner, as RLlib's loggers exchange them."""
 
 
 class SSPEnvRunner(EnvRunner, Checkpointable):
@@ -56,7 +85,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         self._callbacks = [cls() for cls in force_list(self.config.callbacks_class)]
         self.make_module()
         if self.worker_index:  # this process is its own
-            spare_libraries()
+            freeze_collected()
 
     def make_module(self) -> None:
         """Builds the RLModule, which may be the user's own, and an inference engine for its LM.
@@ -65,34 +94,38 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         """
         config = self.config
         device = "cuda" if config.num_gpus_per_env_runner else "cpu"
+        stop = StopRule.of(self.game, self.tokenizer)
         self._module: LLMModule | None = None
         if config.engine_config().kind == "transformers":
-            self._module = self._new_module(device)
+            spec = config.rl_module_spec
+            # The learners' choice may be another: they have a backward pass.
+            attention = "sdpa" if device == "cuda" else "eager"
+            spec.model_config = {**spec.model_config, "attention": attention}
+            module: LLMModule = spec.build().to(device).eval()
+            if device == "cuda":
+                module.lm.to(torch.bfloat16)
+            self._module = module
 
         self.engine: Engine = open_engine(
             config.engine_config(),
             config.model_dir,
             self.tokenizer,
-            StopRule.of(self.game, self.tokenizer),
+            stop,
             device=device,
             longest=self.rules.longest_trajectory,
             shares=not (config.num_env_runners or config.num_learners),
             model=self._module.lm if self._module is not None else None,
         )
-        self._partner = self._frozen_partner(device)
-
-    def _frozen_partner(self, device: str) -> Engine | None:
-        """What plays the role that is not trained, if that is not the policy itself."""
-        if not self.learning.partner:
-            return None
-
-        stop = StopRule.of(self.game, self.tokenizer)
-        settings, folder = self.config.engine_config(), self.learning.partner
-        return open_engine(settings, folder, self.tokenizer, stop, device=device)
+        self._players = self.engine
+        if self.learning.partner:
+            partner = open_engine(
+                config.engine_config(), self.learning.partner, self.tokenizer, stop, device=device
+            )
+            self._players = Partnered(self.engine, partner, self.learning.plays)
 
     @property
     def module(self) -> LLMModule:
-        """What plays.
+        """Module that plays.
 
         Raises:
             UsageError: vLLM does, whose model is no module.
@@ -100,16 +133,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         if self._module is None:
             raise UsageError("vLLM's model is no RLModule; SSP.get_module() makes one")
         return self._module
-
-    def _new_module(self, device: str) -> LLMModule:
-        spec = self.config.rl_module_spec
-        # The learners' choice may be another: they have a backward pass.
-        attention = "sdpa" if device == "cuda" else "eager"
-        spec.model_config = {**spec.model_config, "attention": attention}
-        module: LLMModule = spec.build().to(device).eval()
-        if device == "cuda":
-            module.lm.to(torch.bfloat16)
-        return module
 
     def sample(self, *, task: RoundTask, strategy: dict[str, Any], **_: Any) -> Sample:
         """Plays a round.
@@ -119,10 +142,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             strategy: state of the batch strategy when the step began.
         """
         seed = (self.config.seed or 0, task.step, task.number)
-        players = self.engine
-        if self._partner is not None:
-            players = Partnered(self.engine, self._partner, self.learning.plays)
-        engine = _Stopwatch(players)
+        engine: Any = _Timed(self._players)
         began = time.perf_counter()
         copy = self.config.batch_strategy()
         copy.set_state(strategy)
@@ -135,12 +155,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
         game_seconds = time.perf_counter() - began - engine.seconds
         seconds = {"game": game_seconds, "engine": engine.seconds}
-        return self._called_back(
-            Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
-        )
-
-    def _called_back(self, sample: Sample) -> Sample:
-        """Calls ``on_sample_end``; what was logged there goes along with the sample."""
+        sample = Sample(rows, records, round_.verified, seconds, self.worker_index or 0)
+        # What a callback logs goes along with the sample.
         make_callback(
             "on_sample_end",
             self._callbacks,
@@ -233,19 +249,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         """Nothing to close."""
 
 
-class _Stopwatch:
+class _Timed:
     """An engine that notes how long it was at work."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self.seconds = engine, 0.0
-        self.weights_version = engine.weights_version
-        self.submit, self.release = engine.submit, engine.release
-        self.weights, self.update_weights = engine.weights, engine.update_weights
-        self.sleep, self.wake = engine.sleep, engine.wake
 
-    @property
-    def running(self) -> int:
-        return self._engine.running
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
     def step(self) -> list[tuple[int, Generation]]:
         began = time.perf_counter()
@@ -253,3 +264,36 @@ class _Stopwatch:
             return self._engine.step()
         finally:
             self.seconds += time.perf_counter() - began
+
+
+# -- rounds of a step --------------------------------------------------------------------------
+
+
+def rounds_of(step: int, learning: LearningConfig) -> list[RoundTask]:
+    """The rounds of a step; all but the last have ``round_size`` slots."""
+    batch, size = learning.batch_size, learning.round_size
+    return [
+        RoundTask(step, number, min(size, batch - first))
+        for number, first in enumerate(range(0, batch, size))
+    ]
+
+
+def renumber(samples: Sequence[Sample]) -> list[Sample]:
+    """Gives each game of a step its own number; samples are in the order of their rounds."""
+    numbered, base = [], 0
+    for sample in samples:
+        rows = [replace(row, game=row.game + base) for row in sample.rows]
+        records = [replace(record, first_slot=base) for record in sample.records]
+        numbered.append(replace(sample, rows=rows, records=records))
+        base += len(sample.records)
+    return numbered
+
+
+def busiest(samples: Sequence[Sample]) -> dict[str, float]:
+    """Wall-clock seconds of a step's games, by part, of the runner that took longest for it."""
+    totals: dict[str, dict[int, float]] = {}
+    for sample in samples:
+        for part, seconds in sample.seconds.items():
+            runners = totals.setdefault(part, {})
+            runners[sample.runner] = runners.get(sample.runner, 0.0) + seconds
+    return {part: max(runners.values()) for part, runners in totals.items()}

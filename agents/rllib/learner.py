@@ -1,46 +1,58 @@
-"""The Learner: RLlib's frame around one update of ``agents/update.py``."""
+"""Learner: RLlib's frame around one update of ``agents/update.py``; calls to all learners."""
 
 from __future__ import annotations
 
+import gc
+import shutil
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
 import torch
+from ray.exceptions import RayActorError, RayError
 from ray.rllib.core import COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from torch import Tensor
 
-from agents.adapters import without_adapters
-from agents.checkpoints import load_shares, save_shares
 from agents.columns import Columns, columns_of
 from agents.config import LearningConfig
-from agents.models import autocast_dtype, load_model
-from agents.rllib.batch import MODULE_ID
-from agents.rllib.collector import spare_libraries
-from agents.rllib.module import ENTROPY
-from agents.rllib.weights import Named, pack
+from agents.losses import find_algorithm
+from agents.models import as_tensor, autocast_dtype, load_model, state_of, without_adapters
+from agents.rllib.module import ENTROPY, LM, MODULE_ID
 from agents.rows import Row
 from agents.scoring import Scores, TokenScorer, checkpoint_layers
-from agents.sharding import agreed_maximum, shard, whole
-from agents.state import state_of
+from agents.sharding import agreed_maximum, load_shares, save_shares, shard, whole
 from agents.update import Scorer, Update, adam, merge_figures
-from ssp_env.errors import ConfigError, RunError
+from ssp_env.errors import ConfigError, RunError, ServiceError
+
+CHECKPOINT = "learner"
+"""Folder of a checkpoint that holds weights and moments: safetensors, no pickle."""
+
+Weights = dict[str, dict[str, Any]]
+"""Module -> name -> tensor or array."""
 
 
 class SSPLearner(TorchLearner):
     """One update over a batch whose rows carry role, advantage and weight.
 
     The frozen reference lives here; it is neither synchronised nor checkpointed. Of a policy with
-    adapters, only these are."""
+    adapters, only these are.
+    """
 
     @property
     def is_sharded(self) -> bool:
         """Whether this learner holds only its share of the policy."""
         return bool(self.config.is_sharded)
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this learner speaks for all."""
+        group = torch.distributed
+        return not group.is_initialized() or group.get_rank() == 0
 
     def build(self) -> None:
         """Also loads the reference, and prepares the update."""
@@ -49,9 +61,18 @@ class SSPLearner(TorchLearner):
         learning, module = self.learning, self.module[MODULE_ID]
         device = torch.device(self._device)
 
-        self._reference = self._find_reference()
+        algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
+        self._reference: Scorer | None = None
+        if learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms):
+            # With adapters, no second copy of the policy is needed.
+            adapted = learning.lora_rank > 0
+            self._reference = self._score_unadapted if adapted else self._load_reference()
         if learning.gradient_checkpointing:
-            _checkpoint_layers(module.unwrapped())
+            try:
+                checkpoint_layers(module.unwrapped())
+            except ValueError as error:
+                fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
+                raise ConfigError("learning.gradient_checkpointing", True, fix) from None
 
         self.update_step = Update(
             self._score,
@@ -64,15 +85,7 @@ class SSPLearner(TorchLearner):
             agree=(lambda passes: agreed_maximum(passes, device)) if self.is_sharded else None,
         )
         if self.config.num_learners:  # this process is its own
-            spare_libraries()
-
-    def _find_reference(self) -> Scorer | None:
-        """The frozen policy that the KL is held against, if there is a KL."""
-        learning = self.learning
-        algorithms = {learning.algorithm(role) for role in learning.learning_roles}
-        if not (learning.kl_coeff > 0 and "grpo" in algorithms):
-            return None
-        return self._score_unadapted if learning.lora_rank else self._load_reference()
+            freeze_collected()
 
     def _load_reference(self) -> TokenScorer:
         device = torch.device(self._device)
@@ -85,8 +98,10 @@ class SSPLearner(TorchLearner):
             shard(reference, device, autocast_dtype(self.learning.precision, device))
         return reference
 
+    # -- RLlib's hooks -------------------------------------------------------------------------
+
     def _map_module_to_device(self, module: Any) -> None:
-        """RLlib's hook: a policy that is shared goes there layer by layer, as shares."""
+        """A policy that is shared goes there layer by layer, as shares."""
         if not self.is_sharded:
             super()._map_module_to_device(module)
             return
@@ -96,7 +111,7 @@ class SSPLearner(TorchLearner):
         shard(module[MODULE_ID], device, compute, forward="forward_train")
 
     def _make_modules_ddp_if_necessary(self) -> None:
-        """RLlib's hook: a policy that is shared is not wrapped."""
+        """A policy that is shared is not wrapped."""
         if not self.is_sharded:
             super()._make_modules_ddp_if_necessary()
 
@@ -121,7 +136,7 @@ class SSPLearner(TorchLearner):
     def _uncompiled_update(
         self, batch: dict[str, Columns], **kwargs: Any
     ) -> tuple[Any, dict[str, Tensor], dict[str, Any]]:
-        """RLlib's hook for the whole update."""
+        """The whole update."""
         figures = self.update_step(batch[MODULE_ID], self._training_step)
         self.metrics.log_dict(figures, key=MODULE_ID, window=1)
 
@@ -130,8 +145,10 @@ class SSPLearner(TorchLearner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: Columns, fwd_out: dict[str, Any]
     ) -> Tensor:
-        """RLlib's hook: the loss of one (micro-)batch from the module's log-probabilities."""
+        """The loss of one (micro-)batch from the module's log-probabilities."""
         return self.update_step.objective(batch, fwd_out["action_logp"])[0]
+
+    # -- scores --------------------------------------------------------------------------------
 
     def _score(self, part: Columns) -> Scores:
         """The policy's log-probabilities, through the module, which may be the user's own."""
@@ -140,7 +157,7 @@ class SSPLearner(TorchLearner):
         return Scores(out["action_logp"], out.get(ENTROPY))
 
     def _score_unadapted(self, part: Columns) -> Scores:
-        """What the policy began as says; no second copy of it is needed."""
+        """Those of the policy without its adapters."""
         # Not through DDP, which would wait for the other learners.
         module = self.module[MODULE_ID].unwrapped()
         with without_adapters(module):
@@ -165,11 +182,11 @@ class SSPLearner(TorchLearner):
 
     # -- weights that leave a learner ----------------------------------------------------------
 
-    def publish(self, half: bool) -> list[Named | ray.ObjectRef]:
-        """Hands out the present weights; all learners have to be asked.
+    def publish(self, half: bool) -> list[Weights | ray.ObjectRef]:
+        """The present weights; all learners have to be asked.
 
         Args:
-            half: see :func:`agents.rllib.weights.published`.
+            half: round what plays to bfloat16, for engines that do so anyway.
 
         Returns:
             From a learner in the main process, its own tensors. From the first remote one, a
@@ -227,21 +244,136 @@ class SSPLearner(TorchLearner):
         optimizer = self.get_optimizer(MODULE_ID)
         save_or_load(module, optimizer, directory, alone=not self.is_sharded)
 
-    @property
-    def _is_first(self) -> bool:
-        """Whether this learner speaks for all."""
-        group = torch.distributed
-        return not group.is_initialized() or group.get_rank() == 0
-
     @staticmethod
     def merge(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-        """Merges the figures of all learners of one update."""
+        """Figures of one update from those of all its learners."""
         return merge_figures(results)
 
 
-def _checkpoint_layers(module: Any) -> None:
+# -- calls to all learners of RLlib's learner group --------------------------------------------
+
+
+def ask_learners(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[Any]:
+    """Answers of all learners, in one list; an error of one of them is raised.
+
+    Raises:
+        ServiceError: not all of them are there any more.
+    """
+    found: list[Any] = []
+    results = list(learner_group.foreach_learner(ask))
+    if len(results) < len(learner_group):
+        # Those that are known to be dead are not asked.
+        raise ServiceError("learner", "a learner died; go on from the last checkpoint")
+
+    for result in results:
+        answer = result.get()
+        if not result.ok:
+            # Ray wraps an error in another one whose message is a traceback.
+            raise getattr(answer, "cause", answer)
+        found += answer
+    return found
+
+
+def publish_weights(learner_group: Any, *, half: bool) -> Weights | ray.ObjectRef:
+    """The present weights: tensors of a learner in this process, or a reference to arrays that the
+    first remote learner put into Ray's object store. Readers get them from that node."""
+    (weights,) = ask_learners(learner_group, lambda learner: learner.publish(half))
+    found: Weights | ray.ObjectRef = weights
+    return found
+
+
+def save_learners(learner_group: Any, path: str | Path) -> None:
+    """Has the learners write weights and moments into a checkpoint's folder, which all see.
+
+    Raises:
+        RunError: a learner cannot write there.
+    """
+    folder = (Path(path) / CHECKPOINT).absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    ask_learners(learner_group, lambda learner: learner.save(str(folder)))
+
+
+def load_learners(learner_group: Any, path: str | Path) -> None:
+    """Has the learners take weights and moments, whatever number of learners has written them.
+
+    Raises:
+        RunError: a learner does not see them, or they are another policy's.
+    """
+    folder = str((Path(path) / CHECKPOINT).absolute())
+    ask_learners(learner_group, lambda learner: learner.load(folder))
+
+
+@contextmanager
+def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
+    """Turns any error that comes of a dead learner into one that says so.
+
+    Args:
+        learner_group: RLlib's.
+        learners: how many of them are remote.
+
+    Raises:
+        ServiceError: service ``learner``.
+    """
     try:
-        checkpoint_layers(module)
-    except ValueError as error:
-        fix = f"{error}; set it to false, or checkpoint in the module's own forward pass"
-        raise ConfigError("learning.gradient_checkpointing", True, fix) from None
+        yield
+    except Exception as error:
+        # Which error it is depends on who noticed: Ray, RLlib, or the other learners.
+        for actor in learner_group._worker_manager.actors().values() if learners else ():
+            try:
+                ray.get(actor.__ray_ready__.remote(), timeout=10.0)
+            except RayActorError:
+                what = "a learner died; go on from the last checkpoint"
+                raise ServiceError("learner", what) from error
+            except RayError:
+                continue  # busy, or failing in some other way
+        raise
+
+
+# -- weights on their way ----------------------------------------------------------------------
+
+
+def pack(name: str, tensor: Tensor, half: bool) -> np.ndarray:
+    """An array that Ray's object store holds without a copy; numpy has no bfloat16."""
+    if half and name.startswith(LM) and tensor.is_floating_point():
+        tensor = tensor.to(torch.bfloat16).view(torch.int16)
+    packed: np.ndarray = tensor.cpu().numpy()
+    return packed
+
+
+def unpack(value: Any) -> Tensor:
+    """The tensor of what :func:`pack` made, or of any array or tensor."""
+    tensor = as_tensor(value)
+    return tensor.view(torch.bfloat16) if tensor.dtype == torch.int16 else tensor
+
+
+def as_reference(weights: Weights | ray.ObjectRef, *, half: bool) -> ray.ObjectRef:
+    """Reference that other processes are sent."""
+    if isinstance(weights, ray.ObjectRef):
+        return weights
+    packed = {name: pack(name, tensor, half) for name, tensor in weights[MODULE_ID].items()}
+    return ray.put({MODULE_ID: packed})
+
+
+def as_arrays(weights: Weights | ray.ObjectRef) -> dict[str, np.ndarray]:
+    """Arrays, named as the module names them."""
+    named: Weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+    return {
+        name: value.cpu().numpy() if isinstance(value, Tensor) else value
+        for name, value in named[MODULE_ID].items()
+    }
+
+
+def freeze_collected() -> bool:
+    """Keeps Python's garbage collector from what is there by now (``gc.freeze``).
+
+    PyTorch, transformers and RLlib leave half a million objects behind, and the collector would
+    go through all of them now and then. That takes as long as a fair part of a tiny step.
+
+    Returns:
+        Whether nobody else had frozen anything, so that :func:`gc.unfreeze` undoes this.
+    """
+    alone = gc.get_freeze_count() == 0
+    gc.collect()
+    gc.freeze()
+    return alone

@@ -1,20 +1,27 @@
-"""The RLModule: a causal LM that scores the tokens a policy wrote."""
+"""RLModule: a causal LM that scores the tokens a policy wrote; rows as RLlib's batches."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
 import torch
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 
-from agents.adapters import adapt
-from agents.models import load_model
+from agents.columns import columns_of
+from agents.models import adapt, load_model
+from agents.rows import Row
 from agents.scoring import token_scores
 
+MODULE_ID = "llm"
+"""The one module; roles are a column. A module missing on one learner would hang all of them."""
+LM = "lm."
+"""Beginning of the names of the causal LM's weights; other weights are not played with."""
 ENTROPY = "entropy"
-"""Column of what ``forward_train`` returns beside log-probabilities; a module may leave it out."""
+"""Second column of what ``forward_train`` returns; a module of your own may leave it out."""
 
 
 class LLMModule(TorchRLModule):
@@ -37,11 +44,8 @@ class LLMModule(TorchRLModule):
         hidden = self.lm.base_model(input_ids=batch["ids"], use_cache=False).last_hidden_state
         rows = torch.arange(len(last), device=last.device)
 
-        return {
-            Columns.ACTION_DIST_INPUTS: self.lm.get_output_embeddings()(hidden[rows, last])[
-                :, : self.vocab_size
-            ]
-        }
+        logits = self.lm.get_output_embeddings()(hidden[rows, last])
+        return {Columns.ACTION_DIST_INPUTS: logits[:, : self.vocab_size]}
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Log-probabilities (tokens,) of the policy's own tokens, all rows concatenated, and the
@@ -52,10 +56,15 @@ class LLMModule(TorchRLModule):
 
     @property
     def vocab_size(self) -> int:
-        """How many tokens the tokenizer has; the model may have some more logits."""
+        """Tokens of the tokenizer; the model may have some more logits."""
         return int(self.action_space.n)
 
 
 def module_spaces(vocab_size: int) -> tuple[gym.Space[Any], gym.Space[Any]]:
     """Observations are token sequences, actions single tokens."""
     return gym.spaces.Sequence(gym.spaces.Discrete(vocab_size)), gym.spaces.Discrete(vocab_size)
+
+
+def to_batch(rows: Sequence[Row]) -> MultiAgentBatch:
+    """Columns of rows as RLlib wants them."""
+    return MultiAgentBatch({MODULE_ID: SampleBatch(columns_of(rows))}, env_steps=len(rows))

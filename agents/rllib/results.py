@@ -1,4 +1,4 @@
-"""RLlib's names for what came of a step: an episode is a game, a step a token of the policy's."""
+"""Results under RLlib's names: an episode is a game, a step a token of the policy's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-from agents.rllib.batch import MODULE_ID
+from agents.rllib.module import MODULE_ID
 from agents.update import FIGURES
 from ssp_env.game.record import GameRecord
 
@@ -74,7 +74,7 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
 
 
 def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> dict[str, Any]:
-    """What is said of an evaluation: as of any episodes, and the share of right answers by group.
+    """Figures of an evaluation: as of any episodes, and the share of right answers by group.
 
     Args:
         games: one game per question, with its group.

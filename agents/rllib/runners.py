@@ -1,4 +1,5 @@
-"""Remote env runners that work through calls together; what a dead one had begun, another does."""
+"""Env runners of an algorithm: work is dealt to whichever is free, the dead are replaced, and all
+are given weights."""
 
 from __future__ import annotations
 
@@ -11,19 +12,19 @@ from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayError, RayTaskError
+from ray.rllib.core import COMPONENT_RL_MODULE
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
+from agents.rllib.learner import as_reference
 from ssp_env.errors import ServiceError
 
 T = TypeVar("T")
-Restore = Callable[[float], list[int]]
-"""Looks for runners that are back, for so many seconds, and brings them up to date; their
-numbers."""
 
 MOST_DEATHS = 3
 """Runners that one call may end. A call that goes on ending them has a cause of its own."""
 PROBE_EVERY, PROBE_FOR = 2.0, 1.0
-"""Seconds between two looks for runners that are back, and how long one waits for an answer."""
+"""Seconds between two looks for runners that are back, and seconds that one waits for an answer."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,23 +36,66 @@ class _Begun:
     deadline: float
 
 
-class RunnerPool:
-    """Deals calls to whichever remote env runner is free, until all are done."""
+class Runners:
+    """Env runners of training or of evaluation, in the main process or remote."""
 
-    def __init__(self, group: EnvRunnerGroup, restore: Restore, config: Any) -> None:
+    def __init__(
+        self, config: Any, recreated: Callable[[EnvRunnerGroup, list[int]], object]
+    ) -> None:
         """
         Args:
-            group: whose remote env runners work.
-            restore: brings those back that Ray has restarted.
-            config: RLlib's config; its settings of fault tolerance are honoured.
+            config: RLlib's; its settings of fault tolerance are honoured.
+            recreated: is given env runners that came back while others played.
         """
-        self._manager, self._restore, self._config = group._worker_manager, restore, config
-        self._last_probe = 0.0
+        self._config, self._recreated = config, recreated
+        self._sent: dict[str, Any] = {}
 
-    def map(self, calls: Sequence[Callable[[Any], T]]) -> list[T]:
-        """The results of all calls, in their order, whoever made them and whatever died meanwhile.
+    @property
+    def in_half(self) -> bool:
+        """Whether weights travel in bfloat16: engines on a GPU compute in it; elsewhere nothing is
+        rounded."""
+        return bool(self._config.num_gpus_per_env_runner > 0)
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def hand_over(self, group: EnvRunnerGroup, weights: Any, steps: int) -> None:
+        """Gives all env runners weights that have seen so many steps.
+
+        Synchronous, unlike RLlib's own: no runner may play the next step with old weights.
+        """
+        state = {COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: steps}
+        if group.local_env_runner is not None:
+            group.local_env_runner.set_state(state)
+        if group.num_remote_env_runners():
+            shared = as_reference(weights, half=self.in_half)
+            self._sent = {**state, COMPONENT_RL_MODULE: shared}
+        if group.num_healthy_remote_env_runners():
+            self._send(group)
+
+    def revive(self, group: EnvRunnerGroup, seconds: float | None = None) -> list[int]:
+        """Hands the weights to env runners that Ray has restarted; returns their numbers."""
+        restored = sorted(set(group.probe_unhealthy_env_runners(seconds)))
+        if restored:
+            # Not the learner's weights of this moment: it may be in the middle of an update.
+            self._send(group, restored)
+        return restored
+
+    def _send(self, group: EnvRunnerGroup, runners: list[int] | None = None) -> None:
+        sent = self._sent
+        group.foreach_env_runner(
+            lambda runner: runner.set_state(sent),
+            local_env_runner=False,
+            remote_worker_ids=runners,
+            timeout_seconds=self._config.sample_timeout_s,
+        )
+
+    # -- work ----------------------------------------------------------------------------------
+
+    def map(self, group: EnvRunnerGroup, calls: Sequence[Callable[[Any], T]]) -> list[T]:
+        """Results of all calls, in their order, whichever runner made them and whatever died.
 
         Args:
+            group: whose env runners work.
             calls: functions of an env runner. They may be made more than once, so they must not
                 change it.
 
@@ -59,23 +103,35 @@ class RunnerPool:
             ServiceError: all runners are gone for good, or one call has ended several of them.
             Exception: what a call raised.
         """
+        if group.local_env_runner is not None:
+            return [call(group.local_env_runner) for call in calls]
+
+        manager = group._worker_manager
         waiting, deaths = deque(range(len(calls))), Counter[int]()
         begun: dict[ray.ObjectRef, _Begun] = {}
         results: dict[int, T] = {}
 
         while len(results) < len(calls):
-            if waiting and not self._manager.healthy_actor_ids():
-                self._await_one()
-            self._hand_out(calls, waiting, begun)
+            if waiting and not manager.healthy_actor_ids():
+                self._await_one(group)
+            busy = {job.runner for job in begun.values()}
+            deadline = time.monotonic() + self._config.sample_timeout_s
+            for runner in manager.healthy_actor_ids():
+                if waiting and runner not in busy:
+                    call = waiting.popleft()
+                    ref = manager.actors()[runner].apply.remote(_returning_errors(calls[call]))
+                    begun[ref] = _Begun(runner, call, deadline)
 
-            for ref in self._finished(begun, looking=bool(waiting)):
+            for ref in self._finished(group, begun, looking=bool(waiting)):
                 job = begun.pop(ref)
                 try:
                     result, raised = ray.get(ref)
                 except RayTaskError as error:
                     raise error.as_instanceof_cause() from error
                 except RayError as error:
-                    self._bury(job, error, deaths)
+                    manager.set_actor_state(job.runner, healthy=False)
+                    deaths[job.call] += 1
+                    self._note_death(job, error, deaths[job.call])
                     waiting.appendleft(job.call)
                 else:
                     if raised is not None:
@@ -84,71 +140,58 @@ class RunnerPool:
 
         return [results[i] for i in range(len(calls))]
 
-    def _hand_out(
-        self,
-        calls: Sequence[Callable[[Any], T]],
-        waiting: deque[int],
-        begun: dict[ray.ObjectRef, _Begun],
-    ) -> None:
-        """Gives each free runner a call."""
-        busy = {job.runner for job in begun.values()}
-        actors = self._manager.actors()
-        timeout = self._config.sample_timeout_s
-        for runner in self._manager.healthy_actor_ids():
-            if waiting and runner not in busy:
-                call = waiting.popleft()
-                ref = actors[runner].apply.remote(_careful(calls[call]))
-                begun[ref] = _Begun(runner, call, time.monotonic() + timeout)
-
-    def _finished(self, begun: dict[ray.ObjectRef, _Begun], looking: bool) -> list[ray.ObjectRef]:
+    def _finished(
+        self, group: EnvRunnerGroup, begun: dict[ray.ObjectRef, _Begun], looking: bool
+    ) -> list[ray.ObjectRef]:
         """Waits for calls to end; meanwhile, looks for runners that could take waiting ones."""
         if not begun:
             return []
 
-        now = time.monotonic()
-        patience = max(0.0, min(job.deadline for job in begun.values()) - now)
-        dead = len(self._manager.healthy_actor_ids()) < self._manager.num_actors()
-        if looking and dead:
-            patience = min(patience, PROBE_EVERY)
-        ready, _ = ray.wait([*begun], num_returns=1, timeout=patience)
+        manager, now = group._worker_manager, time.monotonic()
+        timeout = max(0.0, min(job.deadline for job in begun.values()) - now)
+        if looking and len(manager.healthy_actor_ids()) < manager.num_actors():
+            timeout = min(timeout, PROBE_EVERY)
+        ready, _ = ray.wait([*begun], num_returns=1, timeout=timeout)
         if ready:
             return list(ready)
 
         # Nobody was done in time: a runner that hangs is killed, and counts as dead at once.
         for ref, job in begun.items():
             if job.deadline <= time.monotonic():
-                ray.kill(self._manager.actors()[job.runner], no_restart=False)
+                ray.kill(manager.actors()[job.runner], no_restart=False)
                 return [ref]
-        self._restore(PROBE_FOR)
+        self._look(group)
         return []
 
-    def _bury(self, job: _Begun, error: Exception, deaths: Counter[int]) -> None:
-        """Takes a runner out of service.
+    def _look(self, group: EnvRunnerGroup) -> list[int]:
+        """Looks for runners that are back."""
+        restored = self.revive(group, PROBE_FOR)
+        if restored:
+            self._recreated(group, restored)
+        return restored
 
-        Raises:
-            ServiceError: this call has ended several.
+    def _note_death(self, job: _Begun, error: Exception, deaths: int) -> None:
         """
-        self._manager.set_actor_state(job.runner, healthy=False)
-        deaths[job.call] += 1
+        Raises:
+            ServiceError: this call has ended several runners.
+        """
         _log.warning("env runner %d died; what it had begun is done again: %s", job.runner, error)
-        if deaths[job.call] >= MOST_DEATHS:
-            raise ServiceError(
-                "engine",
-                f"{MOST_DEATHS} env runners died of the same work, the last one because: "
-                f"{_first_line(error)}; Ray's log of the workers says more",
-            ) from error
+        if deaths >= MOST_DEATHS:
+            cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+            what = f"{deaths} env runners died of the same work, the last one because: {cause}"
+            raise ServiceError("engine", f"{what}; Ray's log of the workers says more") from error
 
-    def _await_one(self) -> None:
+    def _await_one(self, group: EnvRunnerGroup) -> None:
         """Waits for a first runner to be back.
 
         Raises:
             ServiceError: none is, for as long as the config allows.
         """
         config = self._config
-        patience = config.env_runner_restore_timeout_s if config.restart_failed_env_runners else 0.0
-        deadline = time.monotonic() + patience
+        restarts = config.restart_failed_env_runners
+        deadline = time.monotonic() + (config.env_runner_restore_timeout_s if restarts else 0.0)
         while time.monotonic() < deadline:
-            if self._restore(PROBE_FOR):
+            if self._look(group):
                 return
             time.sleep(PROBE_FOR / 4)  # the answer may be that it is being restarted, at once
         raise ServiceError(
@@ -156,18 +199,14 @@ class RunnerPool:
         )
 
 
-def _careful(call: Callable[[Any], T]) -> Callable[[Any], tuple[T | None, Exception | None]]:
+def _returning_errors(call: Callable[[Any], T]) -> Callable[[Any], tuple[T | None, Any]]:
     """Brings an error back beside the result: raised in RLlib's actor, it would end the actor, and
     then the one that tries the same next."""
 
-    def made(runner: Any) -> tuple[T | None, Exception | None]:
+    def made(runner: Any) -> tuple[T | None, Any]:
         try:
             return call(runner), None
         except Exception as error:
             return None, error
 
     return made
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -20,10 +20,9 @@ from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, write_question
+from ssp_env.worlds.mini.grammar import Fact, Hop, read_facts, write_question
 from ssp_env.worlds.mini.graph import Graph
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
-from ssp_env.worlds.mini.pages import Fact, read_facts
 
 CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""

@@ -35,7 +35,7 @@ ANSWERS = (
 # fmt: on
 OUTAGE = 0.02
 """Share of the calls of each service that fail for good."""
-FAULTS = ("service", "text", "unclear")
+FAULTS = ("service", "text")
 """What the failing calls blame, each as often as the others."""
 
 

@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from agents.checkpoints import read_weights
-from agents.models import save_policy
-from agents.state import plain_weights
+from agents.models import plain_weights, save_policy
+from agents.sharding import read_weights
 from experiments.run.checks import check_model_directory
 from experiments.run.process import quiet_libraries
 from experiments.run.rundir import RunDirectory

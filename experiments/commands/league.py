@@ -23,7 +23,7 @@ from experiments.league.results import League, as_data, draw, make_tables
 from experiments.run.checks import check
 from experiments.run.process import quiet_libraries
 from experiments.run.provenance import git_commit, machine
-from experiments.sweeps.tables import Table, markdown, show
+from experiments.sweeps.results import Table
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError
 
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
         league = League.of(players, games, attempts, config.seed)
         made = make_tables(league)
         _write(league, made, _provenance(players, config.seed), unfinished)
-    show(made)
+    print("\n\n".join(map(str, made)))
     print(f"everything is in {out}/ (league.md, league.json, figure.png)")
     return 0
 
@@ -129,4 +129,4 @@ def _page(known: dict[str, Any], league: League, made: list[Table]) -> str:
         "![solve rates, rewards and ratings](figure.png)",
         "",
     ]
-    return "\n".join(lines) + "\n" + markdown(made)
+    return "\n".join(lines) + "\n" + "\n\n".join(map(str, made)) + "\n"

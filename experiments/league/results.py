@@ -16,7 +16,7 @@ from experiments.league.games import Floats, Games
 from experiments.league.players import Player
 from experiments.league.ratings import Exploited, Interval, exploited, ratings
 from experiments.sweeps.figure import save_figure
-from experiments.sweeps.tables import NONE, Table
+from experiments.sweeps.results import NONE, Table
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,18 @@ TINY_WORLDS = ("mini", "small")
 def check_early(config: RunConfig, out: Path, resume: bool) -> None:
     """Looks at settings, packages, model, world, run directory, search; leaves nothing behind."""
     check_learning(config)
-    check_world(config.world, **config.world_options)
+    lacking = not config.model and config.world not in TINY_WORLDS
+    try:
+        check_world(config.world, **config.world_options)
+    except ConfigError as error:
+        # All that is missing is named at once.
+        asks = config.world != "files" or "questions_path" in config.world_options
+        also = "" if asks else ", and questions_path for evaluation"
+        also += "; name a causal LM by --model DIR as well" if lacking else ""
+        raise ConfigError(error.field, error.value, error.fix + also) from None
     if config.model:  # the shipped one is found by a module that loads PyTorch
         check_model_directory(Path(config.model))
-    elif config.world not in TINY_WORLDS:
+    elif lacking:
         fix = f"name a causal LM by --model DIR: the tiny policy cannot read {config.world!r}"
         raise ConfigError("model", None, fix)
     if config.learning.partner:
@@ -79,7 +87,7 @@ def check(
         SSPError: model, tokenizer, world, answers, prompts, questions, services or devices cannot
             work.
     """
-    from agents.engines.partnered import check_same_tokens
+    from agents.engines.opening import check_same_tokens
     from experiments.run.planned import check_memory
 
     check_devices(config.compute)

@@ -1,142 +1,111 @@
-"""What a sweep is, as its YAML file says it: a preset, settings of all runs, named arms, seeds.
+"""A sweep, as its YAML file defines it (preset, settings, arms, seeds), and its trials.
 
-Everything is checked before anything is played, and told with file and line.
+Everything is checked before anything is played.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
+
+import yaml
+from pydantic import Field, model_validator
 
 from agents.metrics import step_figures
+from experiments.config import RunConfig, assign, load_preset, make_config
 from experiments.run.rundir import flat
-from experiments.sweeps.source import Source
-from ssp_env.checks import at_least
-from ssp_env.errors import ConfigError, nearest
-from ssp_env.settings import check_types, read
+from ssp_env.config import Settings
+from ssp_env.errors import ConfigError, DataError, nearest
 
-SECONDS = ("engine", "game", "sample", "learn", "step", "evaluation", "wall")
-"""What is timed in a step: names in ``metrics.jsonl``, after ``seconds.``."""
 OPEN = ("invalid_", "learner_")
-"""Beginnings of figures whose names are made while a run plays: reasons, and what losses report."""
-_FIGURES = (
+"""Beginnings of figures whose names are made while a run plays: reasons, and reports of losses."""
+FIGURES = (
     *step_figures([], 1, []),
     *("proposer_baseline", "solver_baseline", "staleness"),
-    *(f"seconds.{name}" for name in SECONDS),
+    *(f"seconds.{part}" for part in ("engine", "game", "sample", "learn", "step", "evaluation")),
 )
+"""Names in ``metrics.jsonl`` that a sweep can show."""
 
 
-@dataclass(frozen=True)
-class Halving:
-    """Ends the trials that fall behind (ASHA: Li et al. 2020, "A System for Massively Parallel
-    Hyperparameter Tuning")."""
+class Paper(Settings):
+    """Figures of the paper for the same arms."""
 
-    first: int
-    """The step at which trials are compared for the first time."""
-    keep: int = 3
-    """One in so many goes on, until so many times as many steps."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "halving")
-        at_least(self, "halving", 1, "first")
-        at_least(self, "halving", 2, "keep")
-
-
-@dataclass(frozen=True)
-class Paper:
-    """What the paper found with the same arms."""
+    section: ClassVar[str] = "paper"
 
     source: str
-    """Which table, of which model."""
+    """Table and model."""
     columns: tuple[str, ...]
-    """What is measured there."""
+    """Name of each figure."""
     rows: dict[str, tuple[float, ...]]
     """By arm, one figure per column. An arm that the paper does not have is left out."""
 
-    def __post_init__(self) -> None:
-        check_types(self, "paper")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         for arm, figures in self.rows.items():
             if len(figures) != len(self.columns):
                 fix = f"needs {len(self.columns)} figures, one per column"
                 raise ConfigError(f"paper.rows.{arm}", figures, fix)
+        return self
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep as its file says it."""
+class Sweep(Settings):
+    """A sweep, as its file defines it."""
 
     title: str = ""
     """A line for people."""
     preset: str = "tiny"
-    """The settings that all runs start from."""
+    """Settings that all runs start from."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """Each arm is played with each of them."""
-    set: dict[str, Any] = field(default_factory=dict)
+    set: dict[str, Any] = Field(default_factory=dict)
     """Settings of all runs, by dotted name."""
-    arms: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By name, the settings that make an arm differ."""
-    grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    arms: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By name, the settings in which an arm differs."""
+    grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     """By dotted name, values to be combined in all ways; with ``arms``, each with each of them."""
     baseline: str = ""
     """The arm that the others are compared with; the first where it is empty."""
     figures: tuple[str, ...] = ()
-    """Names in ``metrics.jsonl`` that the table shows beside accuracy."""
+    """Names in ``metrics.jsonl`` that the tables show besides accuracy."""
     paper: Paper | None = None
-    """What the paper found."""
+    """Figures of the paper."""
     keep_checkpoints: bool = False
-    """Whether finished trials keep their last checkpoints; policies can be used then."""
-    halving: Halving | None = None
-    """Whether trials that fall behind are ended early."""
+    """Keep the last checkpoints of finished trials, to use their policies."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "name": "title",
-        "base": "preset",
-        "settings": "set",
-        "param_space": "grid",
-        "parameters": "grid",
-        "seed": "seeds",
-        "metrics": "figures",
-        "asha": "halving",
-        "scheduler": "halving",
-    }
-    """What these are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "sweep")
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not self.seeds or len({*self.seeds}) < len(self.seeds) or min(self.seeds) < 0:
-            fix = "give at least one, each once, none below 0"
-            raise ConfigError("seeds", list(self.seeds), fix)
+            raise ConfigError("seeds", list(self.seeds), "give at least one, each once")
         if not self.arms and not self.grid:
             raise ConfigError("arms", {}, "name arms with their settings, or give a grid")
-
-        for name, values in self.grid.items():
-            if len(values) < 1 or any(values.count(value) > 1 for value in values):
-                fix = "give a list of values, each once"
-                raise ConfigError(f"grid.{name}", list(values), fix)
-        for figure in self.figures:
-            if figure not in _FIGURES and not figure.startswith(OPEN):
-                raise ConfigError("figures", figure, nearest(figure, _FIGURES))
         arms = list(self.all_arms())
+        for figure in self.figures:
+            if figure not in FIGURES and not figure.startswith(OPEN):
+                raise ConfigError("figures", figure, nearest(figure, FIGURES))
         if self.baseline and self.baseline not in arms:
             raise ConfigError("baseline", self.baseline, nearest(self.baseline, arms))
         for arm in self.paper.rows if self.paper else ():
             if arm not in arms:
                 raise ConfigError(f"paper.rows.{arm}", "", f"no such arm; {nearest(arm, arms)}")
+        return self
 
     def all_arms(self) -> dict[str, dict[str, Any]]:
         """Arms and grid taken together: by name, the settings by dotted name."""
-        named = {name: flat(settings) for name, settings in self.arms.items()} or {"": {}}
-        short = _short_names(self.grid)
-
+        last = [name.rpartition(".")[2] for name in self.grid]
+        short = [
+            part if last.count(part) == 1 else name
+            for name, part in zip(self.grid, last, strict=True)
+        ]
         found = {}
-        for (name, settings), values in product(named.items(), product(*self.grid.values())):
-            chosen = dict(zip(self.grid, values, strict=True))
-            parts = [name, *(f"{short[key]}={_written(value)}" for key, value in chosen.items())]
-            found[", ".join(part for part in parts if part)] = {**settings, **chosen}
+        for name, settings in (self.arms or {"": {}}).items():
+            for values in product(*self.grid.values()):
+                parts = [f"{part}={value}" for part, value in zip(short, values, strict=True)]
+                chosen = dict(zip(self.grid, values, strict=True))
+                found[", ".join([*([name] if name else []), *parts])] = {**flat(settings), **chosen}
         return found
 
     @property
@@ -144,20 +113,36 @@ class Sweep:
         """The arm that the others are compared with."""
         return self.baseline or next(iter(self.all_arms()))
 
+    def choose(self, arms: list[str]) -> Self:
+        """The sweep with these of its arms alone.
+
+        Raises:
+            ConfigError: an arm is not there, or the baseline would be missing.
+        """
+        known, baseline = self.all_arms(), self.compared_with
+        for arm in arms:
+            if arm not in known:
+                raise ConfigError("--arms", arm, nearest(arm, known))
+        if baseline not in arms:
+            fix = f"the others are compared with {baseline!r}: add it"
+            raise ConfigError("--arms", arms, fix)
+
+        paper = self.paper
+        if paper is not None:
+            paper = paper.replace(rows={a: row for a, row in paper.rows.items() if a in arms})
+        chosen = {arm: settings for arm, settings in known.items() if arm in arms}
+        return self.replace(arms=chosen, grid={}, baseline=baseline, paper=paper)
+
 
 def shipped() -> list[str]:
     """Names of the sweeps that ship."""
     folder = resources.files("experiments") / "sweeps"
-    return sorted(
-        file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")
-    )
+    files = (file.name for file in folder.iterdir())
+    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
 
 
 def find(name: str) -> Path:
-    """The file of a sweep.
-
-    Args:
-        name: of one that ships, or a path.
+    """The file of a sweep that ships, or at a path.
 
     Raises:
         ConfigError: there is none (offers the nearest name).
@@ -165,32 +150,85 @@ def find(name: str) -> Path:
     if name in shipped():
         return Path(str(resources.files("experiments") / "sweeps" / f"{name}.yaml"))
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        if path.is_file():
-            return path
+    if path.suffix not in (".yaml", ".yml") and len(path.parts) == 1:
+        fix = f"{nearest(name, shipped())} (a file of your own ends in .yaml)"
+        raise ConfigError("sweep", name, fix)
+    if not path.is_file():
         raise ConfigError("sweep", name, "there is no such file")
-    fix = f"{nearest(name, shipped())} (a file of your own ends in .yaml)"
-    raise ConfigError("sweep", name, fix)
+    return path
 
 
-def read_sweep(source: Source) -> Sweep:
+def read_sweep(path: Path) -> Sweep:
     """The sweep in a file.
 
     Raises:
-        DataError: an unknown name or a value that cannot work; with the line.
+        DataError: a file that cannot be read, an unknown name, or a value that cannot work.
     """
-    with source.place():
-        return read(Sweep, source.values)
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise DataError(path, "holds no mapping of names")
+        return Sweep(**values)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(path, f"cannot be read: {error}") from error
+    except ConfigError as error:
+        raise DataError(path, str(error)) from None
 
 
-def _short_names(names: Mapping[str, Any]) -> dict[str, str]:
-    """Dotted names by their last part, where no two have the same."""
-    last = [name.rpartition(".")[2] for name in names]
-    return {
-        name: short if last.count(short) == 1 else name
-        for name, short in zip(names, last, strict=True)
-    }
+@dataclass(frozen=True)
+class Trial:
+    """One run of a sweep."""
+
+    arm: str
+    seed: int
+    name: str
+    """Its directory."""
+    settings: dict[str, Any]
+    """Settings in which its arm differs, by dotted name."""
+    config: RunConfig
+    """All of its settings."""
+
+    def __str__(self) -> str:
+        return f"{self.arm}, seed {self.seed}"
 
 
-def _written(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def trials(sweep: Sweep) -> list[Trial]:
+    """All runs of a sweep, seed by seed, so that the first seed of all arms is there first.
+
+    Raises:
+        ConfigError: a setting that is not known or cannot work, or two arms that are the same.
+    """
+    arms, made = sweep.all_arms(), dict[str, dict[str, Any]]()
+    for arm, settings in arms.items():
+        values = load_preset(sweep.preset)
+        for name, value in {**flat(sweep.set), **settings}.items():
+            if name == "seed":
+                raise ConfigError(f"{arm}: seed", value, "give seeds, a list")
+            assign(values, name, value)
+        same = next((other for other, held in made.items() if held == values), None)
+        if same is not None:
+            raise ConfigError("arms", arm, f"it plays the same runs as {same!r}")
+        made[arm] = values
+
+    folders = _folder_names(list(arms))
+    return [
+        Trial(arm, seed, f"{folders[arm]}-seed{seed}", settings, _config(made[arm], arm, seed))
+        for seed in sweep.seeds
+        for arm, settings in arms.items()
+    ]
+
+
+def _config(values: dict[str, Any], arm: str, seed: int) -> RunConfig:
+    try:
+        return make_config({**values, "seed": seed})
+    except ConfigError as error:
+        raise ConfigError(error.field, error.value, f"{error.fix} (arm {arm!r})") from None
+
+
+def _folder_names(arms: list[str]) -> dict[str, str]:
+    """A name for each arm that every file system takes."""
+    found: dict[str, str] = {}
+    for number, arm in enumerate(arms):
+        name = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
+        found[arm] = name if name and name not in found.values() else f"arm-{number}-{name}"
+    return found

@@ -1,10 +1,9 @@
-"""Where a sweep lies: what it is, a run directory for each trial, and what came out.
+"""The directory of a sweep: its definition, a run directory for each trial, and the results.
 
 ================== =========================================================================
-``sweep.yaml``     the sweep as it is played, by which commands, and which version plays it
+``sweep.yaml``     the sweep as it is played, and the commands that played it
 ``trials/NAME/``   an ordinary run directory: `ssp report`, `ssp plot`, `ssp replay` read it
-``at_a_time.json`` by trial, with how many it shared the machine at most
-``results.csv``    one row per trial and step; also as Parquet
+``results.csv``    one row per trial and step
 ``tables.md``      means, intervals and comparisons; ``figure.png`` draws them
 ``summary.json``   the same as data, with machine, commits and seeds
 ================== =========================================================================
@@ -13,8 +12,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,19 +21,13 @@ import yaml
 
 from agents.health import OUTAGE
 from experiments.run.rundir import RunDirectory
-from experiments.sweeps.definition import Sweep
-from experiments.sweeps.plan import Trial
-from ssp_env.disk import locked, make_directories, remove_empty, write_atomically
+from experiments.sweeps.definition import Sweep, Trial
+from ssp_env.disk import locked, make_directories, write_atomically
 from ssp_env.errors import RunError
-from ssp_env.settings import plain, read
 from ssp_env.version import __version__
 
-FORMAT = 1
-ENDED_EARLY = "ended_early.json"
-"""In a trial's directory: at which step the sweep ended it, because it had fallen behind."""
-TAKEN = "taken_from.json"
-"""In a trial's directory: which sweep has played it, if not this one."""
-STATES = ("waiting", "begun", "ended early", "stopped", "done")
+ENDED = ("done", "stopped")
+"""States of a trial that has a result: all steps, or stopped because its figures went wrong."""
 
 
 class SweepDirectory:
@@ -45,209 +37,89 @@ class SweepDirectory:
         self.path = Path(path)
         self.definition = self.path / "sweep.yaml"
         self.trials = self.path / "trials"
-        self.csv = self.path / "results.csv"
-        self.parquet = self.path / "results.parquet"
-        self.tables = self.path / "tables.md"
-        self.figure = self.path / "figure.png"
-        self.summary = self.path / "summary.json"
-        self._at_a_time = self.path / "at_a_time.json"
 
-    # -- what it holds -------------------------------------------------------------------------
-
-    def read(self, name: str) -> Sweep:
-        """The sweep that was begun here.
+    def read(self, name: str) -> tuple[Sweep, list[str]]:
+        """The sweep that was begun here, and the commands that played it.
 
         Args:
-            name: what it has to be called.
+            name: the name that it has to have.
 
         Raises:
             RunError: there is none, it is another one, or of another version.
         """
-        held = self._header()
-        if held.get("version") != __version__:
-            theirs = f"{held.get('version')}, and this is {__version__}"
-            raise RunError(f"{self.path} is a sweep of version {theirs}: choose another --out")
-        if held.get("name") != name:
-            raise RunError(f"{self.path} holds the sweep {held.get('name')!r}, not {name!r}")
-        return read(Sweep, held["sweep"], str(self.definition))
+        try:
+            held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
+            found, version, commands = held["name"], held["version"], list(held["commands"])
+        except FileNotFoundError:
+            what = f"{self.path} holds no sweep to resume (sweep.yaml is missing)"
+            raise RunError(what) from None
+        except (OSError, ValueError, yaml.YAMLError, LookupError, TypeError) as error:
+            raise RunError(f"{self.definition} cannot be read: {error!r}") from error
+        if (found, version) != (name, __version__):
+            theirs = f"the sweep {found!r} of version {version}, not {name!r} of {__version__}"
+            raise RunError(f"{self.path} holds {theirs}: choose another --out")
+        return Sweep(**held["sweep"]), commands
+
+    def check_free(self) -> None:
+        """
+        Raises:
+            RunError: something is here.
+        """
+        if self.definition.exists():
+            what = f"{self.path} holds a sweep; continue it by --resume, or choose another --out"
+            raise RunError(what)
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is not empty; choose another --out")
+
+    @contextmanager
+    def claimed(self, name: str, sweep: Sweep, commands: Sequence[str]) -> Iterator[None]:
+        """Holds the directory while trials are played, with the sweep written down.
+
+        Raises:
+            RunError: another process holds it, or it cannot be written.
+        """
+        make_directories(self.trials)
+        with locked(self.path):
+            header = {"name": name, "version": __version__, "commands": list(commands)}
+            held = {**header, "sweep": sweep.model_dump(mode="json")}
+            text = yaml.safe_dump(held, sort_keys=False, allow_unicode=True)
+            write_atomically(self.definition, text)
+            yield
 
     def run(self, trial: Trial) -> RunDirectory:
         """The run directory of a trial."""
         return RunDirectory(self.trials / trial.name)
 
     def state(self, trial: Trial) -> str:
-        """How far a trial is: one of ``STATES``.
+        """State of a trial: ``waiting``, ``begun``, or one of :data:`ENDED`.
 
         Raises:
-            RunError: what its run says of its end cannot be read.
+            RunError: a file of the run cannot be read.
         """
         run = self.run(trial)
-        if run.summary.exists() and read_json(run.summary).get("steps") == trial.config.steps:
+        if (self.summary(trial) or {}).get("steps") == trial.config.steps:
             return "done"
-        if run.stopped.exists() and read_json(run.stopped)["sign"] != OUTAGE:
+        stopped = run.read_stopped()
+        # An outage is no result: the same trial goes well where its services are there.
+        if stopped is not None and stopped.sign != OUTAGE:
             return "stopped"
-        if (run.path / ENDED_EARLY).exists():
-            return "ended early"
         return "begun" if run.config.exists() else "waiting"
 
-    def name(self) -> str:
-        """What the sweep is called.
+    def summary(self, trial: Trial) -> dict[str, Any] | None:
+        """The summary of a trial, if it has one.
 
         Raises:
-            RunError: there is none.
+            RunError: it cannot be read.
         """
-        return str(self._header().get("name"))
-
-    def commands(self) -> list[str]:
-        """The command lines that played it: the one that began it, and those that went on with it.
-
-        Raises:
-            RunError: there is none.
-        """
-        held = self._header()
-        return [str(held["command"]), *map(str, held.get("resumed", ()))]
-
-    def at_a_time(self) -> dict[str, int]:
-        """By name of a trial, how many were played at the same time at most, itself included.
-
-        Raises:
-            RunError: that cannot be read.
-        """
-        return read_json(self._at_a_time) if self._at_a_time.exists() else {}
-
-    def _header(self) -> dict[str, Any]:
-        """What ``sweep.yaml`` says.
-
-        Raises:
-            RunError: there is none, or it is of another version.
-        """
+        file = self.run(trial).summary
+        if not file.exists():
+            return None
         try:
-            held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise RunError(
-                f"{self.path} holds no sweep to resume (sweep.yaml is missing)"
-            ) from None
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunError(f"{self.definition} cannot be read: {error}") from error
-
-        if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise RunError(f"{self.definition} is of another version: choose another --out")
-        return held
-
-    # -- what is done with it ------------------------------------------------------------------
-
-    def check(self, trials: Sequence[Trial], resume: bool) -> None:
-        """Makes sure that a sweep can be played here, and leaves everything as it is.
-
-        Raises:
-            RunError: something else is here, or a trial of other settings.
-        """
-        if not resume:
-            try:
-                taken = self.path.exists() and any(self.path.iterdir())
-            except OSError as error:
-                raise RunError(f"{self.path} cannot be used: {error}") from error
-            if taken and self.definition.exists():
-                raise RunError(
-                    f"{self.path} holds a sweep; go on with it by --resume, or choose another --out"
-                )
-            if taken:
-                raise RunError(f"{self.path} is not empty; choose another --out")
-            return
-
-        for trial in trials:
-            run = self.run(trial)
-            if run.config.exists():
-                run.check(trial.config, resume=True)
-
-    @contextmanager
-    def claimed(self, name: str, sweep: Sweep, command: str, plays: bool = True) -> Iterator[None]:
-        """Holds the directory while trials are played. A new one that nothing was written to goes.
-
-        Args:
-            name: of the sweep.
-            sweep: all of it.
-            command: the command line; each that plays is noted once.
-            plays: whether it has anything to play.
-
-        Raises:
-            RunError: another process holds it, or it cannot be written.
-        """
-        made, new = make_directories(self.path), not self.definition.exists()
-        try:
-            with locked(self.path):
-                commands = [command] if new else self.commands()
-                if plays and command not in commands:
-                    commands.append(command)
-                header = {
-                    "format": FORMAT,
-                    "version": __version__,
-                    "name": name,
-                    "command": commands[0],
-                    "resumed": commands[1:],
-                }
-                text = yaml.safe_dump(
-                    {**header, "sweep": plain(sweep)}, sort_keys=False, allow_unicode=True
-                )
-                write_atomically(self.definition, text)
-                self._forget_unbegun()
-                yield
-        finally:
-            if new and not self.trials.exists():
-                self.definition.unlink(missing_ok=True)
-            remove_empty(made)
-
-    def _forget_unbegun(self) -> None:
-        """A trial that was killed before it had written its settings has nothing to go on with, and
-        a copy that was not finished is made again."""
-        for folder in self.trials.glob("*/"):
-            if folder.name.startswith(".") or not RunDirectory(folder).config.exists():
-                shutil.rmtree(folder)
-
-    def note_playing(self, names: Collection[str]) -> None:
-        """Notes that the trials of these names are played at the same time.
-
-        Raises:
-            RunError: that cannot be written.
-        """
-        known = self.at_a_time()
-        more = {name: len(names) for name in names if known.get(name, 0) < len(names)}
-        if more:
-            write_atomically(self._at_a_time, json.dumps({**known, **more}, indent=2) + "\n")
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{file} cannot be read: {error}") from error
+        return found
 
     def failure(self, trial: Trial) -> Path:
         """The file that holds the error of a trial that failed."""
         return self.trials / f"{trial.name}.failed.txt"
-
-    def fail(self, trial: Trial, error: str) -> None:
-        """Writes why a trial failed.
-
-        Raises:
-            RunError: that cannot be written.
-        """
-        make_directories(self.trials)
-        write_atomically(self.failure(trial), error)
-
-    def end_early(self, trial: Trial) -> None:
-        """Notes that a trial is not gone on with.
-
-        Raises:
-            RunError: that cannot be written.
-        """
-        run = self.run(trial)
-        step = run.read_metrics(growing=True)[-1]["step"]
-        write_atomically(run.path / ENDED_EARLY, json.dumps({"step": step}) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """
-    Raises:
-        RunError: it cannot be read.
-    """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise RunError(f"{path} holds no JSON object")
-    return values

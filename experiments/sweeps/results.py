@@ -1,177 +1,260 @@
-"""What came out of a sweep, read from its trials' run directories: one row per trial and step."""
+"""Results of a sweep: one table of all steps of all trials, and what is computed from it.
+
+Intervals are Student's t over seeds, 95%. Comparisons are paired: the difference is taken seed by
+seed, since trials of one seed play for the same answers.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from experiments.report.figures import figures_of
+import pandas as pd
+
+from experiments.report.figures import NOT_FIGURES, REASON
 from experiments.report.runs import LAST_STEPS
-from experiments.sweeps.directory import SweepDirectory, read_json
-from experiments.sweeps.plan import Trial
-from experiments.sweeps.reuse import Taken, read_taken
-from experiments.sweeps.trial import mean_accuracy
-from ssp_env.disk import write_atomically
-from ssp_env.errors import RunError
+from experiments.stats import Estimate, over_runs
+from experiments.sweeps.definition import Paper, Sweep, Trial
+from experiments.sweeps.directory import ENDED, SweepDirectory
 from ssp_env.settings import plain
 
-Row = dict[str, Any]
+MEAN = "accuracy.mean"
+"""Column of the mean over the groups of questions, as the paper's average over benchmarks."""
+NONE = "-"
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A trial as it was found."""
+class Table:
+    """A table as people read it."""
 
-    trial: Trial
-    state: str
-    """One of :data:`experiments.sweeps.directory.STATES`."""
-    lines: list[dict[str, Any]]
-    """Of its ``metrics.jsonl``; none if it has not begun."""
-    summary: dict[str, Any] | None
-    """``None`` unless it is done."""
-    taken: Taken | None = None
-    """Where it was played, if another sweep has played it."""
-    at_a_time: int | None = None
-    """How many trials shared the machine with it at most, itself included, where that is noted."""
+    title: str
+    heads: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    notes: tuple[str, ...] = ()
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing is left to play."""
-        return self.state in ("done", "stopped", "ended early")
+    def __str__(self) -> str:
+        """As Markdown."""
+        made = pd.DataFrame(self.rows, columns=list(self.heads)).to_markdown(
+            index=False,
+            disable_numparse=True,
+            colalign=("left", *["right"] * (len(self.heads) - 1)),
+        )
+        return "\n\n".join([f"## {self.title}", str(made), *self.notes])
 
-    @property
-    def evaluated(self) -> list[dict[str, Any]]:
-        """The lines of its evaluations; one that an outage hit lacks groups of questions."""
-        return [line for line in self.lines if "accuracy" in line]
 
-    @property
-    def counts(self) -> bool:
-        """Whether its last evaluation may stand beside those of other trials.
+class Results:
+    """Trials as they are in their directories.
 
-        One that fell behind was evaluated at an earlier step, and one whose last evaluation an
-        outage hit has no mean over the same groups.
+    Attributes:
+        steps: a row per trial and step: ``arm``, ``seed``, ``state``, the settings in which arms
+            differ, ``step``, whether it was ``evaluated``, ``accuracy.GROUP``, and all figures of
+            ``metrics.jsonl``.
+        ends: by arm and seed, the row of the last evaluation of each trial that counts: one that
+            has ended, and that no outage has left without a group of questions.
+    """
+
+    def __init__(self, sweep: Sweep, trials: Sequence[Trial], directory: SweepDirectory) -> None:
         """
-        return self.state in ("done", "stopped") and "mean" in self.accuracy
+        Raises:
+            RunError: a trial cannot be read.
+        """
+        self.sweep, self.arms = sweep, list(sweep.all_arms())
+        self.states = [(trial, directory.state(trial)) for trial in trials]
+        parts = [_rows(trial, state, directory) for trial, state in self.states]
+        frame = pd.concat([part for part in parts if not part.empty] or [pd.DataFrame()])
 
-    @property
-    def accuracy(self) -> dict[str, float]:
-        """Accuracy at the last evaluation, by group of questions, as far as it was not hit by an
-        outage; ``mean`` is over groups, and there if all of them are."""
-        return self.accuracy_at(self.evaluated[-1])
+        # A reason is only written in steps where it occurred.
+        if "valid_rate" in frame:
+            reasons = [name for name in frame if name.startswith(REASON)]
+            proposed = frame["valid_rate"].notna()
+            frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
+        accuracies = sorted(name for name in frame if name.startswith("accuracy.") and name != MEAN)
+        self.groups = [MEAN, *accuracies] if accuracies else []
+        first = ["arm", "seed", "state", *dict.fromkeys(s for t in trials for s in t.settings)]
+        first = [name for name in [*first, "step", "evaluated", *self.groups] if name in frame]
+        rest = sorted({*frame} - {*first}, key=lambda name: (name.startswith("seconds."), name))
+        self.steps = frame[[*first, *rest]].reset_index(drop=True)
 
-    @property
-    def base(self) -> dict[str, float]:
-        """The same before the first step, which is never without a group."""
-        return self.accuracy_at(self.evaluated[0])
+        self.ends = pd.DataFrame()
+        if self.groups:
+            ended = self.steps[self.steps["evaluated"] & self.steps["state"].isin(ENDED)]
+            last = ended.groupby(["arm", "seed"], sort=False).tail(1).set_index(["arm", "seed"])
+            self.ends = last[last[MEAN].notna()]
 
-    def accuracy_at(self, line: dict[str, Any]) -> dict[str, float]:
-        """The same at an evaluation."""
-        groups: dict[str, float] = line["accuracy"]
-        mean = mean_accuracy(groups)
-        if mean is None or groups.keys() != self.evaluated[0]["accuracy"].keys():
-            return {**groups}
-        return {"mean": mean, **groups}
+    def by_seed(self, arm: str, column: str = MEAN) -> pd.Series:
+        """A figure of the last evaluations of an arm, by seed."""
+        if arm not in self.ends.index.get_level_values("arm"):
+            return pd.Series(dtype=float)
+        return self.ends.loc[arm, column].dropna()
 
-    def last(self, figure: str) -> float | None:
-        """A figure's mean over the last steps that have it."""
-        found = [figures_of(line, [figure]).get(figure) for line in self.lines if line["step"]]
-        known = [value for value in found if value is not None][-LAST_STEPS:]
-        return fmean(known) if known else None
+    def apart(self, arm: str, column: str = MEAN) -> pd.Series:
+        """Difference from the baseline, by seed, where both have it."""
+        return (self.by_seed(arm, column) - self.by_seed(self.sweep.compared_with, column)).dropna()
+
+    def last_steps(self, arm: str, figure: str) -> list[float]:
+        """Means of a figure over the last steps that have it, one per trial that counts."""
+        if figure not in self.steps:
+            return []
+        steps = self.steps[self.steps["step"] > 0].set_index(["arm", "seed"])
+        own = [(arm, seed) for seed in self.by_seed(arm).index]
+        means = [steps.loc[[key], figure].dropna().tail(LAST_STEPS).mean() for key in own]
+        return [mean for mean in means if pd.notna(mean)]
+
+    def tables(self) -> list[Table]:
+        """All tables; none where no trial counts."""
+        if self.ends.empty:
+            return []
+        made = [self._accuracies()]
+        if len(self.arms) > 1:
+            made.append(self._comparisons())
+        if self.sweep.figures:
+            made.append(self._figures())
+        if self.sweep.paper is not None:
+            made.append(self._beside(self.sweep.paper))
+        return made
+
+    def as_data(self) -> dict[str, Any]:
+        """By arm and group: values by seed, mean, interval, and difference from the baseline."""
+        data: dict[str, Any] = {}
+        for arm in self.arms:
+            data[arm] = {}
+            for column in self.groups:
+                values = self.by_seed(arm, column)
+                data[arm][column.removeprefix("accuracy.")] = {
+                    "by_seed": {int(seed): float(value) for seed, value in values.items()},
+                    "accuracy": _data(_estimate(values)),
+                    "difference": _data(_estimate(self.apart(arm, column))),
+                }
+        return data
+
+    def _accuracies(self) -> Table:
+        started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]
+        base = started.groupby("arm", sort=False)[self.groups].mean().round(9)
+        # Arms usually begin with the same policy; whatever the seed, it has no interval.
+        same = len(base.drop_duplicates()) == 1
+        rows = [
+            ("before training" if same else f"{arm}, before", NONE, *map(_short, values))
+            for arm, values in zip(base.index, base.to_numpy(), strict=True)
+        ][: 1 if same else None]
+        for arm in self.arms:
+            cells = [_text(_estimate(self.by_seed(arm, column))) for column in self.groups]
+            rows.append((arm, str(len(self.by_seed(arm))), *cells))
+
+        steps = sorted({t.config.steps for t, state in self.states if state in ENDED})
+        title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
+        return Table(title, ("arm", "seeds", *self._heads()), rows, self._notes())
+
+    def _comparisons(self) -> Table:
+        baseline, rows = self.sweep.compared_with, []
+        for arm in self.arms:
+            if arm != baseline:
+                apart = self.apart(arm)
+                better = f"{(apart > 0).sum()} of {len(apart)}" if len(apart) else NONE
+                cells = [_text(_estimate(self.apart(arm, one)), sign="+") for one in self.groups]
+                rows.append((arm, better, *cells))
+        heads = ("arm", "better in", *self._heads())
+        return Table(f"Against {baseline}, seed by seed", heads, rows)
+
+    def _figures(self) -> Table:
+        figures = self.sweep.figures
+        rows = [
+            (arm, *(_text(_estimate(self.last_steps(arm, figure))) for figure in figures))
+            for arm in self.arms
+        ]
+        timed = any(figure.startswith("seconds.") for figure in figures)
+        note = "Seconds are longer where trials shared the machine (all but --parallel 1)."
+        title = f"Other figures, mean of the last {LAST_STEPS} steps"
+        heads = ("arm", *(spoken_figure(figure) for figure in figures))
+        return Table(title, heads, rows, (note,) if timed else ())
+
+    def _beside(self, paper: Paper) -> Table:
+        """The paper's figures; the differences can be compared, the accuracies cannot."""
+        baseline, rows = self.sweep.compared_with, []
+        theirs = paper.rows.get(baseline)
+        for arm in self.arms:
+            cells = [_text(_estimate(self.by_seed(arm)))]
+            cells.append("" if arm == baseline else _text(_estimate(self.apart(arm)), sign="+"))
+            for place, figure in enumerate(paper.rows.get(arm, ())):
+                known = theirs is not None and arm != baseline
+                change = f" ({figure - theirs[place]:+.1f})" if known and theirs else ""
+                cells.append(f"{figure:.1f}{change}")
+            missing = [NONE] * (2 + len(paper.columns) - len(cells))
+            rows.append((arm, *cells, *missing))
+
+        heads = ("arm", "ours", "difference", *(f"paper: {column}" for column in paper.columns))
+        note = f"Paper: {paper.source}; accuracies of 100; in brackets, against {baseline}."
+        return Table("Beside the paper", heads, rows, (note,))
+
+    def _heads(self) -> list[str]:
+        return [spoken_group(column) for column in self.groups]
+
+    def _notes(self) -> tuple[str, ...]:
+        """Trials that are not like the others."""
+        counting = {*self.ends.index}
+        notes: dict[str, list[str]] = {}
+        for trial, state in self.states:
+            if (trial.arm, trial.seed) in counting:
+                note = "stopped because its figures went wrong: its last evaluation counts"
+                if state != "stopped":
+                    continue
+            elif state in ENDED:
+                note = "an outage hit whole groups at its last evaluation: not in the tables"
+            else:
+                known = {"begun": "not finished", "waiting": "not begun"}
+                note = f"{known[state]}: not in the tables"
+            notes.setdefault(note, []).append(str(trial))
+        return tuple(
+            f"{'; '.join(names[:4])}{f' and {len(names) - 4} more' if names[4:] else ''}: {note}."
+            for note, names in notes.items()
+        )
 
 
-def read_outcomes(directory: SweepDirectory, trials: Sequence[Trial]) -> list[Outcome]:
-    """All trials as they are in their directories.
+def _rows(trial: Trial, state: str, directory: SweepDirectory) -> pd.DataFrame:
+    """The steps of one trial."""
+    run = directory.run(trial)
+    if not run.metrics.exists() or b"\n" not in run.metrics.read_bytes():
+        return pd.DataFrame()
 
-    Raises:
-        RunError: one cannot be read.
-    """
-    found, at_a_time = [], directory.at_a_time()
-    for trial in trials:
-        state, run = directory.state(trial), directory.run(trial)
-        lines = run.read_metrics(growing=True) if _has_lines(run.metrics) else []
-        summary = read_json(run.summary) if state == "done" else None
-        taken = read_taken(run)
-        found.append(Outcome(trial, state, lines, summary, taken, at_a_time.get(trial.name)))
-    return found
-
-
-def rows(name: str, outcomes: Sequence[Outcome]) -> list[Row]:
-    """A tidy table: a row per trial and step, a column per figure, all rows with all columns.
-
-    Args:
-        name: of the sweep.
-        outcomes: trials that have begun, or not.
-    """
-    settings = list(dict.fromkeys(key for o in outcomes for key in o.trial.settings))
-    figures = list(dict.fromkeys(n for o in outcomes for line in o.lines for n in figures_of(line)))
-    made = [
-        _row(name, settings, outcome, line) | figures_of(line, figures)
-        for outcome in outcomes
-        for line in outcome.lines
-    ]
-
-    # Figures that later steps have, or other arms, get a column too; times come last.
-    columns = list(dict.fromkeys(column for row in made for column in row))
-    columns.sort(key=lambda column: column.startswith("seconds."))
-    return [{column: row.get(column) for column in columns} for row in made]
+    left_out = NOT_FIGURES - {"step", "accuracy"}
+    lines = run.read_metrics(growing=True)
+    rows = pd.json_normalize(
+        [{name: value for name, value in line.items() if name not in left_out} for line in lines]
+    )
+    groups = [name for name in rows if name.startswith("accuracy.")]
+    # An evaluation that an outage hit lacks groups, so it has no mean.
+    rows[MEAN] = rows[groups].mean(axis=1, skipna=False) if groups else float("nan")
+    rows["evaluated"] = ["accuracy" in line for line in lines]
+    settings = {name: str(plain(value)) for name, value in trial.settings.items()}
+    return rows.assign(arm=trial.arm, seed=trial.seed, state=state, **settings)
 
 
-def write_rows(directory: SweepDirectory, table: Sequence[Row]) -> None:
-    """Writes the rows as CSV and as Parquet, each in full or not at all.
-
-    Raises:
-        RunError: they cannot be written.
-    """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(table[0]) if table else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    write_atomically(directory.csv, text.getvalue())
-    _write_parquet(directory.parquet, table)
+def spoken_group(column: str) -> str:
+    """Head of a column of accuracies."""
+    group = column.removeprefix("accuracy.")
+    return f"{group}-hop" if group.isdecimal() else group
 
 
-def _row(name: str, settings: Sequence[str], outcome: Outcome, line: dict[str, Any]) -> Row:
-    trial = outcome.trial
-    row: Row = {"sweep": name, "arm": trial.arm, "seed": trial.seed, "state": outcome.state}
-    row |= {key: _cell(trial.settings.get(key)) for key in settings}
-    row["step"] = line["step"]
-
-    accuracy = outcome.accuracy_at(line) if "accuracy" in line else {}
-    row |= {f"accuracy.{group}": value for group, value in accuracy.items()}
-    return row
+def spoken_figure(figure: str) -> str:
+    """Head of a figure of ``metrics.jsonl``."""
+    return "seconds per step" if figure == "seconds.step" else re.sub(r"[._]", " ", figure)
 
 
-def _cell(value: Any) -> Any:
-    """A setting as one cell; what an arm does not set is empty, since the preset decides it."""
-    value = plain(value)
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+def _estimate(values: Sequence[float] | pd.Series) -> Estimate | None:
+    return over_runs([float(value) for value in values]) if len(values) else None
 
 
-def _has_lines(metrics: Path) -> bool:
-    return metrics.exists() and b"\n" in metrics.read_bytes()
+def _text(found: Estimate | None, sign: str = "") -> str:
+    if found is None:
+        return NONE
+    half = "" if found.half is None else f" ±{_short(found.half, 2)}"
+    return f"{_short(found.mean, sign=sign)}{half}"
 
 
-def _write_parquet(path: Path, table: Sequence[Row]) -> None:
-    import pyarrow
-    from pyarrow import parquet
+def _short(value: float, digits: int = 3, sign: str = "") -> str:
+    return NONE if pd.isna(value) else f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
 
-    # A column whose cells have several types, such as a setting of some arms, becomes text.
-    made = {column: [row[column] for row in table] for column in (table[0] if table else ())}
-    for column, cells in made.items():
-        kinds = {type(cell) for cell in cells if cell is not None}
-        if len(kinds) > 1 and kinds != {int, float}:
-            made[column] = [None if cell is None else str(cell) for cell in cells]
 
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        parquet.write_table(pyarrow.table(made), unfinished)
-        unfinished.replace(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+def _data(found: Estimate | None) -> dict[str, Any] | None:
+    return None if found is None else {"mean": found.mean, "interval": found.interval}

@@ -17,16 +17,15 @@ from ssp_env.commands.base import Command
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.search.base import Retriever
 from ssp_env.search.corpus import Progress
-from ssp_env.search.index.directory import (
+from ssp_env.search.index import (
     KINDS,
-    PASSAGES,
     build_index,
     kinds_in,
     needs_encoder,
     one_kind,
     open_index,
 )
-from ssp_env.search.index.manifest import Manifest, read_manifest
+from ssp_env.search.store import PASSAGES, Manifest, read_manifest
 
 _DEFAULT_KIND = "bm25"
 _OPTIONS = ("corpus", "out", "kind", "encoder", "query_prefix", "passage_prefix", "adopt")
@@ -117,13 +116,13 @@ def _built(arguments: Namespace, kind: str, encoder: Any) -> Path:
     with _bars() as progress:
         if arguments.adopt is None:
             return build_index(source, out, kind, encoder=encoder, progress=progress)
-        from ssp_env.search.dense.adopt import adopt_index
+        from ssp_env.search.dense import adopt_index
 
         return adopt_index(source, out, arguments.adopt, encoder, progress)
 
 
 def _encoder(arguments: Namespace) -> Any:
-    from ssp_env.search.dense.encoder import SentenceTransformerEncoder
+    from ssp_env.search.encoder import SentenceTransformerEncoder
 
     Console(stderr=True).print("loading the encoder ...")
     given = (arguments.query_prefix, arguments.passage_prefix)
@@ -177,7 +176,7 @@ def open_named(directory: str, kind: str | None, encoder: str | None) -> tuple[R
 
     Args:
         directory: the index directory.
-        kind: as for :func:`~ssp_env.search.index.directory.one_kind`.
+        kind: as for :func:`~ssp_env.search.index.one_kind`.
         encoder: directory of the model; ``None`` takes the name in the index's manifest.
 
     Raises:

@@ -59,7 +59,7 @@ def _chat(arguments: Namespace) -> ChatConfig | None:
         return None
     if arguments.url is None or arguments.model is None:
         raise UsageError("--judge openai needs --url and --model")
-    return ChatConfig(arguments.url, arguments.model, api_key_env=arguments.key_env)
+    return ChatConfig(base_url=arguments.url, model=arguments.model, api_key_env=arguments.key_env)
 
 
 def _read_pairs(path: str | Path) -> list[tuple[int, Pair]]:

@@ -15,8 +15,7 @@ from ssp_env.commands.base import Command
 from ssp_env.commands.index import add_index_options, check_index_options, open_named
 from ssp_env.errors import UsageError
 from ssp_env.game.rules import own_retriever
-from ssp_env.net.retry import RetryPolicy
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.corpus import read_corpus
 from ssp_env.types import Document
@@ -59,7 +58,7 @@ def _run(arguments: Namespace) -> int:
     query = " ".join(arguments.query)
     if arguments.url is not None:
         # Someone waits for this one answer, with less patience than a round of games has.
-        config = HTTPConfig(arguments.url, token_env=arguments.token_env, retry=RetryPolicy())
+        config = HTTPConfig(url=arguments.url, token_env=arguments.token_env, attempts=4)
         with HTTPRetriever(config) as server:
             _show(Console(), query, server.search([query], arguments.k)[0], f"from {arguments.url}")
         return 0

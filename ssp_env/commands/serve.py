@@ -12,10 +12,10 @@ from ssp_env.commands.index import add_index_options, check_index_options, open_
 from ssp_env.errors import MissingExtra
 from ssp_env.game.rules import own_retriever
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.config import TOKEN_VARIABLE, ServerConfig, read_token
 from ssp_env.search.corpus import read_corpus
-from ssp_env.search.index.directory import one_kind
-from ssp_env.search.server.config import TOKEN_VARIABLE, ServerConfig, read_token
+from ssp_env.search.index import one_kind
 from ssp_env.worlds import WORLDS, open_world
 
 _EXAMPLES = f"""
@@ -24,7 +24,7 @@ Answers POST /retrieve as Search-R1's retrieval server does:
   curl -H 'Content-Type: application/json' http://127.0.0.1:8000/retrieve \\
        -d '{{"queries": ["Who wrote the opera Fidelio?"], "topk": 3, "return_scores": true}}'
 
-Also there: /healthz, /status, /metrics (Prometheus), /openapi.json.
+Also there: /healthz, /status, /openapi.json.
 
 It listens once the index is loaded. SIGTERM or Ctrl-C stops it when the requests in progress are
 answered; a second Ctrl-C stops it at once.
@@ -37,12 +37,8 @@ Needs the extra serve: pip install '.[serve]' in the checkout.
 """
 
 _LIMITS = {
-    "default_k": "documents per query when a request names no topk, or 0",
     "max_k": "largest topk",
     "max_queries": "most queries per request",
-    "max_documents": "most documents per request: queries times topk",
-    "max_query_length": "characters of a query, beyond which it is cut",
-    "max_body_bytes": "most bytes per request",
     "max_waiting": "most queries that wait; a request beyond gets 503",
 }
 
@@ -139,7 +135,7 @@ def _open_world(name: str) -> tuple[Retriever, int]:
 
 def _serve(what: str, opened: _Opened, config: ServerConfig) -> None:
     try:
-        from ssp_env.search.server.run import run_server
+        from ssp_env.search.server import run_server
     except ModuleNotFoundError as error:
         what = f"ssp serve ({error.name} is missing)"
         raise MissingExtra(what, "pip install '.[serve]' in the checkout") from error

@@ -11,7 +11,6 @@ from ssp_env.game.config import UNMASKED, GameConfig, ViewConfig, suited
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Parts, Rules
 from ssp_env.search.base import Retriever
-from ssp_env.settings import read_value
 from ssp_env.tokenizers import (
     BPETokenizer,
     ByteTokenizer,
@@ -131,7 +130,7 @@ def _retriever(setup: Setup) -> Retriever | None:
     # Imported here: it brings httpx along, which a search in process can do without.
     from ssp_env.search.config import SearchConfig, open_search
 
-    return open_search(read_value(SearchConfig, setup["search"], "search"))
+    return open_search(SearchConfig.of(setup["search"]))
 
 
 def _tokenizer(given: Tokenizer | str | Path | None, world: World, tags: Tags) -> Tokenizer:

@@ -61,18 +61,7 @@ def judge(rules: Rules, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceErr
     Raises:
         UsageError: the judge returned something else.
     """
-    results = _verdicts("judge", rules.judge.judge, tasks)
-
-    # Without a verdict among them, a broken judge looks like one that a text has confused; the
-    # ground truth itself, judged as an answer, tells the two apart.
-    unclear = [isinstance(r, ServiceError) and r.fault == "unclear" for r in results]
-    decided = any(isinstance(result, Verdict) for result in results)
-    if any(unclear) and not decided:
-        task = tasks[unclear.index(True)]
-        control = JudgeTask(task.question, task.truth.answer, task.truth)
-        decided = isinstance(_verdicts("judge", rules.judge.judge, [control])[0], Verdict)
-
-    return refusals_as_verdicts(results, decided)
+    return refusals_as_verdicts(_verdicts("judge", rules.judge.judge, tasks))
 
 
 def verify(rules: Rules, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
@@ -154,22 +143,12 @@ def solver_reward(rules: Rules, game: Game, attempt: Attempt) -> float:
 
 
 def refusals_as_verdicts(
-    results: Sequence[Verdict | ServiceError], decided: bool | None = None
+    results: Sequence[Verdict | ServiceError],
 ) -> list[Verdict | ServiceError]:
-    """Results of a judge or verifier, with its refusals of a text as verdicts against it.
-
-    Args:
-        results: one per task.
-        decided: the service reaches verdicts at all; when not given, it does if it has reached one
-            of these.
-    """
-    if decided is None:
-        decided = any(isinstance(result, Verdict) for result in results)
-
-    against = ("text", "unclear") if decided else ("text",)
+    """Results of a judge or verifier, with its refusals of a text as verdicts against it."""
     return [
         Verdict(False, f"refused: {result.what}")
-        if isinstance(result, ServiceError) and result.fault in against
+        if isinstance(result, ServiceError) and result.fault == "text"
         else result
         for result in results
     ]

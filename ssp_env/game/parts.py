@@ -11,7 +11,7 @@ from typing import Any
 from ssp_env.game.noise import NOISE
 from ssp_env.game.rules import Rules
 from ssp_env.judge.world import NoVerifier, WorldVerifier
-from ssp_env.search.identity import identify
+from ssp_env.search.base import identify
 
 
 def fingerprint(rules: Rules) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def fingerprint(rules: Rules) -> dict[str, Any]:
 
     Returns:
         Plain data for JSON: ``world``, ``corpus`` (name, number and SHA-256 of the passages),
-        ``retriever`` (see :func:`~ssp_env.search.identity.identify`), ``top_k``, ``max_searches``,
+        ``retriever`` (see :func:`~ssp_env.search.base.identify`), ``top_k``, ``max_searches``,
         ``max_document_tokens``, ``judge``, ``verifier``, ``prompts`` (name and SHA-256), and
         ``hash``: the first 12 hexadecimal digits of the SHA-256 over all of these.
     """
@@ -81,9 +81,6 @@ def is_remote(part: object) -> bool:
     said = getattr(part, "remote", None)
     if isinstance(said, bool):
         return said
-    if getattr(getattr(part, "config", None), "endpoint", None):
-        return True
-
     inner = getattr(part, "retriever", None)
     several = getattr(part, "retrievers", None) or ([] if inner is None else [inner])
     return any(map(is_remote, several))

@@ -89,7 +89,7 @@ def find_among(
         return first
 
     # Imported here: it brings scipy along, which a retriever of one's own can do without.
-    from ssp_env.search.bm25.index import BM25Index, tokenize
+    from ssp_env.search.bm25 import BM25Index, tokenize
 
     best, _ = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
     order = dict.fromkeys([*best, *range(len(rest))])

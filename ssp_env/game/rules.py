@@ -176,7 +176,7 @@ def own_retriever(world: World) -> Retriever:
     if own is not None:
         return own
     # Imported here: it brings scipy along, which a retriever of your own can do without.
-    from ssp_env.search.bm25.retriever import BM25Retriever
+    from ssp_env.search.bm25 import BM25Retriever
 
     return BM25Retriever(world.corpus)
 

@@ -7,11 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
-
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
+from typing import TYPE_CHECKING, NamedTuple
 
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
@@ -19,6 +15,9 @@ from ssp_env.game.record import PROMPT, GameRecord, SegmentRecord, TrajectoryRec
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import Verdict
 from ssp_env.types import Document
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 OUTCOME_STYLES = {"valid": "bold green", "invalid": "bold red", "void": "bold yellow"}
 _STYLES = {"prompt": "dim", "policy": "bold", "environment": "cyan"}
@@ -48,6 +47,10 @@ class Line(NamedTuple):
 
     def print(self, console: Console) -> None:
         """Prints it, wrapped on a terminal and unwrapped elsewhere."""
+        # Imported here: it would slow down `import ssp_env`.
+        from rich.padding import Padding
+        from rich.text import Text
+
         if console.is_terminal:
             text = Text(visible(self.text), self.style)
             console.print(Padding(text, (0, 0, 0, self.indent)))
@@ -62,6 +65,8 @@ def render_ansi(game: Game, rules: Rules) -> str:
 
 def render_human(game: Game, rules: Rules, console: Console | None = None) -> None:
     """Prints the game with colours: prompts dim, the policy's words bold, observations cyan."""
+    from rich.console import Console
+
     console = console if console is not None else Console()
     for line in transcript(record_game(game, rules)):
         line.print(console)
@@ -82,6 +87,8 @@ class LiveView:
 
     def show(self, game: Game) -> None:
         """Prints the lines that were not there the last time."""
+        from rich.console import Console
+
         # Not kept: an env is copied and sent to other processes, which a console cannot be.
         console = self._console if self._console is not None else Console()
         if game is not self._game:

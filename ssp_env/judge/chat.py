@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from types import TracebackType
-from typing import TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self, TypeVar
 
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
-from ssp_env.net.http import Caller, check_key_name, check_url, read_key
-from ssp_env.net.loop import shared
-from ssp_env.net.retry import RetryPolicy
+import httpx
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from ssp_env.config import Settings
+from ssp_env.errors import MissingExtra, ServiceError
+from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read_key, run
 
 T = TypeVar("T")
 
-_MAX_REPLY_BYTES = 16 * 2**20
+_LONGEST_PAUSE = 60.0
+"""Seconds that the library waits at most when a server asks for patience."""
 
 
 @dataclass(frozen=True)
@@ -29,44 +29,31 @@ class Message:
     content: str
 
 
-@dataclass(frozen=True)
-class ChatConfig:
-    """Where the model is served and how it is called."""
+class ChatConfig(Settings):
+    """Address of a model and how it is called."""
+
+    section: ClassVar[str] = "chat"
 
     base_url: str
     """Root of the API, such as ``http://127.0.0.1:8000/v1``; ``/chat/completions`` is appended."""
-    model: str
+    model: str = Field(min_length=1)
     """Name of the model, as the server calls it."""
     api_key_env: str | None = None
     """*Name* of the environment variable with the API key; ``None`` if the server wants none."""
-    timeout: float = 60.0
+    timeout: PositiveFloat = 60.0
     """Seconds for one call, from connecting to the last byte of the reply."""
-    max_tokens: int = 512
+    attempts: PositiveInt = 4
+    """Calls in all for a prompt, with growing pauses between them."""
+    max_tokens: PositiveInt = 512
     """Most tokens of a reply."""
-    concurrency: int = 16
+    concurrency: PositiveInt = 16
     """Most calls in flight at a time."""
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """How often a call is tried."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         check_url("chat.base_url", self.base_url, "http://127.0.0.1:8000/v1")
-        if not self.model:
-            raise ConfigError("chat.model", self.model, "name a model that the server offers")
-
         check_key_name("chat.api_key_env", self.api_key_env)
-        if not (self.timeout > 0 and math.isfinite(self.timeout)):
-            raise ConfigError(
-                "chat.timeout", self.timeout, "a time-out is a number of seconds above zero"
-            )
-
-        if self.max_tokens < 1:
-            raise ConfigError(
-                "chat.max_tokens", self.max_tokens, "leave room for a reply of at least one token"
-            )
-        if self.concurrency < 1:
-            raise ConfigError(
-                "chat.concurrency", self.concurrency, "at least one call has to be in flight"
-            )
+        return self
 
 
 class ChatClient:
@@ -79,99 +66,136 @@ class ChatClient:
         """
         Raises:
             ConfigError: the environment variable for the key is not set.
+            MissingExtra: the package openai is not installed.
         """
+        try:
+            import openai
+        except ImportError as error:
+            raise MissingExtra(
+                "a model that is asked", "pip install '.[chat]' in the checkout"
+            ) from error
+
         self.config = config
+        self._key = key = read_key("chat.api_key_env", config.api_key_env)
 
-        key = read_key("chat.api_key_env", config.api_key_env)
-        url = config.base_url.rstrip("/") + "/chat/completions"
-        self._caller = Caller(url, key, config.concurrency, _MAX_REPLY_BYTES)
+        def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
+            limits = httpx.Limits(max_connections=config.concurrency)
+            verify = config.base_url.startswith("https")
+            client = openai.AsyncOpenAI(
+                base_url=config.base_url,
+                api_key=key or "none",
+                timeout=config.timeout,
+                max_retries=config.attempts - 1,
+                http_client=httpx.AsyncClient(limits=limits, verify=verify),
+            )
+            return client, asyncio.Semaphore(config.concurrency)
 
-    def __reduce__(self) -> tuple[type[ChatClient], tuple[ChatConfig]]:
+        self._connections = Connections(self, connect, lambda made: made[0].close())
+
+    def __reduce__(self) -> tuple[type[Self], tuple[ChatConfig]]:
         return type(self), (self.config,)
 
-    def __enter__(self) -> ChatClient:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Closes the connections; the client cannot be used afterwards."""
-        self._caller.close()
+        self._connections.close()
 
     def ask(
         self,
         prompts: Sequence[str | Sequence[Message]],
         parse: Callable[[str], T],
         service: str,
+        control: str | Sequence[Message] | None = None,
     ) -> list[T | ServiceError]:
         """Sends each prompt and parses the replies.
 
         Args:
-            prompts: any number of prompts: each the text of one user message, or a conversation
-                that the model is to continue.
-            parse: makes a result of a reply; raises ``TransientServiceError`` for one that is not
-                well-formed, which is asked for again like any other failure.
+            prompts: the text of one user message each, or a conversation to continue.
+            parse: makes a result of a reply; raises ``ServiceError`` for one that has none.
             service: what errors call this service.
+            control: a harmless prompt. It is sent where the server was there and a prompt got no
+                result all the same: too slow, an error, a reply of no use. If this one gets a
+                result, the text is to blame for its failure; if not, the service is.
 
         Returns:
             One entry per prompt, in order: the result, or the ``ServiceError`` that outlasted its
             retries.
         """
+        return run(self._ask(prompts, parse, service, control))
 
+    async def _ask(
+        self,
+        prompts: Sequence[str | Sequence[Message]],
+        parse: Callable[[str], T],
+        service: str,
+        control: str | Sequence[Message] | None,
+    ) -> list[T | ServiceError]:
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
-            async def call() -> T:
-                return parse(await self._reply(prompt, service))
-
             try:
-                return await self.config.retry.call_async(call)
+                return parse(await self._reply(prompt, service))
             except ServiceError as error:
                 return error
 
-        async def every() -> list[T | ServiceError]:
-            return await asyncio.gather(*(one(prompt) for prompt in prompts))
-
-        return shared().run(every())
+        results = await asyncio.gather(*map(one, prompts))
+        if any(isinstance(result, ServiceError) and result.fault == "text" for result in results):
+            works = control is not None and not isinstance(await one(control), ServiceError)
+            if not works:
+                results = [
+                    ServiceError(service, each.what) if isinstance(each, ServiceError) else each
+                    for each in results
+                ]
+        return results
 
     async def _reply(self, prompt: str | Sequence[Message], service: str) -> str:
         """The text of one reply.
 
         Raises:
-            TransientServiceError: no reply, a reply that is not a chat completion, or a status
-                worth another try.
-            ServiceError: any other status.
+            ServiceError: no reply; the fault is ``text`` unless the server was away or overloaded.
         """
-        messages = [Message("user", prompt)] if isinstance(prompt, str) else prompt
-        body = {
-            "model": self.config.model,
-            "messages": [asdict(message) for message in messages],
-            "temperature": 0,
-            "max_tokens": self.config.max_tokens,
-        }
+        import openai
 
-        async with self._caller.turn():
-            reply = await self._caller.post(json.dumps(body).encode(), self.config.timeout, service)
-
-        # The status decides whether another try is worthwhile.
-        if complaint := self._caller.complaint(reply, service):
-            raise complaint
-
-        content = _content(reply.body)
-        if content is None:
-            what = f"{self._caller.url} sent no chat completion: {self._caller.excerpt(reply.body)}"
-            raise TransientServiceError(service, what)
+        messages: Any = [Message("user", prompt)] if isinstance(prompt, str) else prompt
+        config = self.config
+        client, gate = self._connections.get()
+        # The library's time-outs are for single reads, so the whole call has one as well.
+        longest = config.attempts * config.timeout + _LONGEST_PAUSE * (config.attempts > 1)
+        try:
+            async with gate, asyncio.timeout(longest):
+                reply = await client.chat.completions.create(
+                    model=config.model,
+                    messages=[asdict(message) for message in messages],  # type: ignore[misc]
+                    temperature=0,
+                    max_tokens=config.max_tokens,
+                )
+            content = reply.choices[0].message.content
+        except openai.APIStatusError as error:
+            away = error.status_code in OVERLOADED
+            what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
+            raise ServiceError(service, self._named(what), fault=_fault(away)) from None
+        except openai.APIConnectionError as error:
+            away = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+            what = f"{error.message} ({error.__cause__!r})"
+            raise ServiceError(service, self._named(what), fault=_fault(away)) from error
+        except TimeoutError:
+            what = self._named(f"no complete reply after {longest:g} s")
+            raise ServiceError(service, what, fault="text") from None
+        # A proxy's page, or JSON of another shape; the library does not check.
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            what = self._named(f"no chat completion ({error!r:.200})")
+            raise ServiceError(service, what, fault="text") from error
+        if not isinstance(content, str):
+            raise ServiceError(service, self._named("a reply without text"), fault="text")
         return content
 
+    def _named(self, what: str) -> str:
+        shown = what.replace(self._key, "...") if self._key else what  # some servers quote it
+        return f"{self.config.base_url}, model {self.config.model}: {shown}"
 
-def _content(raw: bytes) -> str | None:
-    """``choices[0].message.content``; ``None`` where there is no such text."""
-    try:
-        content = json.loads(raw)["choices"][0]["message"]["content"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return content if isinstance(content, str) else None
+
+def _fault(away: bool) -> str:
+    return "service" if away else "text"

@@ -1,23 +1,25 @@
 """A judge and a verifier that ask a language model behind an OpenAI-compatible server.
 
 The paper judges with a large instruction-tuned model and verifies with it by default (its
-appendices on prompts and on training details). An outage or a reply that holds no verdict is an
-error of that task, never a verdict."""
+appendices on prompts and on training details).
+
+An outage voids what it hit. A text for which a model that works has no verdict, be it that it
+stalls the server, breaks it or confuses it, counts against its writer: otherwise wrong answers
+could be voided at will. :meth:`ChatClient.ask` tells the two apart by :data:`CONTROL`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ssp_env.checks import one_of
-from ssp_env.errors import ServiceError, TransientServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
 from ssp_env.judge.chat import ChatClient, ChatConfig, Message
-from ssp_env.judge.template import Template, block, line, unescape
-from ssp_env.types import Document
+from ssp_env.types import Document, GroundTruth
 
 __all__ = [
     "ChatClient",
@@ -29,11 +31,16 @@ __all__ = [
     "parse_verdict",
 ]
 
+CONTROL = VerifyTask(
+    "What is the capital of France?",
+    GroundTruth("control", "Paris"),
+    (Document("control", "Paris", "Paris is the capital of France."),),
+)
+"""A question that every model which works can judge and answer."""
+
 _VERDICT_LINE = re.compile(r"verdict\s*:\s*(.*?)\s*\.?", re.IGNORECASE)
 _ONE_WORD = re.compile(r"[\"']?(correct|incorrect|wrong)[\"']?[.!]?", re.IGNORECASE)
 _ANSWER = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
-
-
 _TURN = re.compile(r"<(search|answer)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
 
 _FORMS = {
@@ -48,7 +55,7 @@ class OpenAIJudge:
     """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
     remote = True
-    """It waits for a server, so the game may ask it beside other work."""
+    """It waits for a server, so the game may ask it while other work goes on."""
 
     def __init__(self, client: ChatClient, prompt: str | Path | Traversable | None = None) -> None:
         """
@@ -62,35 +69,26 @@ class OpenAIJudge:
             ConfigError: the file cannot be read or lacks a placeholder.
         """
         self._client = client
-        self._template = Template(prompt, "judge.txt", ("question", "answers", "prediction"))
-
-    @property
-    def model(self) -> str:
-        """Name of the model that judges."""
-        return self._client.config.model
-
-    @property
-    def prompt(self) -> str:
-        """The text of its prompt."""
-        return self._template.text
+        self._template = _Template(prompt, "judge.txt", ("question", "answers", "prediction"))
+        self.model = client.config.model
+        self.prompt = self._template.text
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
         asked = [index for index, task in enumerate(tasks) if task.prediction.strip()]
+        control = self._prompt(JudgeTask(CONTROL.question, CONTROL.truth.answer, CONTROL.truth))
+        prompts = [self._prompt(tasks[index]) for index in asked]
 
         results: list[Verdict | ServiceError] = [Verdict(False, "no answer")] * len(tasks)
-        replies = self._client.ask(
-            [self._prompt(tasks[index]) for index in asked], parse_verdict, "judge"
-        )
-
+        replies = self._client.ask(prompts, parse_verdict, "judge", control)
         for index, reply in zip(asked, replies, strict=True):
             results[index] = reply
         return results
 
     def _prompt(self, task: JudgeTask) -> str:
-        answers = "\n".join(f"- {line(wording)}" for wording in task.truth.wordings)
+        answers = "\n".join(f"- {_line(wording)}" for wording in task.truth.wordings)
         return self._template.fill(
-            question=line(task.question), answers=answers, prediction=line(task.prediction)
+            question=_line(task.question), answers=answers, prediction=_line(task.prediction)
         )
 
 
@@ -98,7 +96,7 @@ class OpenAIVerifier:
     """Lets a model answer from the documents alone; a judge then compares with the ground truth."""
 
     remote = True
-    """It waits for a server, so the game may ask it beside other work."""
+    """It waits for a server, so the game may ask it while other work goes on."""
 
     def __init__(
         self,
@@ -126,74 +124,74 @@ class OpenAIVerifier:
         """
         form = form or ("solver" if prompt is None else "documents")
         one_of("form", form, tuple(_FORMS))
-        self._client = client
-        self._judge = judge
-        self._form = form
-        self._max_searches = max_searches
-        self._template = Template(prompt, *_FORMS[form])
-
-    @property
-    def model(self) -> str:
-        """Name of the model that verifies."""
-        return self._client.config.model
-
-    @property
-    def prompt(self) -> str:
-        """The text of its prompt."""
-        return self._template.text
+        self._client, self._judge = client, judge
+        self._form, self._max_searches = form, max_searches
+        self._template = _Template(prompt, *_FORMS[form])
+        self.model = client.config.model
+        self.prompt = self._template.text
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order.
 
         An empty answer is a verdict: the documents do not settle the question.
         """
-        answers = self._attempts(tasks) if self._form == "attempt" else self._readings(tasks)
+        if self._form == "attempt":
+            answers = self._attempts(tasks)
+        else:
+            prompts = [self._prompt(task) for task in tasks]
+            answers = self._client.ask(prompts, parse_answer, "verifier", self._prompt(CONTROL))
 
+        # Only the tasks that got an answer are judged; the others keep their error.
         read = [
             JudgeTask(task.question, answer, task.truth)
             for task, answer in zip(tasks, answers, strict=True)
             if isinstance(answer, str)
         ]
-
-        # Only the tasks that got an answer are judged; the others keep their error.
-        verdicts = iter(zip(read, self._judge.judge(read), strict=True))
-        return [
-            answer if isinstance(answer, ServiceError) else _with_answer(*next(verdicts))
-            for answer in answers
-        ]
-
-    def _readings(self, tasks: Sequence[VerifyTask]) -> list[str | ServiceError]:
-        """What the model answers from documents that it is given."""
-        prompts = [self._prompt(task) for task in tasks]
-        return self._client.ask(prompts, parse_answer, "verifier")
+        verdicts = iter(self._judge.judge(read))
+        results: list[Verdict | ServiceError] = []
+        for answer in answers:
+            result = answer if isinstance(answer, ServiceError) else next(verdicts)
+            if isinstance(result, Verdict):
+                detail = f"; {result.detail}" if result.detail else ""
+                result = Verdict(result.correct, f"read as {answer!r}{detail}")
+            results.append(result)
+        return results
 
     def _attempts(self, tasks: Sequence[VerifyTask]) -> list[str | ServiceError]:
-        """What the model answers after searches of its own; each turn of all tasks is one batch."""
-        said = [[Message("user", self._template.fill(question=line(t.question)))] for t in tasks]
+        """Answers of the model after searches of its own; each turn of all tasks is one batch."""
+        said = [[Message("user", self._template.fill(question=_line(t.question)))] for t in tasks]
+        control = [Message("user", self._template.fill(question=CONTROL.question))]
         ended: dict[int, str | ServiceError] = {}
 
         for left in range(self._max_searches, -1, -1):
             live = [place for place in range(len(tasks)) if place not in ended]
             if not live:
                 break
-            turns = self._client.ask([said[place] for place in live], parse_turn, "verifier")
+            prompts = [said[place] for place in live]
+            turns = self._client.ask(prompts, parse_turn, "verifier", control)
 
             for place, turn in zip(live, turns, strict=True):
                 if isinstance(turn, ServiceError):
                     ended[place] = turn
-                elif turn.action == "answer" or not left:
-                    ended[place] = turn.content if turn.action == "answer" else ""
-                else:
-                    try:
-                        said[place] += _searched(tasks[place], turn.content)
-                    except ServiceError as error:
-                        ended[place] = error
+                    continue
+                action, content = turn
+                if action == "answer" or not left:
+                    ended[place] = content if action == "answer" else ""
+                    continue
+
+                search = tasks[place].search
+                if search is None:
+                    raise UsageError("a verification by attempts needs VerifyTask.search")
+                try:
+                    said[place] += _search_turn(_line(content), search(content))
+                except ServiceError as error:
+                    ended[place] = error
 
         return [ended[place] for place in range(len(tasks))]
 
     def _prompt(self, task: VerifyTask) -> str | list[Message]:
         shown = task.documents if task.shown is None else task.shown
-        question = line(task.question)
+        question = _line(task.question)
         if self._form == "documents":
             return self._template.fill(question=question, documents=_listed(shown))
 
@@ -209,60 +207,45 @@ def parse_verdict(reply: str) -> Verdict:
     do not count. What a reasoning model writes before ``</think>`` is passed over.
 
     Raises:
-        TransientServiceError: no such line, several, or one with another word.
+        ServiceError: no such line, several, or one with another word.
     """
-    lines = (re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines())
-
-    said = list(lines)
+    said = [re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines()]
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]
-
     if not found:
         alone = [match[1].lower() for match in map(_ONE_WORD.fullmatch, said) if match]
         found = ["incorrect" if word == "wrong" else word for word in alone]
 
     # Several verdicts, even equal ones, mean that the model did not follow the format.
-    if found == ["correct"] or found == ["incorrect"]:
-        return Verdict(found == ["correct"], _tail(reply))
-
-    what = f"a reply without one clear verdict: {_tail(reply)!r}"
-    raise TransientServiceError("judge", what, fault="unclear")
+    if found not in (["correct"], ["incorrect"]):
+        what = f"a reply without one clear verdict: {_tail(reply)!r}"
+        raise ServiceError("judge", what, fault="text")
+    return Verdict(found == ["correct"], _tail(reply))
 
 
 def parse_answer(reply: str) -> str:
     """The content of the last answer tags of a reply, which may be empty.
 
     Raises:
-        TransientServiceError: no complete answer tags.
+        ServiceError: no complete answer tags.
     """
     found = _ANSWER.findall(_after_thinking(reply))
     if not found:
         what = f"a reply without answer tags: {_tail(reply)!r}"
-        raise TransientServiceError("verifier", what, fault="unclear")
-
-    return unescape(found[-1].strip())
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a reply does first."""
-
-    action: str
-    """``search`` or ``answer``."""
-    content: str
+        raise ServiceError("verifier", what, fault="text")
+    return _unescape(found[-1].strip())
 
 
-def parse_turn(reply: str) -> Turn:
-    """The first complete search or answer of a reply.
+def parse_turn(reply: str) -> tuple[str, str]:
+    """The first complete action of a reply, ``search`` or ``answer``, and what it holds.
 
     Raises:
-        TransientServiceError: neither.
+        ServiceError: neither.
     """
     found = _TURN.search(_after_thinking(reply))
     if found is None:
         what = f"a reply without search or answer tags: {_tail(reply)!r}"
-        raise TransientServiceError("verifier", what, fault="unclear")
-
-    return Turn(found[1], unescape(found[2].strip()))
+        raise ServiceError("verifier", what, fault="text")
+    return found[1], _unescape(found[2].strip())
 
 
 def _after_thinking(reply: str) -> str:
@@ -274,19 +257,8 @@ def _tail(reply: str) -> str:
     return reply.strip()[-200:]
 
 
-def _searched(task: VerifyTask, query: str) -> list[Message]:
-    """
-    Raises:
-        ServiceError: the search failed.
-        UsageError: nobody can search for this task.
-    """
-    if task.search is None:
-        raise UsageError("a verification by attempts searches: its tasks need VerifyTask.search")
-    return _search_turn(line(query), task.search(query))
-
-
 def _search_turn(query: str, documents: Sequence[Document]) -> list[Message]:
-    """A search and what it found, as a conversation goes on."""
+    """A search and what it found, as a conversation continues with them."""
     return [
         Message("assistant", f"<search>{query}</search>"),
         Message("user", f"<information>\n{_listed(documents)}\n</information>"),
@@ -294,18 +266,51 @@ def _search_turn(query: str, documents: Sequence[Document]) -> list[Message]:
 
 
 def _listed(documents: Sequence[Document]) -> str:
-    return "\n".join(_show(document) for document in documents)
-
-
-def _show(document: Document) -> str:
-    return f"<document>\n{line(document.title)}\n{block(document.text)}\n</document>"
-
-
-def _with_answer(task: JudgeTask, result: Verdict | ServiceError) -> Verdict | ServiceError:
-    if isinstance(result, ServiceError):
-        return result
-
-    return Verdict(
-        result.correct,
-        f"read as {task.prediction!r}" + (f"; {result.detail}" if result.detail else ""),
+    return "\n".join(
+        f"<document>\n{_line(each.title)}\n{_block(each.text)}\n</document>" for each in documents
     )
+
+
+class _Template:
+    """A prompt with placeholders such as ``{question}``; all other braces are plain text."""
+
+    def __init__(
+        self, path: str | Path | Traversable | None, default: str, placeholders: Sequence[str]
+    ) -> None:
+        """``default`` is the package's own file, for a ``path`` of ``None``."""
+        if path is None:
+            path = files("ssp_env.judge").joinpath("prompts", default)
+        source = Path(path) if isinstance(path, str) else path
+        try:
+            self.text = source.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            fix = f"give a readable UTF-8 text file ({error})"
+            raise ConfigError("prompt", str(source), fix) from error
+
+        missing = [f"{{{name}}}" for name in placeholders if f"{{{name}}}" not in self.text]
+        if missing:
+            fix = f"put {' and '.join(missing)} into this template"
+            raise ConfigError("prompt", str(source), fix)
+        self._placeholders = re.compile("{(" + "|".join(map(re.escape, placeholders)) + ")}")
+
+    def fill(self, **values: str) -> str:
+        """The prompt with every placeholder replaced, in one pass: braces in values stay."""
+        return self._placeholders.sub(lambda hole: values[hole[1]], self.text)
+
+
+def _line(text: str) -> str:
+    """Outside text as a single line that can neither open nor close a tag."""
+    return " ".join(_block(text).split())
+
+
+def _block(text: str) -> str:
+    """Outside text that can neither open nor close a tag; line breaks stay.
+
+    Only angle brackets are escaped: an ampersand is harmless, and a reader would copy its escape
+    into an answer. Half a surrogate pair, which no server would take, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _unescape(text: str) -> str:
+    """Undoes the escapes of :func:`_block` in a reply that quotes its prompt."""
+    return text.replace("&lt;", "<").replace("&gt;", ">")

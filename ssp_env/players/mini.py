@@ -8,10 +8,15 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.base import TextPlayer
 from ssp_env.types import Action, Document, Role
-from ssp_env.worlds.mini.grammar import Hop, follow, parse_question, write_question
+from ssp_env.worlds.mini.grammar import (
+    Hop,
+    fact_tables,
+    follow,
+    parse_question,
+    read_facts,
+    write_question,
+)
 from ssp_env.worlds.mini.lexicon import Relation
-from ssp_env.worlds.mini.pages import read_facts
-from ssp_env.worlds.mini.world import fact_tables
 
 
 class MiniPlayer(TextPlayer):

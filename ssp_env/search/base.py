@@ -1,13 +1,13 @@
-"""What every retriever is: queries in, ranked documents out."""
+"""The interface of retrievers: queries in, ranked documents out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from ssp_env.checks import check_positive_count, describe
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.types import Document
+from ssp_env.types import Document, Passages
 
 Results = list[list[Document] | ServiceError]
 """Per query its ranking, or the error that hit it."""
@@ -21,8 +21,9 @@ class Retriever(Protocol):
     most ``k`` documents, best first. A query that matches nothing gets an empty list; a failure
     raises :class:`~ssp_env.errors.ServiceError`, never an empty list. Same queries, same answer.
 
-    One that knows which queries of a batch failed has a method ``search_each`` too, as the
-    function :func:`search_each` describes; the game asks it this way.
+    Optional methods: ``search_each``, for one that knows which queries of a batch failed, as the
+    function :func:`search_each` describes; and ``describe``, for what results depend on, as plain
+    data (see :func:`identify`).
     """
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -43,8 +44,6 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
 
     One without a method of this name is asked for the whole batch; if that fails, for one query at
     a time, so that only those that are hit are errors.
-
-    What is in the rankings is not checked here: see :mod:`ssp_env.game.checked`.
 
     Raises:
         UsageError: the retriever does not return one result per query.
@@ -69,27 +68,24 @@ def whole(results: Results) -> list[list[Document]]:
     Raises:
         ServiceError: the first one among the results.
     """
+    rankings = []
     for result in results:
         if isinstance(result, ServiceError):
             raise result
-    return [result for result in results if not isinstance(result, ServiceError)]
+        rankings.append(result)
+    return rankings
 
 
 def check_request(queries: Sequence[str], k: int) -> None:
     """
     Raises:
         ConfigError: ``k`` is not a whole number, or below 1.
-        UsageError: ``queries`` is one string, which would be searched letter by letter; no
-            sequence; or one of something else than strings.
+        UsageError: ``queries`` is one string, which would be searched letter by letter, or no
+            sequence of strings.
     """
     check_positive_count("k", k)
-    if isinstance(queries, str) or not hasattr(queries, "__len__"):
-        what = "one string" if isinstance(queries, str) else type(queries).__name__
-        raise UsageError(f"search takes a sequence of queries, not {what}")
-    for number, query in enumerate(queries, start=1):
-        if not isinstance(query, str):
-            what = f"query {number} of {len(queries)} is {describe(query)}"
-            raise UsageError(f"search takes strings; {what}")
+    if isinstance(queries, str) or not all(isinstance(query, str) for query in queries):
+        raise UsageError(f"search takes a sequence of strings, not {describe(queries)}")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
@@ -102,3 +98,16 @@ def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
         raise UsageError(f"{what}: a list is wanted, with one list of Documents per query")
     if len(results) != len(queries):
         raise UsageError(f"the retriever gave {len(results)} rankings for {len(queries)} queries")
+
+
+def identify(retriever: Retriever) -> dict[str, Any]:
+    """A retriever's class and what it says of itself, as plain data for the results of runs.
+
+    By its own method ``describe``; without one, by its ``corpus``.
+    """
+    parts: dict[str, Any] = {"class": type(retriever).__name__}
+    if own := getattr(retriever, "describe", None):
+        return {**parts, **own()}
+    if isinstance(corpus := getattr(retriever, "corpus", None), Passages):
+        parts["corpus"] = corpus.digest()
+    return parts

@@ -1,4 +1,4 @@
-"""Which retriever answers searches, as plain settings: of a training run, an environment, a sweep.
+"""Settings of search: the retriever of a training run, an environment or a sweep, and the server.
 
 :class:`SearchConfig` is the data, :func:`check_search` finds out early whether it can work, and
 :func:`open_search` opens the retriever, in whichever process plays.
@@ -6,19 +6,20 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
-from ssp_env.checks import at_least, one_of
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.net.retry import RetryPolicy
 from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
-from ssp_env.search.hybrid import HybridRetriever
-from ssp_env.search.index.directory import (
-    KINDS,
+from ssp_env.search.fuse import HybridRetriever
+from ssp_env.search.index import (
     kinds_in,
     needs_encoder,
     one_kind,
@@ -26,82 +27,66 @@ from ssp_env.search.index.directory import (
     open_passages,
     recorded_encoder,
 )
-from ssp_env.settings import check_types, named
 
 HYBRID = "hybrid"
 """The kind that fuses all indexes of a directory."""
+TOKEN_VARIABLE = "SSP_SERVE_TOKEN"
+"""Environment variable that may hold the server's bearer token."""
+MIN_TOKEN = 16
+"""Characters that a token has at least."""
 
 
-@dataclass(frozen=True)
-class SearchConfig:
-    """An index directory, or a server; neither: the world's own retriever.
+class SearchConfig(Settings):
+    """An index directory, or a server; neither: the world's own retriever."""
 
-    A text is taken for the whole of it: an address that begins with ``http``, or a directory.
-    """
+    section: ClassVar[str] = "search"
 
     index: str = ""
     """A directory that ``ssp index`` made; empty: none."""
-    kind: str = ""
-    """Which index of the directory: ``bm25``, ``dense-flat``..., or ``hybrid``, which fuses all of
-    them. May stay empty where there is only one."""
+    kind: Literal["", "hybrid", "bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8"] = ""
+    """Index of the directory: ``bm25``, ``dense-flat``..., or ``hybrid``, which fuses all of them.
+    May stay empty where there is only one."""
     encoder: str = ""
     """Directory of a dense index's encoder; empty: where it was when the index was built."""
     device: str = ""
     """PyTorch's name of the device for encoder and reranker; empty: a GPU if there is one."""
     reranker: str = ""
-    """Directory of a cross-encoder that puts the first documents into its order; empty: none."""
-    rerank_depth: int = 50
-    """How many documents per query the reranker sees."""
+    """Directory of a cross-encoder that puts the first 50 documents into its order; empty: none."""
     server: HTTPConfig | None = None
     """A server that speaks Search-R1's protocol, such as ``ssp serve``."""
     cache: str = ""
-    """A directory of rankings that outlast the process, to ask no query twice; empty: none."""
-    cache_identity: str = ""
-    """With ``cache``: what is searched and how, in words of your own. Nothing in a query or an
-    address tells an old index from a new one."""
+    """A directory of rankings that outlast the process, to ask no query twice; empty: none. Delete
+    it when a server's index changes: nothing in its address tells."""
 
-    SYNONYMS: ClassVar[Mapping[str, str]] = {
-        "url": "server",
-        "address": "server",
-        "directory": "index",
-        "path": "index",
-        "model": "encoder",
-    }
-    """What these settings are called elsewhere; an error offers the name here."""
-
-    def __post_init__(self) -> None:
-        check_types(self, "search")
-        at_least(self, "search", 1, "rerank_depth")
-        one_of("search.kind", self.kind, ("", HYBRID, *KINDS))
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.server is not None and self.index:
             fix = "a server is named as well; leave one of them out"
             raise ConfigError("search.index", self.index, fix)
-
-        fix = "goes with search.index, an index directory"
         for name in ("kind", "encoder", "device", "reranker"):
             if getattr(self, name) and not self.index:
+                fix = "goes with search.index, an index directory"
                 raise ConfigError(f"search.{name}", getattr(self, name), fix)
-        if self.device and not (self.encoder or self.reranker or self.kind != "bm25"):
-            fix = "BM25 needs no device; leave it out"
-            raise ConfigError("search.device", self.device, fix)
-
-        if self.cache and not self.cache_identity:
-            fix = "name what is searched, so that another index's rankings are never taken for it"
-            raise ConfigError("search.cache_identity", self.cache_identity, fix)
         if self.cache and not (self.index or self.server):
             fix = "goes with search.index or search.server"
             raise ConfigError("search.cache", self.cache, fix)
+        return self
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
-        """An address that begins with ``http``, or a directory; empty: the world's own retriever.
+    def of(cls, given: Any) -> Self:
+        """Settings from a mapping of them or a single text: a server's address, which begins with
+        ``http``, or an index directory; empty: the world's own retriever.
 
         Raises:
-            ConfigError: an address that cannot be one.
+            ConfigError: a setting that cannot work.
         """
-        if text.startswith(("http://", "https://")):
-            return cls(server=HTTPConfig(text))
-        return cls(index=text)
+        if isinstance(given, str | Path):
+            name = "server" if str(given).startswith(("http://", "https://")) else "index"
+            given = {name: {"url": given} if name == "server" else str(given)}
+        if not isinstance(given, Mapping | SearchConfig):
+            fix = "give an address, an index directory, or a mapping of the fields of SearchConfig"
+            raise ConfigError("search", given, fix)
+        return cls(**dict(given))
 
 
 def open_search(config: SearchConfig) -> Retriever | None:
@@ -117,14 +102,12 @@ def open_search(config: SearchConfig) -> Retriever | None:
     if config.server is None and not config.index:
         return None
 
-    with named("search"):
-        retriever = HTTPRetriever(config.server) if config.server else _index(config)
-        if config.cache:
-            from ssp_env.search.cache.retriever import CachedRetriever
+    retriever = HTTPRetriever(config.server) if config.server else _open_directory(config)
+    if config.cache:
+        from ssp_env.search.cache import CachedRetriever
 
-            identity = config.cache_identity
-            retriever = CachedRetriever(retriever, path=config.cache, identity=identity)
-        return retriever
+        retriever = CachedRetriever(retriever, config.cache)
+    return retriever
 
 
 def check_search(config: SearchConfig) -> None:
@@ -136,25 +119,22 @@ def check_search(config: SearchConfig) -> None:
         ConfigError, DataError, MissingExtra: as :func:`open_search` does.
         ServiceError: the server does not answer.
     """
-    with named("search"):
-        if config.server is not None:
-            _ask(config.server)
-        if config.index:
-            for kind in _kinds(config):
-                if needs_encoder(kind) and not config.encoder:
-                    recorded_encoder(Path(config.index) / kind)
-            for name in ("encoder", "reranker"):
-                model = getattr(config, name)
-                if model and not Path(model).is_dir():
-                    raise ConfigError(name, model, "there is no such directory")
+    if config.server is not None:
+        server = config.server
+        impatient = server.replace(attempts=2, deadline=min(10, server.deadline))
+        with HTTPRetriever(impatient) as asked:
+            (answer,) = asked.search_each(["search"], 1)
+        if isinstance(answer, ServiceError):
+            raise ServiceError("search", f"{server.url} does not answer: {answer.what}")
 
-
-def _ask(config: HTTPConfig) -> None:
-    impatient = replace(config, retry=RetryPolicy(attempts=2), deadline=min(10, config.deadline))
-    with HTTPRetriever(impatient) as server:
-        (answer,) = server.search_each(["search"], 1)
-    if isinstance(answer, ServiceError):
-        raise ServiceError("search", f"{config.url} does not answer: {answer.what}")
+    if config.index:
+        for kind in _kinds(config):
+            if needs_encoder(kind) and not config.encoder:
+                recorded_encoder(Path(config.index) / kind)
+        for name in ("encoder", "reranker"):
+            model = getattr(config, name)
+            if model and not Path(model).is_dir():
+                raise ConfigError(f"search.{name}", model, "there is no such directory")
 
 
 def _kinds(config: SearchConfig) -> list[str]:
@@ -162,32 +142,102 @@ def _kinds(config: SearchConfig) -> list[str]:
     directory = Path(config.index)
     if not directory.is_dir():
         fix = "there is no such directory; `ssp index CORPUS --out DIR` makes one"
-        raise ConfigError("index", config.index, fix)
+        raise ConfigError("search.index", config.index, fix)
 
     if config.kind != HYBRID:
         return [one_kind(directory, config.kind or None)]
     kinds = kinds_in(directory)
     if len(kinds) < 2:
         fix = f"{directory} has {', '.join(kinds) or 'no index'}; there is nothing to fuse"
-        raise ConfigError("kind", config.kind, fix)
+        raise ConfigError("search.kind", config.kind, fix)
     return kinds
 
 
-def _index(config: SearchConfig) -> Retriever:
+def _open_directory(config: SearchConfig) -> Retriever:
     open_passages(config.index)  # refuses what is no index directory, in the clearest words
     encoder, device = config.encoder or None, config.device or None
     parts = []
     for kind in _kinds(config):
         # A hybrid's encoder is for its dense parts.
-        unwanted = config.kind == HYBRID and not needs_encoder(kind)
-        model = None if unwanted else encoder
+        model = encoder if config.kind != HYBRID or needs_encoder(kind) else None
         parts.append(open_index(config.index, kind, encoder=model, device=device))
 
     retriever = HybridRetriever(parts) if config.kind == HYBRID else parts[0]
     if config.reranker:
         # Imported here: models need PyTorch, which a search by words can do without.
-        from ssp_env.search.rerank import CrossEncoderReranker, RerankedRetriever
+        from ssp_env.search.encoder import CrossEncoderReranker
+        from ssp_env.search.fuse import RerankedRetriever
 
         reranker = CrossEncoderReranker(config.reranker, device=device)
-        retriever = RerankedRetriever(retriever, reranker, config.rerank_depth)
+        retriever = RerankedRetriever(retriever, reranker)
     return retriever
+
+
+class ServerConfig(Settings):
+    """Settings of the search server."""
+
+    section: ClassVar[str] = "server"
+
+    host: str = "127.0.0.1"
+    """Address to bind. Any but the machine's own (loopback) needs a token, or ``no_token``."""
+    port: int = Field(8000, ge=0, le=65535)
+    """Port to bind; 0 takes a free one."""
+    token: str | None = Field(None, repr=False)
+    """Token that requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The
+    probe ``/healthz`` is open all the same."""
+    no_token: bool = False
+    """Whether anyone may ask without a token, wherever it is bound: for a trusted network."""
+    max_k: PositiveInt = 100
+    """Largest ``topk`` of a request."""
+    max_queries: PositiveInt = 4096
+    """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5
+    rollouts)."""
+    max_waiting: PositiveInt = 16_384
+    """Most queries that wait for their answer; a request beyond is answered with 503 and
+    ``Retry-After``."""
+    answer_seconds: PositiveFloat = 60.0
+    """Most seconds for a request, from its head to its answer; then 504."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.token is not None:
+            _check_token("server.token", self.token)
+        elif not self.no_token and not _is_loopback(self.host):
+            fix = (
+                f"others can reach this address: put a token into {TOKEN_VARIABLE} or a "
+                "--token-file, bind 127.0.0.1, or say --no-token if you trust everyone there"
+            )
+            raise ConfigError("server.host", self.host, fix)
+        return self
+
+
+def read_token(file: str | Path | None) -> str | None:
+    """The token from a file, or else from the environment variable; ``None`` if neither is given.
+
+    Raises:
+        ConfigError: the file cannot be read, or what is given is no token; names where it came
+            from.
+    """
+    if file is None:
+        where, token = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)
+    else:
+        try:
+            where, token = "token-file", Path(file).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError("token-file", str(file), f"cannot be read: {error}") from None
+    if token is not None:
+        _check_token(where, token)
+    return token
+
+
+def _check_token(where: str, token: str) -> None:
+    if len(token) < MIN_TOKEN or not all("!" <= character <= "~" for character in token):
+        fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
+        raise ConfigError(where, "(not shown)", fix)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # another name, which may be anything
+        return False

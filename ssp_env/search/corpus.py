@@ -1,7 +1,7 @@
 """Corpora: passages by position and by id, read from Search-R1's JSONL.
 
-A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.index.store.PassageStore`
-leaves them on disk. Both are :class:`Passages`."""
+A :class:`Corpus` holds its passages in memory, a :class:`~ssp_env.search.store.PassageStore` leaves
+them on disk. Both are :class:`Passages`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ssp_env.types import Document, Passages
 
 Progress = Callable[[str, int, int], None]
 """Called now and then during a build: the stage in words, how much of it is done, and the total."""
-_EVERY = 4096
-"""Lines between two reports of progress."""
+EVERY = 4096
+"""Lines or passages between two reports of progress."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -109,12 +109,12 @@ def read_passages(path: str | Path, progress: Progress = no_progress) -> Iterato
     for line, row in read_jsonl(path, progress):
         document_id = str(require(path, line, row, "id", (str, int)))
         if "contents" in row:
-            yield Document(document_id, *split_contents(require(path, line, row, "contents", str)))
+            title, text = split_contents(require(path, line, row, "contents", str))
         elif "title" in row or "text" in row:
-            parts = (require(path, line, row, field, str) for field in ("title", "text"))
-            yield Document(document_id, *parts)
+            title, text = (require(path, line, row, name, str) for name in ("title", "text"))
         else:
             raise DataError(path, 'a passage needs "contents", or "title" and "text"', line)
+        yield Document(document_id, title, text)
 
 
 def read_jsonl(
@@ -131,43 +131,34 @@ def read_jsonl(
         try:
             # A byte order mark, which some editors put before the first line, is not part of it.
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(path, f"cannot be read: {error}", number) from error
-        if text.strip():
-            yield number, _parsed(path, text, number)
+            if not text.strip():
+                continue
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            what = f"not JSON ({error}); JSON Lines is wanted: one object per line"
+            raise DataError(path, what, number) from error
+        if not isinstance(row, dict):
+            what = f"a JSON object was expected, not {type(row).__name__}"
+            raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
+        yield number, row
 
 
 def _lines(path: Path, progress: Progress) -> Iterator[bytes]:
     try:
         with open(path, "rb") as raw:
             if not raw.seekable():
-                what = "cannot be read: it is a pipe or the like; a regular file is wanted"
-                raise DataError(path, what)
+                raise DataError(path, "cannot be read: a regular file is wanted, not a pipe")
             zipped = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             size = os.fstat(raw.fileno()).st_size
 
             for count, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw):
-                if count % _EVERY == 0:
+                if count % EVERY == 0:
                     progress("reading passages", raw.tell(), size)
                 yield line
             progress("reading passages", size, size)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"cannot be read: {error}") from error
-
-
-def _parsed(path: str | Path, text: str, number: int) -> dict[str, Any]:
-    try:
-        row = json.loads(text)
-    except json.JSONDecodeError as error:
-        what = f"not JSON ({error.msg} at column {error.colno})"
-    except RecursionError:
-        what = "nested too deeply"
-    else:
-        if isinstance(row, dict):
-            return row
-        what = f"a JSON object was expected, not {type(row).__name__}"
-    raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
 
 
 def require(path: object, line: int, row: dict[str, Any], field: str, kind: Any) -> Any:
@@ -203,5 +194,14 @@ def join_contents(document: Document) -> str:
 
 
 def passage_text(document: Document) -> str:
-    """What is encoded of a passage: its title, if any, on a line of its own before the text."""
+    """The text that is encoded of a passage: its title, if any, on a line of its own before it."""
     return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def well_formed(text: str) -> str:
+    """A text that UTF-8 can carry: halves of surrogate pairs that stand alone become U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

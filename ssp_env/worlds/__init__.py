@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+from pydantic import create_model
+
+from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest
-from ssp_env.settings import read_value
 from ssp_env.types import World
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ __all__ = ["WORLDS", "open_world", "wiki_mini"]
 
 WORLDS = {
     "mini": "ssp_env.worlds.mini.world:MiniWorld",
-    "small": "ssp_env.worlds.mini.small:SmallWorld",
+    "small": "ssp_env.worlds.mini.world:SmallWorld",
     "wiki-mini": "ssp_env.worlds.wiki:WikiMini",
     "files": "ssp_env.worlds.files:FileWorld",
 }
-"""Name of each world, and where its factory is; the module is imported when the world is opened."""
+"""Factory of each world by name; its module is imported when the world is opened."""
 
 
 def wiki_mini() -> WikiMini:
@@ -41,15 +42,10 @@ def open_world(name: str, /, **options: Any) -> World:
 
     Raises:
         ConfigError: no such world, a setting that it does not have or that is of another type or
-            out of range, or one that it cannot do without.
+            out of range, or some that it cannot do without.
     """
-    factory = _factory(name)
-    options = _checked_options(name, factory, options)
-    try:
-        return cast(World, factory(**options))
-    except ConfigError as error:  # a world speaks of itself, its user of world_options
-        field = re.sub(r"\Aworld\.", "world_options.", error.field)
-        raise ConfigError(field, error.value, error.fix) from None
+    factory, ready = _checked(name, options)
+    return cast(World, factory(**ready))
 
 
 def check_world(name: str, /, **options: Any) -> None:
@@ -58,42 +54,36 @@ def check_world(name: str, /, **options: Any) -> None:
     Raises:
         ConfigError: as :func:`open_world` does.
     """
-    if name == "files":
-        _checked_options(name, _factory(name), options)
-    else:
-        open_world(name, **options)
+    factory, ready = _checked(name, options)
+    if name != "files":
+        factory(**ready)
 
 
-def _factory(name: str) -> Any:
+class _Options(Settings):
+    """Base of the settings of a world."""
+
+    section = "world_options"
+
+
+def _checked(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A world's factory and its settings, each of its type."""
     if name not in WORLDS:
         raise ConfigError("world", name, f"no such world; {nearest(name, WORLDS)}")
-
     module, _, attribute = WORLDS[name].partition(":")
-    return getattr(import_module(module), attribute)
+    factory = getattr(import_module(module), attribute)
 
+    parameters = inspect.signature(factory).parameters
+    if options and not parameters:
+        option, value = next(iter(options.items()))
+        raise ConfigError(f"world_options.{option}", value, f"the world {name!r} has no settings")
+    needed = [n for n, p in parameters.items() if p.default is p.empty and n not in options]
+    if needed:
+        fix = f"the world {name!r} needs {', '.join(needed)}"
+        raise ConfigError("world_options", options, f"{fix} as well" if options else fix)
 
-def _checked_options(name: str, factory: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a world, each of its type.
-
-    Raises:
-        ConfigError: one that the world does not have or cannot do without, or of another type.
-    """
-    signature = inspect.signature(factory)
-    known = signature.parameters
-    makes = inspect.getattr_static(factory, "__init__") if inspect.isclass(factory) else factory
-    hints = get_type_hints(makes) if known else {}
-
-    ready = {}
-    for option, value in options.items():
-        if option not in known:
-            hint = nearest(option, known) if known else "it has none at all"
-            fix = f"the world {name!r} has no such setting; {hint}"
-            raise ConfigError(f"world_options.{option}", value, fix)
-        ready[option] = read_value(hints[option], value, f"world_options.{option}")
-
-    try:
-        signature.bind(**ready)
-    except TypeError as error:
-        fix = f"the world {name!r} needs more: {error}"
-        raise ConfigError("world_options", options, fix) from None
-    return ready
+    hints = get_type_hints(factory.__init__) if parameters else {}
+    fields: dict[str, Any] = {
+        n: (hints[n], ... if p.default is p.empty else p.default) for n, p in parameters.items()
+    }
+    checked = create_model("Options", __base__=_Options, **fields)(**options)
+    return factory, {option: getattr(checked, option) for option in options}

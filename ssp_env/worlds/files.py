@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeVar
 from zlib import crc32
 
 import numpy as np
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import read_corpus, read_jsonl, require
+from ssp_env.search.corpus import read_corpus, read_jsonl
 from ssp_env.types import Analysis, Document, GroundTruth, Passages, Question
 from ssp_env.wording.answers import normalise
 
@@ -46,25 +47,29 @@ class FileWorld:
     ) -> None:
         """
         Args:
-            name: what records call this world.
+            name: of this world, in records.
             corpus_path: the passages, or an index directory over them.
             answers_path: the answer set D that the proposer plays from.
             questions_path: evaluation questions; without them :meth:`questions` raises.
 
         Raises:
-            DataError: a file is missing or empty, a line cannot be used (names file and line), or
-                an answer of the answer set is also an answer of an evaluation question.
+            DataError: files are missing (names all of them) or empty, a line cannot be used (names
+                file and line), or an answer of the answer set is also an answer of an evaluation
+                question.
         """
+        paths = [path for path in (corpus_path, answers_path, questions_path) if path is not None]
+        missing = [str(path) for path in paths if not Path(path).exists()]
+        if missing:
+            raise DataError(" and ".join(missing), "no such file")
+
         self.name = name
         self.answers: Sequence[GroundTruth] = read_answers(answers_path)
         self._questions = None if questions_path is None else read_questions(questions_path)
         if self._questions is not None:
             for truth, question in shared_answers(self.answers, self._questions):
-                what = (
-                    f"answer {truth.id!r} ({truth.answer!r}) is also an answer of evaluation "
-                    f"question {question.id!r}"
-                )
-                raise DataError(answers_path, f"{what}; leave it out of one of the two files")
+                what = f"answer {truth.answer!r} is also an answer of evaluation question"
+                fix = "leave it out of one of the two files"
+                raise DataError(answers_path, f"{what} {question.id!r}; {fix}")
 
         self._index = Path(corpus_path) if Path(corpus_path).is_dir() else None
         self.corpus: Passages = (
@@ -84,7 +89,7 @@ class FileWorld:
         if self._index is None:
             return None
 
-        from ssp_env.search.index.directory import kinds_in, open_index
+        from ssp_env.search.index import kinds_in, open_index
 
         kinds = kinds_in(self._index)
         if "bm25" not in kinds and len(kinds) != 1:
@@ -118,9 +123,32 @@ class FileWorld:
 
 def _passages(directory: Path) -> Passages:
     # Imported here: a corpus in a file needs no index.
-    from ssp_env.search.index.directory import open_passages
+    from ssp_env.search.index import open_passages
 
     return open_passages(directory)
+
+
+_Text = Annotated[str, StringConstraints(pattern=r"\S")]
+
+
+class _Row(BaseModel, strict=True):
+    """A line of an answer or question file; further fields are ignored."""
+
+    id: str | int | None = None
+
+
+class _AnswerRow(_Row):
+    answer: _Text
+    aliases: list[_Text] = []
+
+
+class _QuestionRow(_Row):
+    question: _Text
+    answers: list[_Text] = Field(min_length=1)
+    group: _Text | None = None
+
+
+R = TypeVar("R", bound=_Row)
 
 
 def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
@@ -130,15 +158,11 @@ def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
         DataError: no such file, no answer in it, a field missing, of the wrong type or blank, or an
             id twice.
     """
-    answers = []
-    for line, row in _unique_rows(path, "a"):
-        answer = _text(path, line, "answer", require(path, line, row, "answer", str))
-        aliases = _texts(path, line, row, "aliases") if "aliases" in row else ()
-        answers.append(GroundTruth(row["id"], answer, aliases))
+    rows = _read(path, _AnswerRow, "a")
+    answers = tuple(GroundTruth(name, row.answer, tuple(row.aliases)) for name, row in rows)
     if not answers:
         raise DataError(path, "holds no answer")
-
-    return tuple(answers)
+    return answers
 
 
 def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]:
@@ -152,26 +176,31 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
         DataError: no such file, no question in it, a field missing, of the wrong type or blank, or
             an id twice.
     """
-    questions = []
-    for line, row in _unique_rows(path, "q"):
-        text = _text(path, line, "question", require(path, line, row, "question", str))
-        answers = _texts(path, line, row, "answers")
-        if not answers:
-            raise DataError(
-                path, "field 'answers' is empty: a question needs at least one right answer", line
-            )
-
-        own_group = (
-            _text(path, line, "group", require(path, line, row, "group", str))
-            if "group" in row
-            else group
-        )
-        questions.append(Question(row["id"], text, answers, own_group))
-
+    questions = tuple(
+        Question(name, row.question, tuple(row.answers), row.group or group)
+        for name, row in _read(path, _QuestionRow, "q")
+    )
     if not questions:
         raise DataError(path, "holds no question")
+    return questions
 
-    return tuple(questions)
+
+def _read(path: str | Path, kind: type[R], prefix: str) -> Iterator[tuple[str, R]]:
+    """Ids and rows of a JSONL file, no id twice."""
+    seen: set[str] = set()
+    for line, fields in read_jsonl(path):
+        try:
+            row = kind.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}"
+            raise DataError(path, what, line) from None
+
+        name = f"{prefix}{line}" if row.id is None else str(row.id)
+        if name in seen:
+            raise DataError(path, f"id {name!r} occurs twice", line)
+        seen.add(name)
+        yield name, row
 
 
 def sample_questions(
@@ -183,9 +212,9 @@ def sample_questions(
     contains every smaller one of the same seed.
 
     Args:
-        questions: all there are.
+        questions: all of them.
         seed: of the draw, 0 or more.
-        per_group: how many of each group; a group that holds fewer gives all it has. ``None``: all.
+        per_group: number of each group; a group that holds fewer gives all it has. ``None``: all.
 
     Raises:
         ConfigError: ``per_group`` below 1 or a negative seed.
@@ -228,35 +257,3 @@ def shared_answers(
 
 def _key(wording: str) -> str:
     return normalise(wording).replace(" ", "")
-
-
-def _unique_rows(path: str | Path, prefix: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rows of a JSONL file with ``id`` filled in, as a string, and never the same twice."""
-    seen: set[str] = set()
-    for line, row in read_jsonl(path):
-        row_id = (
-            str(require(path, line, row, "id", (str, int))) if "id" in row else f"{prefix}{line}"
-        )
-
-        if row_id in seen:
-            raise DataError(path, f"id {row_id!r} occurs twice", line)
-
-        seen.add(row_id)
-        yield line, {**row, "id": row_id}
-
-
-def _text(path: str | Path, line: int, field: str, value: str) -> str:
-    if not value.strip():
-        raise DataError(path, f"field {field!r} is blank", line)
-    return value
-
-
-def _texts(path: str | Path, line: int, row: dict[str, Any], field: str) -> tuple[str, ...]:
-    values = require(path, line, row, field, list)
-    for value in values:
-        if not isinstance(value, str):
-            raise DataError(
-                path, f"field {field!r} holds {value!r} where a string was expected", line
-            )
-        _text(path, line, field, value)
-    return tuple(values)

@@ -25,7 +25,7 @@ from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds.files import read_answers, read_questions, sample_questions
 
 if TYPE_CHECKING:
-    from ssp_env.search.bm25.retriever import BM25Retriever
+    from ssp_env.search.bm25 import BM25Retriever
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class WikiMini:
         index can be kept, it is built for this process alone.
         """
         # Imported here: reading questions needs no search.
-        from ssp_env.search.index.manifest import FORMAT
+        from ssp_env.search.store import FORMAT
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
@@ -76,8 +76,8 @@ class WikiMini:
         return self._indexed(Path(folder))
 
     def _indexed(self, folder: Path) -> BM25Retriever:
-        from ssp_env.search.bm25.retriever import BM25Retriever
-        from ssp_env.search.index.directory import build_index, open_index
+        from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.index import build_index, open_index
 
         if not (folder / "bm25").exists():
             with packaged("passages.jsonl.gz") as path:

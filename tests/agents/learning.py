@@ -13,8 +13,8 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from agents.models import load_model
 from agents.rllib.algorithm import SSPConfig
-from agents.rllib.batch import MODULE_ID, to_batch
 from agents.rllib.learner import SSPLearner
+from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import Row
 
 Weights = dict[str, torch.Tensor]

@@ -9,15 +9,13 @@ import torch
 from learning import distance, learner_for, some_rows, update
 from safetensors import safe_open
 
-from agents.adapters import adapt, is_adapter, merged
 from agents.columns import columns_of
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
-from agents.models import load_model
-from agents.rllib.batch import MODULE_ID
+from agents.models import adapt, is_adapter, load_model, merged, state_of
 from agents.rllib.learner import SSPLearner
-from agents.scoring import token_logprobs
-from agents.state import state_of
+from agents.rllib.module import MODULE_ID
+from agents.scoring import token_scores
 from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -38,7 +36,9 @@ def scored(model_dir: Path, lm: torch.nn.Module) -> torch.Tensor:
     """Log-probabilities of some rows under a model."""
     columns = {n: torch.as_tensor(c) for n, c in columns_of(some_rows(model_dir)).items()}
     with torch.no_grad():
-        return token_logprobs(lm, columns["ids"], columns["loss_mask"], 1.0, lm.config.vocab_size)
+        return token_scores(
+            lm, columns["ids"], columns["loss_mask"], 1.0, lm.config.vocab_size
+        ).logprobs
 
 
 def test_new_adapters_change_nothing_and_are_the_same_everywhere(model_dir: Path) -> None:

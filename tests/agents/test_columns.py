@@ -45,11 +45,6 @@ def test_every_row_is_in_one_group_that_is_within_its_bounds(
             assert part["ids"][i, :length].tolist() == [game] * length
 
 
-def test_rows_of_one_length_share_a_pass() -> None:
-    assert [len(part["ids"]) for part in microbatches(tensors([30] * 10), 150)] == [5, 5]
-    assert [len(part["ids"]) for part in microbatches(tensors([30] * 10), 10**6)] == [10]
-
-
 def test_equal_rows_stay_together_and_are_read_once() -> None:
     columns = tensors([30, 28, 30, 28, 30])
     columns["ids"][2, :30] = columns["ids"][0, :30]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.config import LearningConfig
-from agents.credit import Credit, penalised
-from agents.repetition import NEAR, repetition
-from agents.rows import Row, rows_of
+from agents.metrics import NEAR, repetition
+from agents.rows import Credit, Row, penalised, rows_of
 from ssp_env import MINI_GAME
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
@@ -54,29 +52,6 @@ def test_the_baseline_is_an_average_of_earlier_steps_by_age(
         rows = credit([row("proposer", value) for value in returns])
         advantages = [r.advantage for r in rows]
         np.testing.assert_allclose(advantages, np.array(returns) - expected, atol=1e-9)
-
-
-def test_each_role_has_a_baseline_of_its_own() -> None:
-    credit = Credit(config(baseline_decay=0.5, solver_algorithm="reinforce"))
-    credit([row("proposer", 1.0), row("solver", 0.0), row("solver", 0.5)])
-    assert credit.baselines == {"proposer": 1.0, "solver": 0.25}
-    assert credit.figures == {"proposer_baseline": 1.0, "solver_baseline": 0.25}
-    rows = credit([row("proposer", 0.5), row("solver", 1.0)])
-    assert [r.advantage for r in rows] == [-0.5, 0.75]
-
-
-def test_a_step_without_rows_of_a_role_leaves_its_baseline_alone() -> None:
-    credit = Credit(config(baseline_decay=0.9))
-    credit([row("proposer", 0.75)])
-    credit([row("solver", 1.0)])
-    assert credit.baselines["proposer"] == pytest.approx(0.75)
-
-
-def test_a_failure_is_learnt_from_once_there_is_a_baseline() -> None:
-    for decay, expected in ((None, []), (0.9, [-0.5])):
-        credit = Credit(config(baseline_decay=decay))
-        credit([row("proposer", 0.5)])
-        assert [r.advantage for r in credit([row("proposer", 0.0)])] == expected
 
 
 def test_baselines_go_on_after_a_checkpoint() -> None:
@@ -161,12 +136,6 @@ def test_a_void_turn_is_one_without_an_action(trajectory: Trajectory, void: bool
     assert only.void_turn is void
 
 
-def test_void_turns_are_masked_but_count_in_the_mean() -> None:
-    rows = [row("solver", 1.0, "q"), replace(row("solver", 0.0, "q"), void_turn=True)]
-    assert [r.advantage for r in Credit(config())(rows)] == [0.5, -0.5]
-    assert [r.advantage for r in Credit(config(mask_void_turns=True))(rows)] == [0.5]
-
-
 # -- repetition --------------------------------------------------------------------------------
 
 
@@ -185,13 +154,6 @@ def test_repetition_is_the_share_of_others_that_are_alike(questions: list[str]) 
             (len(one & other) / len(one | other) if one | other else 1.0) >= NEAR for other in sets
         )
         assert share == pytest.approx((alike - 1) / max(1, len(sets) - 1))
-
-
-def test_another_case_or_one_word_more_is_the_same_question_and_another_name_is_not() -> None:
-    question = "Which river flows through the town where the mother of Ada Lovelace was born?"
-    same = question.upper().replace("?", " then?")
-    other = question.replace("Ada Lovelace", "Alan Turing")
-    assert repetition([question, same, other]).tolist() == [0.5, 0.5, 0.0]
 
 
 def test_a_repeated_question_loses_by_how_many_repeat_it_but_never_more_than_it_earns() -> None:

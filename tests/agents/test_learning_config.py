@@ -13,13 +13,11 @@ from learning import learner_for, some_rows, update, weights_of
 from playful import GAME, LEARNING
 
 from agents.config import LearningConfig
-from agents.credit import Credit
 from agents.models import tiny_directory
 from agents.rllib.algorithm import SSPConfig
-from agents.rllib.batch import MODULE_ID
-from agents.rllib.env_runner import SSPEnvRunner
-from agents.rllib.rounds import deal, rounds_of
-from agents.rows import Row, rows_of, with_loss_weights
+from agents.rllib.env_runner import SSPEnvRunner, rounds_of
+from agents.rllib.module import MODULE_ID
+from agents.rows import Credit, Row, deal, rows_of, with_loss_weights
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import make_strategy, tell

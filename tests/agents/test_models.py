@@ -16,11 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from agents.models import autocast_dtype, load_model, save_policy
 from agents.tiny.bootstrap import save_policy as save_tiny
 from agents.tiny.model import tiny_model, tiny_tokenizer
-from ssp_env.errors import ModelError, TokenizerError
-from ssp_env.game.config import GameConfig
-from ssp_env.game.rules import Rules
+from ssp_env.errors import ModelError
 from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.worlds.mini import MiniWorld
 
 
 @pytest.fixture
@@ -72,13 +69,6 @@ def test_a_model_that_cannot_be_loaded_says_why(
     assert str(copy) in str(caught.value)
 
 
-def test_a_directory_that_is_not_there_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="not a model directory"):
-        load_model(tmp_path / "nowhere")
-    with pytest.raises(ModelError, match="holds no tokenizer"):
-        HuggingFaceTokenizer.load(tmp_path / "nowhere")
-
-
 def test_a_tokenizer_that_is_missing_or_broken_says_so(copy: Path) -> None:
     (copy / "tokenizer.json").write_text("{")
     with pytest.raises(ModelError, match="cannot be loaded"):
@@ -87,22 +77,6 @@ def test_a_tokenizer_that_is_missing_or_broken_says_so(copy: Path) -> None:
         (copy / name).unlink()
     with pytest.raises(ModelError, match="holds no tokenizer"):
         HuggingFaceTokenizer.load(copy)
-
-
-def test_a_tokenizer_that_cannot_spell_the_tags_says_which(copy: Path) -> None:
-    path = copy / "tokenizer.json"
-    path.write_text(path.read_text().replace("search>", "zearch>"))
-    tokenizer = HuggingFaceTokenizer.load(copy)
-    with pytest.raises(TokenizerError, match="<search>"):
-        Rules.build(MiniWorld(entities=50), tokenizer, GameConfig(verifier="none", prompts="mini"))
-
-
-def test_a_model_is_loaded_for_inference_in_float32(model_dir: Path) -> None:
-    model = load_model(model_dir)
-    assert not model.training
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-    assert model.config._attn_implementation == "eager"
-    assert load_model(model_dir, attention="sdpa").config._attn_implementation == "sdpa"
 
 
 # -- saving ------------------------------------------------------------------------------------

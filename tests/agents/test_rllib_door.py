@@ -13,15 +13,14 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.examples.rl_modules.classes.random_rlm import RandomRLModule
-from ray.rllib.utils.pre_checks.env import check_multiagent_environments
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 import ssp_env
 import ssp_env.doors.rllib
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import World
 from ssp_env.worlds import open_world
 
@@ -154,14 +153,6 @@ def test_rllibs_env_runner_samples_it(setup: dict[str, Any]) -> None:
         assert "proposer" in episode.agent_episodes
 
 
-def test_the_check_passes_whatever_the_first_token_ends() -> None:
-    """RLlib runs it when an env runner starts, with a random token: every token has to pass."""
-    env = SearchSelfPlayMultiAgentEnv(WORDS)
-    for token in range(env.rules.tokenizer.vocab_size):
-        env.action_spaces["proposer"].sample = lambda token=token: token
-        check_multiagent_environments(env)
-
-
 def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
     """RLlib's episodes need a first step."""
     world: World = open_world("mini")
@@ -189,42 +180,6 @@ def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
         SearchSelfPlayMultiAgentEnv(
             {**setup, "game": {"max_prompt_tokens": len(prompt("", 1))}}
         ).reset()
-
-
-def test_calls_that_do_not_fit() -> None:
-    env = SearchSelfPlayMultiAgentEnv(WORDS)
-    with pytest.raises(UsageError, match=r"call reset\(\) first"):
-        env.step({"proposer": 5})
-    env.reset(seed=1)
-    for actions in ({}, {"solver": 5}, {"proposer": 5, "solver": 5}):
-        with pytest.raises(UsageError, match="it is the turn of 'proposer'"):
-            env.step(actions)
-    with pytest.raises(UsageError, match="outside the action space"):
-        env.step({"proposer": -1})
-    assert env.step({"proposer": env.rules.tokenizer.eos_id})[2]["__all__"] is True
-    with pytest.raises(UsageError, match="the game is over"):
-        env.step({"proposer": 5})
-    env.reset()
-    env.step({"proposer": 5})
-    with pytest.raises(ConfigError, match="did you mean 'world'"):
-        SearchSelfPlayMultiAgentEnv({"wurld": "mini"})
-
-
-def test_seeds_and_options() -> None:
-    env, other = SearchSelfPlayMultiAgentEnv(WORDS), SearchSelfPlayMultiAgentEnv(WORDS)
-
-    def answers(each: SearchSelfPlayMultiAgentEnv) -> list[str]:
-        drawn = []
-        for i in range(6):
-            each.reset(seed=3 if i == 0 else None)
-            drawn.append(each.game.truth.answer)
-        return drawn
-
-    assert answers(env) == answers(env) == answers(other)
-    assert len(set(answers(env))) > 1
-    truth = env.rules.world.answers[2]
-    env.reset(options={"answer": truth})
-    assert env.game.truth is truth
 
 
 def test_the_name_makes_the_env_and_can_be_sent_to_workers() -> None:

@@ -12,7 +12,7 @@ from learning import some_rows
 from agents import scoring
 from agents.columns import columns_of
 from agents.models import load_model
-from agents.scoring import checkpoint_layers, token_logprobs, token_scores
+from agents.scoring import checkpoint_layers, token_scores
 
 
 def scored(
@@ -21,7 +21,9 @@ def scored(
     """Log-probabilities, and the gradient of a weighted sum of them for every parameter."""
     columns = {k: torch.as_tensor(v) for k, v in columns_of(some_rows(model_dir, 4)).items()}
     vocab = model.config.vocab_size
-    logprobs = token_logprobs(model, columns["ids"], columns["loss_mask"], 0.8, vocab, **changes)
+    logprobs = token_scores(
+        model, columns["ids"], columns["loss_mask"], 0.8, vocab, **changes
+    ).logprobs
     model.zero_grad()
     (logprobs * torch.linspace(-1, 1, len(logprobs))).sum().backward()
     return logprobs.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
@@ -35,22 +37,6 @@ def test_chunks_of_logits_change_nothing(model_dir: Path, tokens: int) -> None:
     torch.testing.assert_close(parts, whole, atol=1e-5, rtol=0)
     for one, other in zip(gradients, same, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-
-
-def test_no_more_logits_exist_than_allowed(model_dir: Path) -> None:
-    model = load_model(model_dir)
-    sizes: list[int] = []
-    model.get_output_embeddings().register_forward_hook(
-        lambda _, inputs, output: sizes.append(output.numel())
-    )
-    allowed = 5 * model.config.vocab_size
-    scored(model, model_dir, logits_per_chunk=allowed)
-    assert max(sizes) == allowed
-
-
-def test_layers_of_something_else_are_not_checkpointed() -> None:
-    with pytest.raises(ValueError, match="Linear holds no model of transformers"):
-        checkpoint_layers(torch.nn.Linear(2, 2))
 
 
 def test_checkpointed_layers_give_the_same_gradients_without_dropout(model_dir: Path) -> None:
@@ -84,22 +70,6 @@ def test_entropies_are_those_of_the_full_distributions(model_dir: Path, tokens: 
     torch.testing.assert_close(
         scores.entropies.double(), -(p * p.log()).sum(dim=-1), atol=1e-5, rtol=1e-5
     )
-
-
-def test_entropies_are_not_computed_again_for_the_backward_pass(
-    model_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counted: list[int] = []
-    real = scoring._entropies
-    monkeypatch.setattr(scoring, "_entropies", lambda lp: counted.append(1) or real(lp))
-    model = load_model(model_dir)
-    columns = {k: torch.as_tensor(v) for k, v in columns_of(some_rows(model_dir, 4)).items()}
-    vocab = model.config.vocab_size
-    scores = token_scores(model, columns["ids"], columns["loss_mask"], 0.8, vocab, 10 * vocab)
-    chunks = len(counted)
-    assert chunks > 1
-    scores.logprobs.sum().backward()
-    assert len(counted) == chunks
 
 
 def test_an_impossible_token_adds_nothing_to_the_entropy() -> None:

@@ -13,7 +13,7 @@ import torch
 from learning import distance
 from two_ranks import LEARNING, batches, columns, moments_of, scorer
 
-from agents.checkpoints import load_shares
+from agents.sharding import load_shares
 from agents.update import Update, adam
 from ssp_env.errors import RunError
 
@@ -85,17 +85,3 @@ def test_one_process_goes_on_from_what_two_have_saved(
     policy = scorer(model_dir)
     with pytest.raises(RunError, match="no shares"):
         load_shares(policy, adam(policy.parameters(), LEARNING), tmp_path)
-
-
-def test_passes_that_wait_for_others_change_nothing(model_dir: Path, alone: Run) -> None:
-    policy, reference = scorer(model_dir), scorer(model_dir).requires_grad_(False)
-    update = Update(
-        policy,
-        adam(policy.parameters(), LEARNING),
-        LEARNING,
-        reference=reference,
-        agree=lambda passes: passes + 2,
-    )
-    for step, rows in enumerate(batches(model_dir)):
-        update(columns(rows), step)
-    assert distance(policy.state_dict(), alone["weights"]) == 0.0

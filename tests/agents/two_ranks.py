@@ -16,13 +16,12 @@ import torch.multiprocessing as mp
 from learning import some_rows
 from torch.nn.parallel import DistributedDataParallel
 
-from agents.checkpoints import MOMENTS, save_shares
 from agents.columns import columns_of
 from agents.config import LearningConfig
 from agents.models import load_model
 from agents.rows import Row
 from agents.scoring import TokenScorer, checkpoint_layers
-from agents.sharding import agreed_maximum, shard, whole, whole_state
+from agents.sharding import MOMENTS, agreed_maximum, save_shares, shard, whole, whole_state
 from agents.update import Update, adam
 
 LEARNING = LearningConfig(
@@ -84,7 +83,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             mine = rows[:4] if rank == 0 else rows[4:]
             norms.append(update(columns(mine), step)["grad_norm"])
             if name == "fsdp2" and step == 0:
-                save_shares(policy, optimizer, folder / "checkpoint")
+                save_shares(policy, optimizer, folder / "checkpoint", alone=False)
 
         held = {key: tensor.clone() for key, tensor in whole_state(policy)}
         moments = moments_of(policy, optimizer)

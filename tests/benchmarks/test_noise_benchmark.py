@@ -11,7 +11,7 @@ from agents.metrics import step_metrics
 from benchmarks.noise import measure, play_round
 from ssp_env.game.config import NoiseKind
 from ssp_env.game.record import record_game
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.worlds.mini import MiniWorld
 
 

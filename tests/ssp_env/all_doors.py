@@ -17,7 +17,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Role, World
 
 Seen = tuple[str, bytes, bytes, dict[str, Any]]

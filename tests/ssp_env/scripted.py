@@ -20,9 +20,8 @@ from ssp_env.players.mini import _backwards
 from ssp_env.replay.files import SavedGame, game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
-from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
+from ssp_env.worlds.mini.grammar import Hop, parse_question, read_facts, write_question
 from ssp_env.worlds.mini.lexicon import vocabulary
-from ssp_env.worlds.mini.pages import read_facts
 
 Script = Callable[[Trajectory], str | list[int]]
 """What to write next in a trajectory: one whole turn, as text or as ids."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-STUB = Path(__file__).parent / "search" / "server" / "stub_server.py"
+STUB = Path(__file__).parent / "search" / "stub_server.py"
 SSP = str(Path(sys.executable).with_name("ssp"))
 """The command as it is installed, whether or not the environment is active."""
 
@@ -77,8 +77,8 @@ class Served(Address):
 @contextmanager
 def in_thread(app: Any) -> Iterator[Address]:
     """A FastAPI application, served by a thread of this process as ``ssp serve`` does it."""
-    from ssp_env.search.server.config import ServerConfig
-    from ssp_env.search.server.run import make_server
+    from ssp_env.search.config import ServerConfig
+    from ssp_env.search.server import make_server
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = make_server(app, ServerConfig(answer_seconds=1.0))

@@ -11,9 +11,8 @@ from ssp_env.players.cloze import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Seat
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, write_question
+from ssp_env.worlds.mini.grammar import Hop, read_facts, write_question
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
-from ssp_env.worlds.mini.pages import read_facts
 
 _READER = "a verifier that reads the proposer's documents and nothing else"
 

@@ -1,10 +1,16 @@
-"""Questions: "what is the R of the R of E ?", written and parsed."""
+"""The language of the mini-wiki: questions such as "what is the R of the R of E ?", and pages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
+
+from ssp_env.types import Document
+from ssp_env.worlds.mini.graph import Graph
 from ssp_env.worlds.mini.lexicon import NATION, RELATIONS, Relation
 
 
@@ -65,7 +71,7 @@ def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> 
 
 
 def count_hops(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> int:
-    """How many hops are left once detours are cut out: those that come back to where they began.
+    """Number of hops left once detours are cut out: those that come back to their beginning.
 
     All of them, where they lead to nothing. None, where the question comes back to ``start``.
     """
@@ -82,7 +88,7 @@ def count_hops(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts)
 def _stages(
     start: str, hops: Sequence[Hop], forward: Facts, backward: Facts
 ) -> Iterator[frozenset[str]]:
-    """The start, and what is reached after each hop."""
+    """The start, and the entities reached after each hop."""
     reached = frozenset([start])
     yield reached
 
@@ -95,7 +101,7 @@ def _stages(
 
 
 def read_off(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> frozenset[str]:
-    """What a careful reader of these facts takes for possible answers.
+    """Possible answers of a careful reader of these facts.
 
     Those that ``hops`` lead to, and, if there is any, every entity at which another branch ends:
     with two citizens of V, of whom one has a birthplace, "the birthplace of the citizen of V" is
@@ -132,3 +138,73 @@ def continue_question(
         case 1:
             return nouns
     return frozenset(["of"])
+
+
+# -- pages ---------------------------------------------------------------------------------------
+
+BACKLINKS = 2
+"""Most facts about *other* entities on a page; a proposer needs them to search backwards."""
+
+Fact = tuple[str, Relation, str]
+"""``(entity, relation, value)``."""
+
+_BY_NOUN = {relation.noun: relation for relation in (*RELATIONS, NATION)}
+_BY_PHRASE = {relation.phrase: relation for relation in (*RELATIONS, NATION)}
+
+
+def write_pages(rng: np.random.Generator, graph: Graph) -> list[Document]:
+    """One page per entity: its facts in random order and wording, then some backlinks."""
+    links, pages = graph.backlinks(), []
+    for name in graph.entities:
+        sentences = []
+        for relation, value in graph.facts[name].items():
+            wording = relation.phrase if relation is NATION or rng.random() < 0.5 else relation.noun
+            sentences.append(f"{name} {wording} {value}")
+
+        # Backlinks let a proposer search backwards from its answer.
+        backlinks = links[name]
+        chosen = rng.permutation(len(backlinks))[:BACKLINKS]
+        sentences.extend(f"{name} {backlinks[i][1].noun} of {backlinks[i][0]}" for i in chosen)
+
+        text = " ".join(f"{sentences[i]} ." for i in rng.permutation(len(sentences)))
+        pages.append(Document(name, name, text))
+    return pages
+
+
+def read_facts(documents: Iterable[Document]) -> Iterator[Fact]:
+    """The facts that pages state; sentences that are not of this world's kind are skipped."""
+    for document in documents:
+        for sentence in document.text.split(" ."):
+            fact = _read_sentence(sentence)
+            if fact is not None:
+                yield fact
+
+
+@lru_cache(maxsize=65536)  # the same pages are read in every verification
+def _read_sentence(sentence: str) -> Fact | None:
+    words = sentence.split()
+    if len(words) < 3:
+        return None
+
+    name, *head, last = words
+    if not (name[0].isupper() and last[0].isupper()):
+        return None
+
+    wording = " ".join(head)
+    relation = _BY_NOUN.get(wording) or _BY_PHRASE.get(wording)
+    if relation is not None:
+        return name, relation, last
+
+    # "X mentor of Y" on the page of X: a fact about Y, read backwards.
+    if len(head) == 2 and head[1] == "of" and head[0] in _BY_NOUN:
+        return last, _BY_NOUN[head[0]], name
+    return None
+
+
+def fact_tables(facts: Iterable[Fact]) -> tuple[Facts, Facts]:
+    """Facts as tables to follow hops by: forwards and backwards."""
+    forward, backward = defaultdict(set), defaultdict(set)
+    for entity, relation, value in facts:
+        forward[entity, relation].add(value)
+        backward[value, relation].add(entity)
+    return forward, backward

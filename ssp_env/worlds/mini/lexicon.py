@@ -16,31 +16,11 @@ KINDS = {"person": 0.42, "city": 0.20, "company": 0.18, "book": 0.12, "country":
 
 _SYLLABLES = (  # noqa: SIM905
     "ba be bo da de do fa fe ga go ha he ka ke ko la le lo ma me mo na ne no pa po ra re ro sa "
-    "se so ta te to "
-    "va ve vi za"
+    "se so ta te to va ve vi za"
 ).split()
-_ENDINGS = [
-    "ban",
-    "dor",
-    "fell",
-    "gan",
-    "hall",
-    "len",
-    "lin",
-    "mar",
-    "mond",
-    "nar",
-    "nes",
-    "rick",
-    "ris",
-    "sen",
-    "ston",
-    "tal",
-    "ter",
-    "vik",
-    "ward",
-    "wyn",
-]
+_ENDINGS = (  # noqa: SIM905
+    "ban dor fell gan hall len lin mar mond nar nes rick ris sen ston tal ter vik ward wyn"
+).split()
 
 
 class Relation(NamedTuple):
@@ -58,7 +38,7 @@ class Relation(NamedTuple):
     phrase: str
     """The second wording that pages use: "E : *taught by* X"."""
     inverse: str | None = None
-    """What the subjects of one value are called, if a question may ask for them (one-to-many)."""
+    """Name of the subjects of one value, if a question may ask for them (one-to-many)."""
 
 
 RELATIONS = (
@@ -82,21 +62,7 @@ RELATIONS = (
 NATION = Relation("nation", "person", "country", "citizen of", inverse="citizen")
 """The one-to-many relation: all persons of a graph are citizens of one country."""
 
-WORDS = (
-    "what",
-    "is",
-    "the",
-    "of",
-    "?",
-    ".",
-    ":",
-    ";",
-    "propose",
-    "solve",
-    "read",
-    "question",
-    "nothing",
-)
+WORDS = tuple("what is the of ? . : ; propose solve read question nothing".split())  # noqa: SIM905
 """Function words of questions, pages and the tiny model's prompts."""
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,14 +17,23 @@ from ssp_env.worlds.mini.grammar import (
     Hop,
     continue_question,
     count_hops,
+    fact_tables,
     follow,
     parse_question,
+    read_facts,
     read_off,
+    write_pages,
     write_question,
 )
 from ssp_env.worlds.mini.graph import Graph, grow
-from ssp_env.worlds.mini.lexicon import NAME_POOL, NATION, RELATIONS, names, vocabulary
-from ssp_env.worlds.mini.pages import Fact, read_facts, write_pages
+from ssp_env.worlds.mini.lexicon import (
+    NAME_POOL,
+    NATION,
+    RELATIONS,
+    names,
+    vocabulary,
+    words_with,
+)
 
 FEWEST = 16
 """Entities of the smallest graph that has every kind."""
@@ -53,7 +61,7 @@ class MiniWorld:
         """
         Args:
             seed: names, graphs and pages follow from it.
-            entities: how many entities *each* of the two graphs has.
+            entities: number of entities in *each* of the two graphs.
             one_to_many: also state citizenships, which allow ambiguous questions ("the citizen of
                 E"). Without them no noise document can make the world's reader reject a question.
             max_hops: evaluation questions have 1 to this many hops.
@@ -63,11 +71,11 @@ class MiniWorld:
         """
         if not FEWEST <= entities <= NAME_POOL // 2:
             fix = f"choose {FEWEST} to {NAME_POOL // 2}: names come from a fixed pool"
-            raise ConfigError("world.entities", entities, fix)
+            raise ConfigError("world_options.entities", entities, fix)
         if seed < 0:
-            raise ConfigError("world.seed", seed, "must be at least 0")
+            raise ConfigError("world_options.seed", seed, "must be at least 0")
         if not 1 <= max_hops <= 6:
-            raise ConfigError("world.max_hops", max_hops, "choose 1 to 6")
+            raise ConfigError("world_options.max_hops", max_hops, "choose 1 to 6")
 
         self.max_hops = max_hops
         self.one_to_many = one_to_many
@@ -113,8 +121,8 @@ class MiniWorld:
         """Questions over the evaluation graph, each with one right answer, grouped by hop count.
 
         Args:
-            seed: which questions are drawn.
-            per_group: how many per hop count; ``None`` means :attr:`per_group`.
+            seed: decides which questions are drawn.
+            per_group: number per hop count; ``None`` means :attr:`per_group`.
 
         Raises:
             ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has
@@ -141,7 +149,7 @@ class MiniWorld:
         return Analysis(count_hops(*parsed, *facts), follow(*parsed, *facts))
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        """What these documents, and nothing else, say the answer is.
+        """The answer by these documents and nothing else.
 
         A perfect but narrow reader, which knows the grammar of pages and questions, but not the
         graph. Several answers mean that the documents leave the question ambiguous, be it on the
@@ -187,7 +195,7 @@ class MiniWorld:
 
 
 class _Grown(NamedTuple):
-    """What a world is made of; never changed, so worlds of the same settings share it."""
+    """Contents of a world; never changed, so worlds of the same settings share them."""
 
     train: Graph
     evaluation: Graph
@@ -209,20 +217,40 @@ def _grown(seed: int, entities: int, one_to_many: bool) -> _Grown:
     pages = write_pages(rng, train) + write_pages(rng, evaluation)
     order = rng.permutation(len(pages))
     corpus = Corpus((pages[i] for i in order), name=f"mini-wiki (seed {seed})")
-    return _Grown(train, evaluation, corpus, fact_tables(_graph_facts(train, evaluation)))
+    facts = (
+        (entity, relation, value)
+        for graph in (train, evaluation)
+        for entity, own in graph.facts.items()
+        for relation, value in own.items()
+    )
+    return _Grown(train, evaluation, corpus, fact_tables(facts))
 
 
-def _graph_facts(*graphs: Graph) -> Iterable[Fact]:
-    for graph in graphs:
-        for entity, facts in graph.facts.items():
-            for relation, value in facts.items():
-                yield entity, relation, value
+class SmallWorld(MiniWorld):
+    """Two graphs of a few entities each; some eighty words in all; one-hop questions by default."""
 
+    name = "small"
+    per_group = 15
 
-def fact_tables(facts: Iterable[Fact]) -> tuple[Facts, Facts]:
-    """Facts as tables to follow hops by: forwards and backwards."""
-    forward, backward = defaultdict(set), defaultdict(set)
-    for entity, relation, value in facts:
-        forward[entity, relation].add(value)
-        backward[value, relation].add(entity)
-    return forward, backward
+    def __init__(
+        self, seed: int = 0, entities: int = FEWEST, one_to_many: bool = False, max_hops: int = 1
+    ) -> None:
+        """
+        Args:
+            seed: names, graphs and pages follow from it.
+            entities: number of entities in each of the two graphs.
+            one_to_many: also state citizenships, which allow ambiguous questions.
+            max_hops: questions have 1 to this many hops.
+
+        Raises:
+            ConfigError: an option out of its range.
+        """
+        super().__init__(seed, entities, one_to_many, max_hops)
+        self._own_words: tuple[str, ...] = words_with(
+            (*self.train_graph.entities, *self.eval_graph.entities)
+        )
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The words of this world alone."""
+        return self._own_words

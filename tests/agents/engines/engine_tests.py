@@ -18,9 +18,8 @@ from transformers.models.auto import AutoModelForCausalLM
 from agents.columns import columns_of
 from agents.engines.base import Engine, Generation, Request, StopRule, generate
 from agents.rows import Row
-from agents.scoring import token_logprobs
+from agents.scoring import token_scores
 from agents.tiny.model import tiny_model
-from ssp_env.errors import UsageError
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 
@@ -81,7 +80,7 @@ def scored_by(lm: Any) -> Callable[[Sequence[Row]], np.ndarray]:
         columns = {name: torch.as_tensor(value) for name, value in columns_of(rows).items()}
         size = lm.config.vocab_size
         with torch.inference_mode():
-            found = token_logprobs(lm, columns["ids"], columns["loss_mask"], 0.8, size)
+            found = token_scores(lm, columns["ids"], columns["loss_mask"], 0.8, size).logprobs
         return np.asarray(found)
 
     return score
@@ -197,13 +196,6 @@ class EngineTests:
         expected = torch.softmax(logits, dim=-1).numpy() * draws
         assert (np.abs(counts - expected) < 5 * np.sqrt(expected) + 1).all()
 
-    def test_temperatures_differ_within_a_batch(self) -> None:
-        cold, warm = requests(6, temperature=0.0), requests(6, temperature=1.0)
-        mixed = [pair[i % 2] for i, pair in enumerate(zip(cold, warm, strict=True))]
-        engine = self.fresh("llama")
-        apart = [generate(engine, [request])[0].ids for request in mixed]
-        assert [g.ids for g in generate(engine, mixed)] == apart
-
     def test_logits_beyond_the_tokenizer_are_never_sampled(self) -> None:
         fewer = words(VOCABULARY - 20)
         engine = self.engine(model("llama"), fewer, StopRule(frozenset(), ()))
@@ -268,14 +260,6 @@ class EngineTests:
             found.update(engine.step())
         assert [found[key].ids for key in (1, 2)] == [g.ids for g in alone]
 
-    def test_two_requests_of_one_key_are_an_error(self) -> None:
-        engine = self.fresh("qwen2")
-        engine.submit([Request(1, [9], 4, 1.0, 0)])
-        with pytest.raises(UsageError, match="same key"):
-            engine.submit([Request(1, [8], 4, 1.0, 0)])
-        engine.release([1])
-        assert engine.running == 0
-
     # -- where turns end -----------------------------------------------------------------------
 
     def test_a_turn_ends_with_its_first_stop_token(self) -> None:
@@ -315,10 +299,3 @@ class EngineTests:
         engine.update_weights(dict(model(name).state_dict()), version + 6)
         talk.lm = model(name)
         talk.turn(range(4))
-
-    def test_new_weights_are_refused_while_requests_run(self) -> None:
-        engine = self.fresh("qwen2")
-        engine.submit(requests(2))
-        with pytest.raises(UsageError, match="2 requests still run"):
-            engine.update_weights(dict(model("qwen2").state_dict()), 9)
-        engine.release([0, 1])

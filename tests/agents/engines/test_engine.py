@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +11,11 @@ import torch
 from engine_tests import (
     SIZES,
     STOPS,
-    VOCABULARY,
     Conversation,
     EngineTests,
     made,
     model,
     requests,
-    widened,
     words,
 )
 from tokenizers import Tokenizer as RawTokenizer
@@ -30,13 +27,11 @@ from transformers import (
     MistralConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
-    T5Config,
 )
-from transformers.models.auto import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers.models.auto import AutoModelForCausalLM
 
 from agents.engines.base import Engine, Request, StopRule, generate
-from agents.engines.transformers_engine import TransformersEngine, check_architecture
-from agents.tiny.model import tiny_tokenizer
+from agents.engines.transformers_engine import TransformersEngine
 from ssp_env.errors import ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -125,41 +120,6 @@ def test_a_call_that_breaks_leaves_no_half_written_cache() -> None:
     talk.turn(range(3))
 
 
-def test_released_keys_leave_nothing_behind() -> None:
-    engine = engine_for(model("qwen2"))
-    asked = requests(6)
-    generate(engine, asked)
-    assert len(engine._kept) == 6
-    engine.release(request.key for request in asked)
-    assert not engine._kept
-
-
-def test_rows_that_wait_hold_no_batch_in_memory() -> None:
-    engine = engine_for(model("qwen2"))
-    asked = {request.key: request for request in requests(12, room=30)}
-    engine.submit([*asked.values()])
-    most, joins = 0, 0
-
-    # Every third one waits for long; the others go on at once.
-    for _ in range(400):
-        for key, generation in engine.step():
-            request = asked[key]
-            ids = [*request.ids, *generation.ids, 7, 8]
-            asked[key] = replace(request, ids=ids, seed=request.seed + 1)
-            if key % 3 and len(ids) < 120:
-                engine.submit([asked[key]])
-                joins += 1
-        held = {id(kept.cache): kept.cache for kept in engine._kept.values()}
-        held[id(engine._cache)] = engine._cache
-        most = max(most, sum(len(cache.lengths) for cache in held.values()))
-        if not engine.running:
-            break
-
-    assert not engine.running
-    assert joins > 20
-    assert most == 12
-
-
 def no_room_on_a_gpu() -> None:
     raise torch.OutOfMemoryError("no room")
 
@@ -233,30 +193,6 @@ def test_weights_that_are_no_numbers_are_an_outage() -> None:
 def test_an_architecture_that_would_be_wrong_silently_is_refused(config: Any, what: str) -> None:
     with pytest.raises(ModelError, match=rf"{config.model_type}.*{what}"):
         engine_for(AutoModelForCausalLM.from_config(config))
-
-
-def test_an_encoder_is_refused() -> None:
-    config = T5Config(vocab_size=60, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
-    with pytest.raises(ModelError, match="encoder"):
-        check_architecture(AutoModelForSeq2SeqLM.from_config(config))
-
-
-def test_an_unused_sliding_window_is_served() -> None:
-    lm = widened(
-        AutoModelForCausalLM.from_config(MistralConfig(**SIZES, sliding_window=None)),
-        torch.Generator().manual_seed(0),
-    )
-    talk = Conversation(lm, engine_for(lm))
-    talk.join(0, 1)
-    talk.turn([0, 1])
-    talk.turn([1, 0])
-
-
-def test_a_model_with_fewer_tokens_than_the_tokenizer_is_refused() -> None:
-    with pytest.raises(
-        ModelError, match=f"tokenizer has {VOCABULARY + 1} tokens, the model only {VOCABULARY}"
-    ):
-        TransformersEngine(model("llama"), words(VOCABULARY + 1), StopRule(STOPS, ()))
 
 
 # -- stop strings ------------------------------------------------------------------------------
@@ -338,15 +274,3 @@ def test_a_tag_that_has_a_token_but_is_spelled_out_stops() -> None:
 
 def test_a_tag_that_began_in_an_earlier_generation_stops() -> None:
     assert recite(byte_tokenizer(), 4, 20) == ["</se", "arch>"]
-
-
-def test_a_tag_before_the_turn_does_not_stop_it() -> None:
-    assert recite(byte_tokenizer(), 20, 6) == ["</search>", "yz0123"]
-
-
-def test_single_token_tags_that_nothing_else_can_spell_need_no_strings() -> None:
-    words = HuggingFaceTokenizer(tiny_tokenizer())
-    stop = StopRule.of(GameConfig(), words)
-    assert stop.strings == ()
-    expected = ["</search>", "</question>", "</answer>", "<information>", "</information>"]
-    assert stop.token_ids == {words.eos_id, *(words.encode(tag)[0] for tag in expected)}

@@ -14,12 +14,11 @@ from agents.config import LearningConfig
 from agents.engines.base import StopRule
 from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
-from agents.engines.partnered import Partnered, check_same_tokens
+from agents.engines.opening import Partnered, check_same_tokens
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rllib.algorithm import SSPConfig
-from agents.rllib.env_runner import SSPEnvRunner
-from agents.rllib.rounds import RoundTask
+from agents.rllib.env_runner import RoundTask, SSPEnvRunner
 from agents.rollout import play
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
@@ -79,18 +78,6 @@ def test_new_weights_reach_the_policy_that_learns_alone(
     assert authors(sample.records, models, tokenizer) == {"proposer": "learnt", "solver": "frozen"}
     assert {record.weights_version for record in sample.records} == {3}
     assert {row.role for row in sample.rows} == {"proposer"}
-
-
-@pytest.mark.parametrize(
-    "changes", [{"learning_roles": ROLES}, {"engine": "vllm"}], ids=["both roles", "vllm"]
-)
-def test_who_cannot_have_a_partner_is_told(
-    changes: dict[str, Any], algorithm_config: SSPConfig, model_dir: Path
-) -> None:
-    given = {"learning_roles": ("solver",), "partner": str(model_dir), **changes}
-    with pytest.raises(ConfigError) as caught:
-        algorithm_config.training(**given).validate()
-    assert caught.value.field == "training.partner"
 
 
 def test_a_partner_of_other_tokens_is_refused(model_dir: Path, tmp_path: Path) -> None:

@@ -17,16 +17,14 @@ from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
 from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
-from agents.adapters import adapt, is_adapter
 from agents.engines import vllm_engine as vllm_engine_module
 from agents.engines.base import Engine, StopRule
 from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import VLLMEngine, arguments
-from agents.models import load_model, tiny_directory
+from agents.models import adapt, is_adapter, load_model, state_of, tiny_directory
 from agents.rollout import play
-from agents.state import state_of
 from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig

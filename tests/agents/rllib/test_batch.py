@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from agents.rllib.batch import MODULE_ID, shard, to_batch
+from agents.columns import deal_to_learners
+from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import ROLE_IDS, Row
 
 
@@ -38,57 +37,25 @@ def test_columns_are_padded_on_the_right() -> None:
     np.testing.assert_allclose(columns["weights"], [0.1, 0.2], rtol=1e-6)
 
 
-def test_one_batch_size_whatever_the_columns() -> None:
-    """A column called ``seq_lens`` would make RLlib count tokens."""
-    assert len(to_batch([row(4), row(9), row(5)]).policy_batches[MODULE_ID]) == 3
-
-
 @pytest.mark.parametrize("shards", [1, 2, 3, 5])
 def test_shards_hold_every_row_once_and_are_balanced_by_tokens(shards: int) -> None:
     rng = np.random.default_rng(0)
     rows = [
         row(int(length), game) for game, length in enumerate(rng.permutation(range(5, 200))[:40])
     ]
-    parts = shard(rows, shards)
+    parts = deal_to_learners(rows, shards)
     assert sorted(r.game for part in parts for r in part) == list(range(40))
     loads = [sum(len(r.ids) for r in part) for part in parts]
     assert max(loads) - min(loads) <= max(len(r.ids) for r in rows)
     assert max(loads) <= 1.1 * sum(loads) / shards
 
 
-def test_rows_of_one_text_go_to_one_learner_and_count_once() -> None:
-    parts = shard([row(10, 0), row(10, 1), row(10, 2), row(9, 3), row(8, 4)], 2)
-    assert [[r.game for r in part] for part in parts] == [[0, 1, 2], [3, 4]]
-
-
-def test_one_long_row_does_not_get_company() -> None:
-    parts = shard([row(1000, 0), row(11, 1), row(10, 2), row(9, 3)], 2)
-    assert [[r.game for r in part] for part in parts] == [[0], [1, 2, 3]]
-
-
 def test_a_shard_is_never_empty() -> None:
     rows = [row(9, 0), row(5, 1)]
-    parts = shard(rows, 4)
+    parts = deal_to_learners(rows, 4)
     assert all(parts)
     fillers = [r for part in parts for r in part if r.weight == 0.0]
     assert len(fillers) == 2
     assert {len(r.ids) for r in fillers} == {5}, "the shortest row costs least"
     real = [r for part in parts for r in part if r.weight]
     assert sorted(map(id, real)) == sorted(map(id, rows))
-
-
-def test_dealing_does_not_depend_on_the_order_that_rows_came_in() -> None:
-    rows = [row(5 + game % 3, game, role) for game in range(12) for role in ("proposer", "solver")]
-    there = [[(r.game, r.role) for r in part] for part in shard(rows, 3)]
-    back = [[(r.game, r.role) for r in part] for part in shard(rows[::-1], 3)]
-    assert there == back
-
-
-def test_rows_are_not_changed() -> None:
-    rows = [row(5), row(9)]
-    kept = [replace(r) for r in rows]
-    shard(rows, 3)
-    to_batch(rows)
-    for before, after in zip(kept, rows, strict=True):
-        np.testing.assert_array_equal(before.ids, after.ids)
-        assert (before.weight, before.game) == (after.weight, after.game)

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.rllib.utils.actor_manager import ResultOrError
 
-from agents.config import LearningConfig
 from agents.rllib.algorithm import SSPConfig
-from agents.rllib.comparison import compare
 from ssp_env.errors import ServiceError
-from ssp_env.game.record import record_game
-from ssp_env.game.round import Round
 
 pytestmark = pytest.mark.usefixtures("cluster")
-
-
-class Deaf:
-    """Two remote learners of which the first fails."""
-
-    def __len__(self) -> int:
-        return 2
-
-    def foreach_learner(self, ask: Any) -> list[Any]:
-        failed = ResultOrError(error=RuntimeError("CUDA error: out of memory"))
-        return [failed, ResultOrError(result=[])]
-
-
-def test_a_learner_that_cannot_score_says_why(played: Round, model_dir: Path) -> None:
-    games = [record_game(game, played.rules) for game in played.games]
-    config = SimpleNamespace(model_dir=str(model_dir), learning=LearningConfig)
-    with pytest.raises(RuntimeError, match="CUDA error: out of memory"):
-        compare(SimpleNamespace(learner_group=Deaf(), config=config), games)
 
 
 def test_weights_that_do_not_arrive_are_noticed(algorithm_config: SSPConfig) -> None:

@@ -13,7 +13,7 @@ from learning import distance, learner_for, some_rows, update, weights_of
 from playful import playful_model
 
 from agents.models import load_model
-from agents.rllib.batch import MODULE_ID, to_batch
+from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import Row
 from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_tokenizer
@@ -75,12 +75,6 @@ def test_updates_equal_the_losses_written_out(model_dir: Path) -> None:
     assert distance(weights_of(learner), expected) < 3e-5
 
 
-def test_updates_are_at_the_sampling_temperature(model_dir: Path, rows: list[Row]) -> None:
-    learner = learner_for(model_dir, kl_coeff=0.1, temperature=0.7)
-    update(learner, rows)
-    assert distance(weights_of(learner), plain_updates(model_dir, [rows], temperature=0.7)) < 1e-5
-
-
 @pytest.mark.parametrize("microbatch_tokens", [1, 60, 100])
 def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir: Path) -> None:
     results = []
@@ -92,22 +86,6 @@ def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir
     assert distance(whole, parts) < 1e-5
     for a, b in zip(one, other, strict=True):
         assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
-
-
-def test_a_row_of_weight_zero_changes_nothing(model_dir: Path, rows: list[Row]) -> None:
-    plain, filled = learner_for(model_dir, kl_coeff=0.1), learner_for(model_dir, kl_coeff=0.1)
-    filler = replace(some_rows(model_dir, 2, seed=9)[1], weight=0.0)
-    for _ in range(2):
-        one, other = update(plain, rows), update(filled, [*rows, filler])
-    assert distance(weights_of(plain), weights_of(filled)) < 1e-6
-    assert one == pytest.approx(other, rel=1e-4)
-    assert one["trained_tokens"] == sum(row.tokens for row in rows)
-
-
-def test_a_batch_of_weight_zero_alone_is_no_gradient(model_dir: Path, rows: list[Row]) -> None:
-    """What a learner sees whose shard had nothing but the filler."""
-    figures = update(learner_for(model_dir), [replace(rows[1], weight=0.0)])
-    assert (figures["loss"], figures["grad_norm"], figures["trained_tokens"]) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -169,42 +147,6 @@ def test_the_kl_pulls_back_to_the_reference(model_dir: Path, rows: list[Row]) ->
     assert pulled[-1] < 0.2 * pulled[0]
 
 
-def test_without_kl_rows_without_advantage_move_nothing(model_dir: Path, rows: list[Row]) -> None:
-    learner = learner_for(model_dir, kl_coeff=0.0)
-    start = weights_of(learner)
-    update(learner, [replace(row, advantage=0.0) for row in rows])
-    assert distance(weights_of(learner), start) == 0.0
-    assert learner.update_step.reference is None
-
-
-def test_reinforce_rows_do_not_feel_the_kl(model_dir: Path, rows: list[Row]) -> None:
-    proposer = [row for row in rows if row.role == "proposer"]
-    results = []
-    for coefficient in (0.0, 10.0):
-        learner = learner_for(model_dir, kl_coeff=coefficient)
-        for _ in range(3):
-            figures = update(learner, proposer)
-        results.append(weights_of(learner))
-        assert figures["kl"] == 0.0
-    assert distance(*results) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("changes", "needed"),
-    [
-        ({}, True),
-        ({"learning_roles": ("proposer",)}, False),
-        ({"solver_algorithm": "reinforce"}, False),
-        ({"proposer_algorithm": "grpo", "learning_roles": ("proposer",)}, True),
-        ({"kl_coeff": 0.0}, False),
-    ],
-)
-def test_the_reference_is_loaded_where_something_uses_it(
-    changes: dict[str, object], needed: bool, model_dir: Path
-) -> None:
-    assert (learner_for(model_dir, **changes).update_step.reference is not None) is needed
-
-
 def test_the_reference_is_frozen_and_stays_out_of_the_state(
     model_dir: Path, rows: list[Row]
 ) -> None:
@@ -226,14 +168,6 @@ def test_weights_stay_float32_under_bfloat16(model_dir: Path, rows: list[Row]) -
     assert {tensor.dtype for tensor in weights_of(half).values()} == {torch.float32}
     assert one["loss"] != other["loss"]
     assert one["loss"] == pytest.approx(other["loss"], rel=0.1)
-
-
-def test_the_gap_to_the_engine_is_measured(model_dir: Path) -> None:
-    assert update(learner_for(model_dir), some_rows(model_dir))["logprob_gap"] < 1e-5
-    noisy = some_rows(model_dir, noise=0.4)
-    assert update(learner_for(model_dir), noisy)["logprob_gap"] == pytest.approx(
-        0.4 * np.sqrt(2 / np.pi), rel=0.2
-    )
 
 
 def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path) -> None:
@@ -274,15 +208,3 @@ def test_rllibs_loss_hook_is_the_same_loss(model_dir: Path, rows: list[Row]) -> 
         module_id=MODULE_ID, config=learner.config, batch=columns, fwd_out=out
     )
     assert float(loss.detach()) == pytest.approx(update(learner, rows)["loss"], rel=1e-5)
-
-
-def test_the_module_gives_logits_of_the_next_token(model_dir: Path, rows: list[Row]) -> None:
-    learner = learner_for(model_dir)
-    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
-    with torch.no_grad():
-        logits = learner.module[MODULE_ID].forward_inference(columns)["action_dist_inputs"]
-        for i, row in enumerate(rows):
-            expected = load_model(model_dir)(
-                input_ids=torch.tensor(row.ids[None], dtype=torch.long)
-            ).logits[0, -1]
-            torch.testing.assert_close(logits[i], expected, atol=1e-4, rtol=1e-4)

@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
 from agents.rllib.module import LLMModule
-from ssp_env.errors import ConfigError, ModelError, TokenizerError
+from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -71,26 +71,6 @@ def test_settings_that_cannot_work_are_named(
     with pytest.raises(ConfigError, match=says) as caught:
         config.env_runners(num_env_runners=runners).build_algo()
     assert caught.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("env", "training"),
-    [
-        ({"game": {"attempts": 1}}, {"solver_algorithm": "reinforce"}),
-        ({"game": {"attempts": 1}}, {"learning_roles": ("proposer",)}),
-        ({"game": {"proposals": 2}}, {"proposer_algorithm": "grpo"}),
-        ({"game": GameConfig(attempts=3)}, {"learning_roles": ["solver"]}),
-    ],
-)
-def test_settings_that_can_work_pass(
-    env: dict[str, Any], training: dict[str, Any], model_dir: Path
-) -> None:
-    SSPConfig().environment(env_config=env).training(model_dir=model_dir, **training).validate()
-
-
-def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nowhere"):
-        SSPConfig().training(model_dir=tmp_path / "nowhere").build_algo()
 
 
 def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_built(

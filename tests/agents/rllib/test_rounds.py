@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.config import LearningConfig
-from agents.rllib.rounds import RoundTask, Sample, busiest, renumber, rounds_of
+from agents.rllib.env_runner import RoundTask, Sample, renumber, rounds_of
 from agents.rows import rows_of
 from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
@@ -32,11 +32,3 @@ def test_games_are_numbered_over_all_rounds(played: Round) -> None:
     )
     assert [row.game for row in first.rows] == [row.game for row in rows]
     assert [row.game for row in second.rows] == [row.game + count for row in rows]
-
-
-def test_seconds_are_those_of_the_busiest_runner() -> None:
-    samples = [
-        Sample([], [], [], {"game": game, "engine": engine}, runner=runner)
-        for runner, game, engine in ((1, 1.0, 2.0), (2, 1.5, 1.0), (1, 0.25, 2.0))
-    ]
-    assert busiest(samples) == {"game": 1.5, "engine": 4.0}

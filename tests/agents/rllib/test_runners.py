@@ -15,7 +15,7 @@ import pytest
 import ray
 from ray.rllib.utils.actor_manager import FaultTolerantActorManager
 
-from agents.rllib.runners import RunnerPool
+from agents.rllib.runners import Runners
 from ssp_env.errors import ConfigError, ServiceError
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -40,17 +40,32 @@ def manager(request: pytest.FixtureRequest) -> Iterator[FaultTolerantActorManage
     actors.clear()
 
 
-def pool(manager: FaultTolerantActorManager, **changes: Any) -> RunnerPool:
-    config = {
-        "sample_timeout_s": 60.0,
-        "restart_failed_env_runners": True,
-        "env_runner_restore_timeout_s": 60.0,
-    }
-    return RunnerPool(
-        SimpleNamespace(_worker_manager=manager),
-        lambda seconds: manager.probe_unhealthy_actors(timeout_seconds=seconds, mark_healthy=True),
-        SimpleNamespace(**{**config, **changes}),
-    )
+class Pool:
+    """The manager's actors as the env runners of an algorithm."""
+
+    def __init__(self, manager: FaultTolerantActorManager, **changes: Any) -> None:
+        def probe(seconds: float | None) -> list[int]:
+            return manager.probe_unhealthy_actors(timeout_seconds=seconds, mark_healthy=True)
+
+        config = {
+            "sample_timeout_s": 60.0,
+            "restart_failed_env_runners": True,
+            "env_runner_restore_timeout_s": 60.0,
+        }
+        self.group = SimpleNamespace(
+            local_env_runner=None,
+            _worker_manager=manager,
+            probe_unhealthy_env_runners=probe,
+            foreach_env_runner=lambda *_, **__: None,
+        )
+        self.runners = Runners(SimpleNamespace(**{**config, **changes}), lambda *_: None)
+
+    def map(self, calls: list[Callable[[Any], int]]) -> list[int]:
+        return self.runners.map(self.group, calls)
+
+
+def pool(manager: FaultTolerantActorManager, **changes: Any) -> Pool:
+    return Pool(manager, **changes)
 
 
 def calls(count: int, first: Callable[[], object]) -> list[Callable[[Any], int]]:

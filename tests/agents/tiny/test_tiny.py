@@ -20,7 +20,6 @@ from agents.tiny import traces
 from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
 from agents.tiny.model import tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
@@ -41,18 +40,6 @@ def words() -> HuggingFaceTokenizer:
 # -- tokenizer and model -----------------------------------------------------------------------
 
 
-def test_every_page_and_question_survives_a_round_trip(words: HuggingFaceTokenizer) -> None:
-    world = MiniWorld(seed=11, entities=60, one_to_many=True)
-    texts = [document.text for document in world.corpus] + [
-        q.text for q in world.questions(0, per_group=5)
-    ]
-    for text in texts:
-        ids = words.encode_data(text)
-        assert words.inner.unk_token_id not in ids
-        assert words.decode(ids).split() == text.split()
-        assert b"".join(words.pieces[i] for i in ids).decode().split() == text.split()
-
-
 def test_the_ids_are_those_of_the_word_tokenizer(words: HuggingFaceTokenizer) -> None:
     own = WordTokenizer(vocabulary(), Tags().all())
     assert (words.vocab_size, words.pad_id, words.eos_id) == (
@@ -63,12 +50,6 @@ def test_the_ids_are_those_of_the_word_tokenizer(words: HuggingFaceTokenizer) ->
     text = "what is the mentor of <search> Nobody </search> <zearch> ?"
     assert words.encode(text) == own.encode(text)
     assert words.encode_data(text) == own.encode_data(text)
-
-
-def test_tags_are_single_tokens_unless_they_come_from_outside(words: HuggingFaceTokenizer) -> None:
-    for tag in Tags().all():
-        assert len(words.encode(tag)) == 1
-        assert words.encode(tag)[0] not in words.encode_data(f"of {tag} of")
 
 
 def test_the_model_has_under_a_million_parameters_and_a_stock_architecture(
@@ -83,15 +64,6 @@ def test_the_model_has_under_a_million_parameters_and_a_stock_architecture(
         assert torch.equal(load_model(tmp_path)(ids).logits, model.eval()(ids).logits)
     assert HuggingFaceTokenizer.load(tmp_path).pieces == words.pieces
     assert {oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()} == {"0o644"}
-
-
-def test_same_seed_same_weights(words: HuggingFaceTokenizer) -> None:
-    one, same, other = (
-        tiny_model(words.vocab_size, torch.Generator().manual_seed(s)).state_dict()
-        for s in (1, 1, 2)
-    )
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
 # -- demonstrations ----------------------------------------------------------------------------
@@ -211,24 +183,6 @@ def test_the_game_accepts_and_verifies_the_demonstrated_proposer(
     assert set(hops) >= {1, 2}
 
 
-def test_a_quarter_of_the_proposals_is_ambiguous(words: HuggingFaceTokenizer) -> None:
-    some = drawn(words, 500, broken=0.0, proposer_share=1.0)
-    asked = [some.world.analyse(ending(trace, words)) for trace in some.traces]
-    assert all(analysis is not None for analysis in asked)
-    share = sum(analysis is not None and analysis.ambiguous for analysis in asked) / len(asked)
-    assert 0.2 <= share <= 0.3
-
-
-def test_the_demonstrated_solver_names_any_citizen(words: HuggingFaceTokenizer) -> None:
-    some = drawn(words, 60, **FAULTLESS | {"proposer_share": 0.0, "solver_citizens": 1.0})
-    for trace in some.traces:
-        question = words.decode(prompt(trace)).removeprefix("solve ").removesuffix(" :")
-        analysis = some.world.analyse(question)
-        assert analysis is not None
-        assert analysis.ambiguous
-        assert ending(trace, words) in analysis.answers
-
-
 def ending(trace: Trace, words: HuggingFaceTokenizer) -> str:
     """The question or the answer that a demonstration ends with."""
     tags = {f"<{end}{name}>" for name in ("question", "answer") for end in ("", "/")}
@@ -268,25 +222,6 @@ def test_masks_cover_the_players_tokens_and_nothing_else(
         assert words.inner.unk_token_id not in trace.ids
 
 
-def test_simple_demonstrations_have_one_hop_and_no_faults(words: HuggingFaceTokenizer) -> None:
-    writer = TraceWriter(
-        TraceConfig(broken=0.5), MINI_GAME, words, np.random.default_rng(3)
-    ).simple()
-    search = words.encode("<search>")[0]
-    for trace in islice(writer.stream(), 60):
-        assert trace.ids.count(search) == 1
-        assert trace.ids[-1] != words.eos_id
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"solver_hops": (0.5, 0.4)}, {"broken": 1.5}, {"premature": -0.1}, {"worlds_every": 0}],
-)
-def test_trace_settings_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"traces.{next(iter(changes))}"):
-        TraceConfig(**changes)
-
-
 # -- bootstrap ---------------------------------------------------------------------------------
 
 
@@ -305,15 +240,6 @@ def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(tmp_path: P
     assert len(losses[0]) == 12
     assert np.mean(losses[0][-3:]) < 0.8 * np.mean(losses[0][:3])
     assert not model.training
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"steps": 0}, {"tokens_per_step": 0}, {"seed": -1}, {"lr": -1.0}, {"width": 0}, {"width": 96}],
-)
-def test_bootstrap_settings_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"bootstrap.{next(iter(changes))}"):
-        BootstrapConfig(**changes)
 
 
 @pytest.mark.parametrize(("width", "millions"), [(64, 0.3), (128, 0.9), (320, 5.2)])

@@ -9,9 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from agents.adapters import adapt
-from agents.checkpoints import save_shares
-from agents.models import load_model, save_policy, tiny_directory
+from agents.models import adapt, load_model, save_policy, tiny_directory
+from agents.sharding import save_shares
 from experiments import cli as commands
 from ssp_env import cli
 

@@ -14,7 +14,7 @@ import pytest
 from runs import SSP, arguments, environment, timeless
 
 from ssp_env.cli import main
-from ssp_env.search.index.directory import build_index
+from ssp_env.search.index import build_index
 from ssp_env.worlds.mini import MiniWorld
 
 pytestmark = pytest.mark.usefixtures("cluster")

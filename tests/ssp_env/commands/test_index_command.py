@@ -12,7 +12,7 @@ import pytest
 from ssp_env.cli import main
 from ssp_env.commands.base import Command
 from ssp_env.commands.index import COMMAND
-from ssp_env.search.index.directory import KINDS
+from ssp_env.search.index import KINDS
 
 ROWS = [
     {"id": "p1", "contents": '"Danube"\nA river.'},
@@ -114,7 +114,7 @@ def test_mistakes(
 def test_what_is_half_built_reads_the_same_in_every_command(
     index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (Path(index) / "passages").rename(Path(index) / "passages.building")
+    (Path(index) / "passages").rename(Path(index) / ".passages.unfinished")
     for kinds_there in (True, False):
         said = set()
         for command in (["search", "--index", index, "river"], ["serve", "--index", index]):

@@ -128,14 +128,10 @@ def test_an_outage_leaves_pairs_out(
     pairs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody listens on that port: no verdict, no figure, and another exit status."""
-    monkeypatch.setattr("ssp_env.net.retry.RetryPolicy.call_async", _once)
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.001)
     address = "http://127.0.0.1:9/v1"
     command = ["judge", pairs, "--judge", "openai", "--url", address, "--model", "m", "--json"]
     assert cli.main(command) == 1
     told = json.loads(capsys.readouterr().out)
     assert len(told["failed"]) == 3
     assert (told["precision"], told["accuracy"], told["wrong"]) == (None, None, [])
-
-
-async def _once(self: object, call: Any) -> Any:
-    return await call()

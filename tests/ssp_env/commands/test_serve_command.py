@@ -12,9 +12,9 @@ import pytest
 from serverkit import ssp_serve
 
 from ssp_env.cli import main
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import read_corpus
-from ssp_env.search.index.directory import build_index
+from ssp_env.search.index import build_index
 
 TOKEN = "correct-horse-battery"
 ROWS = [
@@ -28,7 +28,7 @@ ROWS = [
 def test_a_missing_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "ssp_env.search.server.run", raising=False)
+    monkeypatch.delitem(sys.modules, "ssp_env.search.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", "--world", "mini"]) == 2
     assert "pip install '.[serve]' in the checkout" in " ".join(capsys.readouterr().err.split())

@@ -18,7 +18,7 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.config import MINI_GAME, GameConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld

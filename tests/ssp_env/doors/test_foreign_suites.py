@@ -20,7 +20,7 @@ from pettingzoo.test import api_test, render_test, seed_test
 
 import ssp_env
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, GameConfig
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds import open_world
 

@@ -21,7 +21,7 @@ from ssp_env.game.game import Origin, Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, Question
 from ssp_env.worlds import open_world

@@ -24,7 +24,7 @@ from ssp_env.errors import (
     UsageError,
 )
 from ssp_env.players import MiniPlayer
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
 from ssp_env.worlds.mini import SmallWorld
 
@@ -84,7 +84,7 @@ def test_an_unknown_keyword(door: str) -> None:
             "world_options.entitis",
             "did you mean 'entities'",
         ),
-        ({"world": "files"}, "world_options", "needs more: missing a required argument: 'name'"),
+        ({"world": "files"}, "world_options", "needs name, corpus_path, answers_path"),
         ({"search": {"servr": "x"}}, "search.servr", "did you mean 'server'"),
     ],
 )

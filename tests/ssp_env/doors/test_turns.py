@@ -11,7 +11,7 @@ from scripted import by_role, propose, solve, turn
 
 import ssp_env
 from ssp_env.errors import UsageError
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld

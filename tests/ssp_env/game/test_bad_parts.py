@@ -15,8 +15,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.judge.base import Verdict
 from ssp_env.players import TextPlayer, scripted_player
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import Document
 from ssp_env.worlds.mini import SmallWorld
 
@@ -94,7 +93,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         r"the retriever gave Document Document\(id=5.*: a Document is wanted",
     ),
     "retriever: many": (
-        {"retriever": CachedRetriever(Retriever(lambda found: found * 3))},
+        {"retriever": Retriever(lambda found: found * 3)},
         r"the retriever gave list .*: at most 1 Documents are wanted",
     ),
     "retriever: number": (

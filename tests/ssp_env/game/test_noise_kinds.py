@@ -15,7 +15,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import idle_settings
 from ssp_env.game.round import Round
 from ssp_env.replay import replay, save_game
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld

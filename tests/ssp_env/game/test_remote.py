@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,9 @@ from ssp_env.game.parts import is_remote
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
-from ssp_env.search.cache.retriever import CachedRetriever
+from ssp_env.search.cache import CachedRetriever
 from ssp_env.search.client import HTTPRetriever
-from ssp_env.search.rerank import RerankedRetriever
+from ssp_env.search.fuse import RerankedRetriever
 
 SERVER = "http://127.0.0.1:9/retrieve"
 
@@ -23,12 +25,15 @@ def here() -> object:
     return ssp_env.raw_env(world="small").rules.retriever
 
 
-def test_servers_are_remote_and_what_is_in_this_process_is_not(here: object) -> None:
-    with HTTPRetriever(SERVER) as there, ChatClient(ChatConfig("http://127.0.0.1:9", "m")) as chat:
+def test_servers_are_remote_and_what_is_in_this_process_is_not(here: Any, tmp_path: Path) -> None:
+    with (
+        HTTPRetriever(SERVER) as there,
+        ChatClient(ChatConfig(base_url="http://127.0.0.1:9", model="m")) as chat,
+    ):
         judge = OpenAIJudge(chat)
-        for part in (there, CachedRetriever(there), judge, OpenAIVerifier(chat, judge)):
+        for part in (there, CachedRetriever(there, tmp_path), judge, OpenAIVerifier(chat, judge)):
             assert is_remote(part)
-    for part in (here, CachedRetriever(here), LenientJudge(), None):  # type: ignore[arg-type]
+    for part in (here, CachedRetriever(here, tmp_path), LenientJudge(), None):
         assert not is_remote(part)
 
 

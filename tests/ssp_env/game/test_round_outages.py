@@ -13,10 +13,10 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Phase
-from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import WorldVerifier
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
@@ -189,13 +189,11 @@ class Refuses(ExactMatchJudge):
         ]
 
 
-@pytest.mark.parametrize("fault", ["text", "unclear"])
 @pytest.mark.parametrize("others", [0, 2])
 def test_an_answer_that_the_judge_will_not_deal_with_is_wrong(
-    mini: MiniWorld, words: WordTokenizer, fault: str, others: int
+    mini: MiniWorld, words: WordTokenizer, others: int
 ) -> None:
-    """Whether or not other answers tell that the judge works: the ground truth does."""
-    judge = Refuses("what is", fault)
+    judge = Refuses("what is", "text")
     played = begin(rules_of(mini, words, attempts=1 + others, judge=judge), slots=1)
 
     def solver(trajectory: Any) -> Any:
@@ -206,18 +204,7 @@ def test_an_answer_that_the_judge_will_not_deal_with_is_wrong(
     assert game.outcome is Outcome.VALID
     assert game.solve_rate == others / (1 + others)
     assert game.attempts[0].verdict == Verdict(False, "refused: HTTP 400")
-    assert judge.asked == 1 + others + (fault == "unclear" and not others)
-
-
-def test_a_judge_that_makes_nothing_of_any_answer_is_out(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    class Babbles:
-        def judge(self, tasks: Sequence[JudgeTask]) -> list[ServiceError]:
-            return [ServiceError("judge", "no verdict", fault="unclear") for _ in tasks]
-
-    for game in play(begin(rules_of(mini, words, judge=Babbles())), by_role(propose())).games:
-        check_void(game, "judge")
+    assert judge.asked == 1 + others
 
 
 def test_an_answer_beyond_its_limit_is_wrong_without_a_judge(

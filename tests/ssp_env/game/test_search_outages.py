@@ -13,18 +13,16 @@ from hostile import serving
 from scripted import begin, by_role, play, propose, records, rules_of, turn
 
 from ssp_env.game.outcome import Outcome
-from ssp_env.net.retry import RetryPolicy
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
-
-RETRY = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002)
 
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("ssp_env.net._pauses", lambda state: 0.001)
 
 
 def bm25(world: MiniWorld) -> Any:
@@ -42,7 +40,7 @@ def bm25(world: MiniWorld) -> Any:
 
 def test_a_round_over_http_is_the_round_in_process(mini: MiniWorld, words: WordTokenizer) -> None:
     local = play(begin(rules_of(mini, words), slots=6), by_role(propose()))
-    with serving(rank=bm25(mini)) as server, HTTPRetriever(HTTPConfig(server.url)) as retriever:
+    with serving(rank=bm25(mini)) as server, HTTPRetriever(HTTPConfig(url=server.url)) as retriever:
         remote = play(
             begin(rules_of(mini, words, retriever=retriever), slots=6), by_role(propose())
         )
@@ -63,7 +61,7 @@ def test_a_round_in_progress_voids_exactly_the_games_that_were_hit(
             await (misbehave if set(bad) & set(call.queries) else hostile.Call.well)(call)
 
         server.usual = usual
-        config = HTTPConfig(server.url, retry=RETRY)
+        config = HTTPConfig(url=server.url, attempts=3)
         with HTTPRetriever(config) as retriever:
             played = play(
                 begin(rules_of(mini, words, retriever=retriever, **changes), slots=8),
@@ -99,7 +97,7 @@ def test_a_server_that_dies_in_a_round_voids_what_searches_from_then_on(
 ) -> None:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(serving(rank=bm25(mini)))
-        retriever = stack.enter_context(HTTPRetriever(HTTPConfig(server.url, retry=RETRY)))
+        retriever = stack.enter_context(HTTPRetriever(HTTPConfig(url=server.url, attempts=3)))
         played = begin(rules_of(mini, words, retriever=retriever, attempts=2), slots=4)
         script = by_role(propose())
         died = None

@@ -163,7 +163,7 @@ def test_the_verdict_names_the_wording_that_matched() -> None:
 def test_judges_have_names() -> None:
     assert JUDGES[0] == "lenient"
     assert isinstance(make_judge("lenient"), LenientJudge)
-    chat = ChatConfig("http://127.0.0.1:1/v1", "model")
+    chat = ChatConfig(base_url="http://127.0.0.1:1/v1", model="model")
     assert isinstance(make_judge("openai", chat), OpenAIJudge)
     with pytest.raises(ConfigError, match="lenient"):
         make_judge("lenent")

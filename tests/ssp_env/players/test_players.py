@@ -20,7 +20,7 @@ from ssp_env.game.round import advance_all
 from ssp_env.game.rules import Rules
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, scripted_player
 from ssp_env.players.cloze import GAP
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer
 from ssp_env.types import Role, World
 from ssp_env.worlds import open_world

@@ -37,7 +37,7 @@ from ssp_env.replay import (
     save_games,
 )
 from ssp_env.replay.files import game_lines, parse_games
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld

@@ -12,11 +12,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.search.index.manifest import EncoderInfo
+from ssp_env.search.store import EncoderInfo
 
 
 class ClusteredEncoder:
-    """An :class:`~ssp_env.search.index.directory.Encoder` without meaning.
+    """An :class:`~ssp_env.search.index.Encoder` without meaning.
 
     Only a text's last line counts, so that a passage and its text without the title are near. A
     passage lies around one of ``clusters`` random centres; the ``i``-th most frequent is drawn in

@@ -33,7 +33,7 @@ from ssp_env.judge.exact import ExactMatchJudge, F1Judge
 from ssp_env.judge.world import NoVerifier, WorldVerifier
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, TextPlayer
 from ssp_env.search.base import Retriever
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.testing import (
     BatchStrategyTests,

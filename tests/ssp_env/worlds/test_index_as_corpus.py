@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import MINI_GAME
-from ssp_env.game.noise import draw_noise
 from ssp_env.game.parts import fingerprint
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.search.index.directory import build_index, open_passages
-from ssp_env.search.index.store import PassageStore
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.search.index import build_index
+from ssp_env.search.store import PassageStore
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
@@ -57,27 +55,6 @@ def test_a_corpus_may_be_an_index_directory(index: Path, answers: Path, corpus: 
     assert rules[0].retriever.search(query, 3) == rules[1].retriever.search(query, 3)
     first, second = (fingerprint(each) for each in rules)
     assert first["corpus"]["digest"] == second["corpus"]["digest"]
-
-
-def test_noise_is_drawn_from_the_directory_without_reading_it(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passages = open_passages(index)
-
-    def refuse(self: PassageStore) -> None:
-        raise AssertionError("all passages were read")
-
-    monkeypatch.setattr(PassageStore, "__iter__", refuse)
-    drawn = draw_noise(np.random.default_rng(0), 4, [], [], passages)
-    assert len({item.document.id for item in drawn}) == 4
-
-
-def test_an_answer_that_no_search_finds_is_refused_there_too(index: Path, tmp_path: Path) -> None:
-    path = tmp_path / "answers.jsonl"
-    path.write_text('{"answer": "Xyzzyplugh"}\n')
-    world = open_world("files", name="m", corpus_path=index, answers_path=path)
-    with pytest.raises(ConfigError, match="cannot be found by any search"):
-        set_up({"world": world, "tokenizer": "bytes"})
 
 
 def test_a_directory_without_an_index_asks_for_one(

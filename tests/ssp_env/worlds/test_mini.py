@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
-from ssp_env.search.bm25.retriever import BM25Retriever
-from ssp_env.types import Document, World
-from ssp_env.worlds import open_world
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-from ssp_env.worlds.mini.grammar import Hop, parse_question, write_question
+from ssp_env.worlds.mini.grammar import BACKLINKS, Hop, parse_question, read_facts, write_question
 from ssp_env.worlds.mini.graph import Graph
-from ssp_env.worlds.mini.lexicon import KINDS, NAME_POOL, NATION, RELATIONS, names, vocabulary
-from ssp_env.worlds.mini.pages import BACKLINKS, read_facts
+from ssp_env.worlds.mini.lexicon import NAME_POOL, NATION, RELATIONS, names, vocabulary
 
 HOPS = st.sampled_from(
     [*(Hop(relation) for relation in (*RELATIONS, NATION)), Hop(NATION, inverted=True)]
@@ -64,25 +62,7 @@ def brute_force(world: MiniWorld, start: str, hops: Iterable[Hop]) -> set[str]:
 # -- the words ---------------------------------------------------------------------------------
 
 
-def test_names_and_words_differ() -> None:
-    assert len(set(names())) == len(names()) == NAME_POOL
-    assert len(set(vocabulary())) == len(vocabulary())
-    assert set(names()) <= set(vocabulary())
-    assert all(name.isalpha() and name == name.capitalize() for name in names())
-    assert sum(KINDS.values()) == pytest.approx(1.0)
-    nouns = [relation.noun for relation in (*RELATIONS, NATION)]
-    phrases = [relation.phrase for relation in (*RELATIONS, NATION)]
-    assert len({*nouns, *phrases}) == len(nouns) + len(phrases), "a page sentence has one reading"
-
-
 # -- the worlds --------------------------------------------------------------------------------
-
-
-def test_is_a_world(mini: MiniWorld) -> None:
-    typed: World = mini
-    assert typed.name == "mini"
-    assert typed.can_read
-    assert isinstance(open_world("mini", entities=50), MiniWorld)
 
 
 def test_worlds_stay_as_they_are() -> None:
@@ -110,16 +90,6 @@ def test_the_two_graphs_share_nothing(one_to_many: bool) -> None:
         assert parsed is not None
         assert {parsed[0], *question.answers} <= evaluation
     assert {document.id for document in world.corpus} == train | evaluation
-
-
-def test_facts_fit_their_kinds(many: MiniWorld) -> None:
-    for graph in (many.train_graph, many.eval_graph):
-        for entity, facts in graph.facts.items():
-            assert facts, "every page has something to say"
-            for relation, value in facts.items():
-                assert graph.entities[entity] == relation.subject
-                assert graph.entities[value] == relation.value
-                assert value != entity
 
 
 def test_pages_state_facts_and_nothing_else(many: MiniWorld) -> None:
@@ -174,19 +144,6 @@ def test_a_question_reads_as_it_was_written(start: str, hops: list[Hop]) -> None
     assert set(text.split()) <= set(vocabulary())
 
 
-@given(
-    words=st.lists(
-        st.sampled_from(["what", "is", "the", "of", "?", "mentor", "citizen", "Ana", "ana", "."]),
-        max_size=12,
-    )
-)
-def test_nothing_else_is_a_question(words: list[str]) -> None:
-    text = " ".join(words)
-    parsed = parse_question(text)
-    if parsed is not None:
-        assert write_question(*parsed) == text
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -228,18 +185,6 @@ def test_evaluation_questions(mini: MiniWorld) -> None:
         "1",
         "2",
     }
-
-
-def test_questions_of_an_ambiguous_world_have_one_answer_too(many: MiniWorld) -> None:
-    for question in many.questions(seed=2, per_group=15):
-        analysis = many.analyse(question.text)
-        assert analysis is not None
-        assert analysis.answers == set(question.answers)
-
-
-def test_the_default_number_of_questions() -> None:
-    questions = MiniWorld().questions(0)
-    assert [sum(question.group == group for question in questions) for group in "1234"] == [150] * 4
 
 
 # -- what the world knows ----------------------------------------------------------------------
@@ -290,62 +235,6 @@ def test_detours_are_no_hops() -> None:
         assert analysis.hops == count
 
 
-def test_walks_agree_with_brute_force(many: MiniWorld) -> None:
-    rng = np.random.default_rng(0)
-    walked = 0
-    for hops in (1, 2, 3, 4) * 20:
-        chain = many.train_graph.walk(rng, hops)
-        if chain is not None:
-            start, path, end = chain
-            assert brute_force(many, start, [Hop(relation) for relation in path]) == {end}
-            assert all(relation.inverse is None for relation in path)
-            walked += 1
-    assert walked > 40
-
-
-def test_one_to_many_facts_make_ambiguous_questions(plain: MiniWorld, many: MiniWorld) -> None:
-    nations = {facts[NATION] for facts in many.train_graph.facts.values() if NATION in facts}
-    assert len(nations) == 1
-    for nation in nations:
-        analysis = many.analyse(f"what is the citizen of {nation} ?")
-        assert analysis is not None
-        assert analysis.ambiguous
-        assert analysis.answers == {
-            e for e, facts in many.train_graph.facts.items() if facts.get(NATION) == nation
-        }
-    assert not any(NATION in facts for facts in plain.train_graph.facts.values())
-    assert plain.analyse(f"what is the citizen of {next(iter(nations))} ?") is None
-    assert plain.analyse(f"what is the nation of {plain.answers[0].answer} ?") is None
-
-
-def test_one_to_many_facts_come_on_top_of_the_others(plain: MiniWorld) -> None:
-    """They are in the default, and nothing else of the world depends on them."""
-    world = MiniWorld(seed=3, entities=60)
-    assert world.one_to_many
-    assert world.answers == plain.answers
-    assert world.questions(0, 10) == plain.questions(0, 10)
-    for both in ((world.train_graph, plain.train_graph), (world.eval_graph, plain.eval_graph)):
-        facts, functional = map(facts_of, both)
-        assert {fact for fact in facts if fact[1] != NATION.noun} == functional != facts
-
-
-def test_how_often_a_document_names_a_rival() -> None:
-    """Noise decides about ambiguous questions: neither never nor always."""
-    world = MiniWorld(seed=7)
-    stated = [{(f[0], f[2]) for f in read_facts([page]) if f[1] is NATION} for page in world.corpus]
-    nation = {
-        name: facts[NATION] for name, facts in world.train_graph.facts.items() if NATION in facts
-    }
-    rivals = np.mean(
-        [
-            any(p != name and n == nation[name] for p, n in page)
-            for name in nation
-            for page in stated
-        ]
-    )
-    assert 0.15 < rivals < 0.25
-
-
 # -- reading -----------------------------------------------------------------------------------
 
 
@@ -366,14 +255,6 @@ def test_reading_sees_only_the_documents(mini: MiniWorld) -> None:
     assert mini.read(question, [lie, mini.corpus.by_id(entity)]) == {"Nobody", value}
     other_way = Document("back", "", f"Nobody {relation.noun} of {entity} .")
     assert mini.read(question, [other_way]) == {"Nobody"}
-
-
-def test_reading_everything_is_knowing_everything(many: MiniWorld) -> None:
-    pages = list(many.corpus)
-    for question in many.questions(0, 10):
-        analysis = many.analyse(question.text)
-        assert analysis is not None
-        assert many.read(question.text, pages) == analysis.answers
 
 
 def test_each_hop_needs_its_page(mini: MiniWorld) -> None:
@@ -404,34 +285,17 @@ def test_a_branch_that_the_documents_do_not_follow_leaves_the_question_open(
     assert many.read(question, [other]) == frozenset()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        " . . .",
-        "Ana",
-        "Ana mentor",
-        "Ana is Bob .",
-        "Ana mentor of .",
-        "a b c d e f .",
-        "of of of of .",
-    ],
-)
-def test_odd_pages_are_passed_over(mini: MiniWorld, text: str) -> None:
-    assert mini.read("what is the mentor of Ana ?", [Document("d", "", text)]) == frozenset()
-
-
 # -- options -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"entities": 15}, "world.entities"),
-        ({"entities": NAME_POOL // 2 + 1}, "world.entities"),
-        ({"seed": -1}, "world.seed"),
-        ({"max_hops": 0}, "world.max_hops"),
-        ({"max_hops": 7}, "world.max_hops"),
+        ({"entities": 15}, "world_options.entities"),
+        ({"entities": NAME_POOL // 2 + 1}, "world_options.entities"),
+        ({"seed": -1}, "world_options.seed"),
+        ({"max_hops": 0}, "world_options.max_hops"),
+        ({"max_hops": 7}, "world_options.max_hops"),
     ],
 )
 def test_options_that_cannot_work(options: dict[str, int], field: str) -> None:
@@ -439,18 +303,3 @@ def test_options_that_cannot_work(options: dict[str, int], field: str) -> None:
         MiniWorld(**options)  # type: ignore[arg-type]
     assert (error.value.field, error.value.value) == (field, next(iter(options.values())))
     assert error.value.fix
-
-
-def test_the_smallest_and_the_largest_world() -> None:
-    for entities in (50, NAME_POOL // 2):
-        world = MiniWorld(entities=entities, one_to_many=True)
-        assert len(world.corpus) == 2 * entities
-
-
-@pytest.mark.parametrize(
-    ("seed", "per_group", "field"),
-    [(0, 0, "per_group"), (0, -5, "per_group"), (-1, 5, "seed"), (0, 5000, "per_group")],
-)
-def test_samples_that_cannot_work(mini: MiniWorld, seed: int, per_group: int, field: str) -> None:
-    with pytest.raises(ConfigError, match=rf"questions\.{field} = "):
-        mini.questions(seed, per_group)

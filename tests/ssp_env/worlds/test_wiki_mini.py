@@ -6,8 +6,6 @@ import gzip
 import hashlib
 import re
 import string
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +14,9 @@ import pytest
 
 import ssp_env
 from ssp_env.errors import ConfigError
-from ssp_env.search.bm25.retriever import BM25Retriever
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer
-from ssp_env.types import Document, World
+from ssp_env.types import Document
 from ssp_env.worlds import open_world, wiki_mini
 from ssp_env.worlds.wiki import WikiMini, packaged
 
@@ -40,13 +38,6 @@ def letters(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if c.isalnum())
 
 
-def test_is_a_world(world: WikiMini) -> None:
-    typed: World = world
-    assert typed.name == "wiki-mini"
-    assert typed.analyse("who?") is None
-    assert typed.read("who?", []) is None
-
-
 def test_files_are_those_of_the_manifest(world: WikiMini) -> None:
     for name, entry in world.manifest["files"].items():
         with packaged(name) as path:
@@ -54,11 +45,6 @@ def test_files_are_those_of_the_manifest(world: WikiMini) -> None:
         content = gzip.decompress(raw) if name.endswith(".gz") else raw
         assert hashlib.sha256(content).hexdigest() == entry["sha256"], name
         assert content.count(b"\n") == entry["records"], name
-
-
-def test_gzip_header_has_no_time() -> None:
-    with packaged("passages.jsonl.gz") as path, open(path, "rb") as file:
-        assert file.read(8)[4:] == bytes(4)
 
 
 def test_counts(world: WikiMini) -> None:
@@ -75,11 +61,6 @@ def test_no_answer_is_an_evaluation_answer(world: WikiMini) -> None:
         played = {form(w) for truth in world.answers for w in truth.wordings}
         assert len(evaluated) > 4_000
         assert not evaluated & played
-
-
-def test_question_ids_are_unique_across_benchmarks(world: WikiMini) -> None:
-    ids = [q.id for q in world.questions(0)]
-    assert len(set(ids)) == len(ids)
 
 
 def test_samples(world: WikiMini) -> None:
@@ -144,33 +125,12 @@ class Fixed:
         return [[] for _ in queries]
 
 
-def test_opening_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(name: str) -> None:
-        raise AssertionError(f"{name} was read")
-
-    monkeypatch.setattr("ssp_env.worlds.wiki.packaged", refuse)
-    assert open_world("wiki-mini").name == "wiki-mini"
-
-
 def test_registry() -> None:
     assert isinstance(open_world("wiki-mini"), WikiMini)
     with pytest.raises(ConfigError, match="did you mean 'wiki-mini'"):
         open_world("wikimini")
-    with pytest.raises(
-        ConfigError, match=r"world_options\.entities = 3: the world 'wiki-mini' has no such setting"
-    ):
+    with pytest.raises(ConfigError, match="the world 'wiki-mini' has no settings"):
         open_world("wiki-mini", entities=3)
-
-
-def test_importing_worlds_imports_no_heavy_package() -> None:
-    code = (
-        "import sys, ssp_env.worlds.wiki; print({'torch', 'ray', 'transformers', 'bm25s'} & "
-        "set(sys.modules))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "set()"
 
 
 def test_its_index_is_kept_and_finds_the_same_where_none_can_be_kept(

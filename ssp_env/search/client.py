@@ -1,0 +1,275 @@
+"""A client for servers that speak Search-R1's protocol: theirs and ``ssp serve``.
+
+Extra fields of a reply are passed over; anything else that is not as it should be is refused,
+because a ranking that is wrong in silence would be trained on. (Search-R1's own server answers two
+queries with the wrong shape where scores are not asked for: we always ask for them.)"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, ClassVar, Self
+
+import httpx
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from ssp_env.config import Settings
+from ssp_env.errors import ServiceError, TransientServiceError
+from ssp_env.net import (
+    OVERLOADED,
+    Connections,
+    check_key_name,
+    check_url,
+    read_key,
+    retried,
+    retry_after,
+    run,
+)
+from ssp_env.search.base import Results, check_request, whole
+from ssp_env.search.corpus import split_contents, well_formed
+from ssp_env.types import Document
+
+BATCH = 64
+"""Most queries of one request; a larger batch becomes several requests, sent side by side."""
+MAX_QUERY = 4096
+"""Characters of a query that are sent. A longer one is cut, not refused: it is a policy's doing,
+and what a policy does must not look like an outage."""
+MAX_REPLY = 32 * 2**20
+"""Longest reply that is read, in bytes."""
+
+_PATH = "/retrieve"
+_ABOUT_THE_TEXT = frozenset({400, 413, 422})
+
+
+class HTTPConfig(Settings):
+    """Address of a search server and how it is called."""
+
+    section: ClassVar[str] = "server"
+
+    url: str
+    """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it
+    is missing."""
+    token_env: str | None = None
+    """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
+    for none."""
+    timeout: PositiveFloat = 20.0
+    """Seconds for one request, from looking up the name to the last byte of the reply."""
+    deadline: PositiveFloat = 60.0
+    """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
+    connection."""
+    attempts: PositiveInt = 8
+    """Requests in all for a search that fails, as long as ``deadline`` allows. The pauses of 8 take
+    about 24 seconds, which outlives a server's restart: a search that fails is a void game."""
+    connections: PositiveInt = 16
+    """Most requests under way at a time, over all threads that share the retriever."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_url("server.url", self.url, "http://127.0.0.1:8000")
+        check_key_name("server.token_env", self.token_env)
+        return self
+
+    @property
+    def endpoint(self) -> str:
+        """The address that is posted to."""
+        address = self.url.rstrip("/")
+        return address if address.endswith(_PATH) else address + _PATH
+
+
+class _Away(TransientServiceError):
+    """A server that cannot be reached, is overloaded or too slow: smaller requests do not help."""
+
+
+class HTTPRetriever:
+    """Asks a server that speaks Search-R1's protocol. May be shared between any number of threads;
+    pickled or copied, it opens its own connections.
+
+    A failing request is tried again with back-off, as long as the deadline allows. If a server that
+    is there cannot answer a batch, each of its queries is asked alone, so that only those that are
+    to blame fail. Where the server is away, all queries of a request fail together."""
+
+    remote = True
+
+    def __init__(self, config: HTTPConfig | str) -> None:
+        """
+        Args:
+            config: the server, or just its address.
+
+        Raises:
+            ConfigError: a setting that cannot work, or the variable for the token is not set.
+        """
+        self.config = config = HTTPConfig(url=config) if isinstance(config, str) else config
+        self._key = key = read_key("server.token_env", config.token_env)
+
+        def connect() -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+            if key:
+                headers["Authorization"] = f"Bearer {key}"
+            most = config.connections
+            limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
+            # Reading the certificates takes a tenth of a second.
+            verify = config.url.startswith("https")
+            client = httpx.AsyncClient(headers=headers, timeout=None, limits=limits, verify=verify)
+            return client, asyncio.Semaphore(most)
+
+        self._connections = Connections(self, connect, lambda made: made[0].aclose())
+
+    def __reduce__(self) -> tuple[type[Self], tuple[HTTPConfig]]:
+        return type(self), (self.config,)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections; the retriever cannot be used afterwards."""
+        self._connections.close()
+
+    def describe(self) -> dict[str, Any]:
+        """The server's address alone: what it searches may change without notice."""
+        url = httpx.URL(self.config.endpoint)
+        return {"server": str(url.copy_with(query=None, fragment=None))}
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
+
+        Raises:
+            ServiceError: the server could not answer all of them, and why.
+        """
+        return whole(self.search_each(queries, k))
+
+    def search_each(self, queries: Sequence[str], k: int) -> Results:
+        """One ranking or error per query; see :func:`ssp_env.search.base.search_each`."""
+        check_request(queries, k)
+        return run(self._each(queries, int(k)))
+
+    async def _each(self, queries: Sequence[str], k: int) -> Results:
+        # Cut before it is cleaned, as cutting may halve a surrogate pair. Sent once each.
+        sent = [well_formed(query[:MAX_QUERY]) for query in queries]
+        distinct = list(dict.fromkeys(sent))
+        until = asyncio.get_running_loop().time() + self.config.deadline
+        batches = [distinct[start : start + BATCH] for start in range(0, len(distinct), BATCH)]
+        answers = await asyncio.gather(*(self._batch(batch, k, until) for batch in batches))
+
+        found = dict(zip(distinct, chain.from_iterable(answers), strict=True))
+        results = map(found.__getitem__, sent)
+        return [each if isinstance(each, ServiceError) else list(each) for each in results]
+
+    async def _batch(self, queries: list[str], k: int, until: float) -> Results:
+        """One result per query of a request."""
+        left = until - asyncio.get_running_loop().time()
+        try:
+            return [
+                *await retried(lambda: self._ask(queries, k, until), self.config.attempts, left)
+            ]
+        except ServiceError as error:
+            away = isinstance(error.__cause__, _Away)
+            if len(queries) == 1 or away or not (error.__cause__ or error.fault == "text"):
+                return [error] * len(queries)
+
+        alone = await asyncio.gather(*(self._batch([query], k, until) for query in queries))
+        return list(chain.from_iterable(alone))
+
+    async def _ask(self, queries: list[str], k: int, until: float) -> list[list[Document]]:
+        """Sends a request once, when a connection is free.
+
+        Raises:
+            TransientServiceError: no answer, or none of use.
+            ServiceError: a refusal.
+        """
+        url, raw = self.config.endpoint, bytearray()
+        body = json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
+        client, gate = self._connections.get()
+        try:
+            async with (
+                asyncio.timeout_at(until),
+                gate,
+                # httpx's own time-outs are for single reads.
+                asyncio.timeout(self.config.timeout),
+                client.stream("POST", url, content=body) as response,
+            ):
+                async for part in response.aiter_raw():
+                    raw += part
+                    if len(raw) > MAX_REPLY:
+                        what = f"{url}: a reply of more than {MAX_REPLY} bytes"
+                        raise TransientServiceError("search", what)
+        except TimeoutError as error:
+            seconds = f"{self.config.timeout:g} s, nor the search's {self.config.deadline:g} s"
+            raise _Away("search", f"{url}: no complete reply within {seconds}") from error
+        except httpx.RequestError as error:
+            kind = _Away if isinstance(error, httpx.ConnectError) else TransientServiceError
+            raise kind("search", f"{url}: {type(error).__name__}: {error}") from error
+
+        try:
+            if response.status_code == 200:
+                return read_reply(bytes(raw), len(queries), k)
+            what = f"HTTP {response.status_code}"
+        except ValueError as error:
+            what = f"no answer: {error}"
+        shown = raw.decode("utf-8", "replace").replace(self._key or "\0", "...")[:200]
+        what = f"{url}: {what}; it begins {shown!r}"
+
+        status = response.status_code
+        if status in OVERLOADED:
+            raise _Away("search", what, retry_after(response))
+        if status == 200 or status >= 500:
+            raise TransientServiceError("search", what)
+        if status == 401:
+            what += " (token_env or --token-env names the variable that holds the server's token)"
+        if status in (301, 302, 307, 308):
+            what += " (redirects are not followed: give the final address)"
+        raise ServiceError("search", what, fault="text" if status in _ABOUT_THE_TEXT else "service")
+
+
+def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
+    """The rankings that a reply holds, where ``count`` queries asked for ``k`` documents each.
+
+    Raises:
+        ValueError: not JSON, or not one ranking per query of at most ``k`` documents, each once and
+            with a finite score.
+    """
+    try:
+        reply = json.loads(raw)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+    match reply:
+        case {"result": list(result)} if all(isinstance(ranking, list) for ranking in result):
+            pass
+        case _:
+            raise ValueError("no JSON object with a list 'result' of lists")
+    if len(result) != count:
+        raise ValueError(f"{len(result)} rankings for {count} queries")
+    if any(len(ranking) > k for ranking in result):
+        raise ValueError(f"more than the {k} documents that were asked for")
+
+    rankings = [[_document(hit) for hit in ranking] for ranking in result]
+    if any(len({found.id for found in ranking}) != len(ranking) for ranking in rankings):
+        raise ValueError("a document twice in one ranking")
+    return rankings
+
+
+def _document(hit: Any) -> Document:
+    match hit:
+        case {"document": {"contents": str(contents)} as row, "score": int() | float() as score}:
+            title, text = split_contents(contents)
+        case {"document": {"text": str(text)} as row, "score": int() | float() as score}:
+            title = row.get("title", "")
+        case _:
+            raise ValueError("a hit that is not {document, score} with contents, or title and text")
+
+    # Search-R1's BM25 sends no id: what is written is what it is. In some corpora it is a number.
+    digest = hashlib.sha256(well_formed(f"{title}\n{text}").encode()).hexdigest()
+    name = row.get("id", digest[:16])
+    if not isinstance(title, str) or not isinstance(name, int | str):
+        raise ValueError("a document whose id or title is not a string")
+    # Put this way round, so that NaN fails as well, and an integer beyond any float.
+    if isinstance(score, bool) or not abs(score) <= sys.float_info.max:
+        raise ValueError("a score that is not a finite number")
+    return Document(well_formed(str(name)), well_formed(title), well_formed(text), float(score))

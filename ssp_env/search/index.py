@@ -1,0 +1,211 @@
+"""Index directories: passages once, and any number of indexes over these passages.
+
+::
+
+    DIR/passages/     the passages (:mod:`ssp_env.search.store`)
+    DIR/bm25/         a BM25 index (:mod:`ssp_env.search.bm25`)
+    DIR/dense-flat/   a dense index (:mod:`ssp_env.search.dense`)...
+
+An index whose manifest names other passages is refused. A folder appears when it is whole; until
+then it is called ``.NAME.unfinished``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ssp_env.disk import unfinished
+from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.search.base import Retriever
+from ssp_env.search.corpus import Progress, no_progress
+from ssp_env.search.store import (
+    PASSAGES,
+    Encoder,
+    EncoderInfo,
+    Manifest,
+    PassageStore,
+    build_store,
+    building,
+    read_manifest,
+    write_manifest,
+)
+
+KINDS = ("bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8")
+"""Kinds of index, by the name that their folder has too."""
+
+
+def build_index(
+    source: str | Path,
+    directory: str | Path,
+    kind: str,
+    *,
+    encoder: Encoder | str | Path | None = None,
+    progress: Progress = no_progress,
+) -> Path:
+    """Builds an index over a corpus file; does nothing where one is whole.
+
+    A build that was killed starts over, but does not encode again what it has encoded.
+
+    Args:
+        source: Search-R1's JSONL, plain or gzip.
+        directory: the index directory; created if need be. It may hold other kinds over the same
+            passages.
+        kind: one of :data:`KINDS`.
+        encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
+        progress: told how far it is.
+
+    Returns:
+        The index's folder.
+
+    Raises:
+        ConfigError: an unknown kind, an encoder missing or not wanted.
+        DataError: a corpus that cannot be read, a directory that is a file, of other passages or
+            made with another encoder, a disk that is full.
+    """
+    model = _encoder(kind, encoder)
+    info = None if model is None else model.info
+    store = build_store(source, Path(directory) / PASSAGES, progress)
+    folder = Path(directory) / kind
+    if folder.exists():
+        read_manifest(folder, kind, corpus=store.digest(), encoder=info)
+        return folder
+
+    with building(folder, resume=model is not None) as path:
+        if model is None:
+            from ssp_env.search import bm25
+
+            parameters = bm25.build(path, store, progress)
+        else:
+            from ssp_env.search import dense
+
+            parameters = dense.build(path, kind, store, model, progress)
+        write_manifest(path, Manifest(kind, store.digest(), len(store), info, parameters))
+    return folder
+
+
+def open_index(
+    directory: str | Path,
+    kind: str | None = None,
+    *,
+    encoder: Encoder | str | Path | None = None,
+    device: str | None = None,
+) -> Retriever:
+    """Opens an index for searching. Files are mapped, not read: that takes milliseconds.
+
+    Args:
+        directory: as :func:`build_index` left it.
+        kind: which index of the directory; may be left out where there is only one.
+        encoder: for a dense kind: the one that it was built with, or the directory of its model.
+            ``None`` loads the directory that the manifest names.
+        device: PyTorch's name of where a directory's encoder computes; ``None`` takes a GPU if
+            there is one.
+
+    Raises:
+        ConfigError: the kind is not in the directory, or several are and none is named; the model
+            is not where the manifest says.
+        DataError: the index is half built, cut, corrupt, of another format, or belongs to another
+            corpus or encoder.
+        ModelError: the directory of the encoder holds no model that can be loaded.
+    """
+    store = open_passages(directory)
+    kind = one_kind(directory, kind)
+    folder = Path(directory) / kind
+    manifest = read_manifest(folder, kind, corpus=store.digest())
+    if encoder is None:
+        encoder = recorded_encoder(folder)
+
+    model = _encoder(kind, encoder, manifest.encoder, device)
+    if model is None:
+        from ssp_env.search.bm25 import BM25Retriever, DiskIndex
+
+        return BM25Retriever(store, DiskIndex(folder))
+    from ssp_env.search.dense import DenseRetriever
+
+    read_manifest(folder, encoder=model.info)
+    return DenseRetriever(folder, store, model, manifest)
+
+
+def open_passages(directory: str | Path) -> PassageStore:
+    """Opens only the passages of an index directory; no index need be there.
+
+    Raises:
+        DataError: no such directory, or its passages are half built, cut or of another format.
+    """
+    return PassageStore(Path(directory) / PASSAGES)
+
+
+def kinds_in(directory: str | Path) -> list[str]:
+    """The kinds of which a directory holds an index, whole or half built."""
+    folders = {kind: Path(directory) / kind for kind in KINDS}
+    return [kind for kind, path in folders.items() if path.exists() or unfinished(path).exists()]
+
+
+def needs_encoder(kind: str) -> bool:
+    """Whether a kind of index is built and opened with an :class:`Encoder`.
+
+    Raises:
+        ConfigError: an unknown kind.
+    """
+    if kind not in KINDS:
+        raise ConfigError("kind", kind, nearest(kind, KINDS))
+    return kind != "bm25"
+
+
+def one_kind(directory: str | Path, kind: str | None) -> str:
+    """The kind that is meant: the one that is named, or the only one there.
+
+    Raises:
+        ConfigError: it is not in the directory, or several are and none is named.
+        DataError: the directory holds no index, or its passages are not whole.
+    """
+    read_manifest(Path(directory) / PASSAGES, PASSAGES)
+    there = kinds_in(directory)
+    if not there:
+        raise DataError(directory, "holds no index; `ssp index CORPUS --out DIR` makes one")
+    if kind is None:
+        if len(there) == 1:
+            return there[0]
+        fix = f"{directory} holds several: give --kind (or kind=), one of {', '.join(there)}"
+        raise ConfigError("kind", kind, fix)
+    if kind not in there:
+        fix = f"`ssp index --kind {kind}` adds it" if kind in KINDS else nearest(kind, there)
+        raise ConfigError("kind", kind, f"{directory} has {', '.join(there)}; {fix}")
+    return kind
+
+
+def recorded_encoder(folder: Path) -> str | None:
+    """Where the encoder of an index's folder was when the index was built.
+
+    Raises:
+        ConfigError: it is not there any more.
+    """
+    recorded = read_manifest(folder).encoder
+    if recorded is not None and not Path(recorded.name).is_dir():
+        fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
+        raise ConfigError("encoder", recorded.name, fix)
+    return None if recorded is None else recorded.name
+
+
+def _encoder(
+    kind: str,
+    encoder: Any,
+    recorded: EncoderInfo | None = None,
+    device: str | None = None,
+) -> Encoder | None:
+    """The encoder that a kind needs; ``recorded`` is the one that its index was made with."""
+    if not needs_encoder(kind):
+        if encoder is not None:
+            raise ConfigError("encoder", str(encoder), f"{kind!r} needs none; omit it")
+        return None
+    if encoder is None:
+        fix = f"{kind!r} needs the encoder that turns texts into vectors"
+        raise ConfigError("encoder", None, fix)
+    if not isinstance(encoder, str | Path):
+        made: Encoder = encoder
+        return made
+
+    from ssp_env.search.encoder import SentenceTransformerEncoder
+
+    # The model's directory may not name its prefixes.
+    prefixes = (recorded.query_prefix, recorded.passage_prefix) if recorded else None
+    return SentenceTransformerEncoder(encoder, prefixes=prefixes, device=device)

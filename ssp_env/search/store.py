@@ -1,0 +1,339 @@
+"""Folders of an index directory: their manifests, and the one that holds the passages.
+
+Every folder has a ``manifest.json`` that says what it belongs to and lists its files. The passages
+are an SQLite file with one table ``passages``: ``position`` (0, 1, 2...), and ``id``, ``title`` and
+``text`` as UTF-8. Only the pages that are asked for are read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssp_env.disk import locked, make_directories, new_folder, remove_empty, replacing, unfinished
+from ssp_env.errors import DataError, RunError
+from ssp_env.search.corpus import Progress, digest_of, encode, no_progress, read_passages
+from ssp_env.types import Document, Passages
+
+FORMAT = 4
+"""Version of the directory's format. A reader refuses any other."""
+MANIFEST = "manifest.json"
+PASSAGES = "passages"
+
+_FILE = "passages.sqlite"
+_FULL = ("disk is full", "no space", "quota", "too large", "disk i/o error")
+"""Words of the system and of SQLite where there is no room; libraries pass them on as text."""
+# Bytes, not text: lone surrogates, which JSON can spell, are not UTF-8.
+_TABLE = "CREATE TABLE passages (position INTEGER PRIMARY KEY, id BLOB, title BLOB, text BLOB)"
+_TWINS = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
+_SELECT = "SELECT id, title, text FROM passages WHERE "
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderInfo:
+    """Encoder that a dense index was made with."""
+
+    name: str
+    """As its user names it: a path."""
+    digest: str
+    """SHA-256 over what decides its vectors: weights, tokenizer, prefixes, normalisation."""
+    dimension: int
+    """Length of its vectors."""
+    query_prefix: str = ""
+    """Put before a query."""
+    passage_prefix: str = ""
+    """Put before a passage."""
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors whose inner product is the similarity that ranks."""
+
+    @property
+    def info(self) -> EncoderInfo:
+        """Name and digest, which tie an index to this encoder."""
+        ...
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of queries: shape ``(len(texts), info.dimension)``."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of passages: shape ``(len(texts), info.dimension)``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The contents of ``manifest.json``."""
+
+    kind: str
+    """``"passages"``, or the kind of index: ``"bm25"``, ``"dense-flat"``..."""
+    corpus: str
+    """Digest of the passages, as :meth:`ssp_env.search.corpus.Corpus.digest` defines it."""
+    passages: int
+    """Number of passages."""
+    encoder: EncoderInfo | None = None
+    """``None`` for what needs none."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Settings it was built with, such as BM25's ``k1``, and what was measured of it."""
+    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Bytes and SHA-256 of every file of the folder but the manifest, by name."""
+    format: int = FORMAT
+
+
+@contextmanager
+def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
+    """A folder to build in, which becomes ``folder`` at the end; its parent is locked.
+
+    Raises:
+        DataError: it exists, another process builds beside it, the disk is full or not writable.
+    """
+    try:
+        made = make_directories(folder.parent)
+        try:
+            with locked(folder.parent), new_folder(folder, resume=resume) as path:
+                yield path
+        finally:
+            remove_empty([unfinished(folder), *made])
+    except (OSError, RunError) as error:
+        full = any(words in str(error).lower() for words in _FULL)
+        hint = "; make room and run the same command again" if full else ""
+        raise DataError(folder, f"cannot be built: {error}{hint}") from error
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Adds the folder's files to a manifest, and writes it."""
+    paths = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
+    files = {path.name: (path.stat().st_size, sha256(path)) for path in paths}
+    with replacing(folder / MANIFEST) as file:
+        json.dump(asdict(replace(manifest, files=files)), file, indent=1, sort_keys=True)
+
+
+def read_manifest(
+    folder: Path,
+    kind: str | None = None,
+    *,
+    corpus: str | None = None,
+    encoder: EncoderInfo | None = None,
+    check: bool = False,
+) -> Manifest:
+    """The manifest of a folder that was found to be whole and as expected.
+
+    Args:
+        folder: where the manifest is.
+        kind, corpus, encoder: what the folder must hold, the digest of the passages that it must
+            belong to, the encoder (by digest and dimension) that it must have been made with;
+            ``None`` takes any.
+        check: compares the bytes of every file (about a second per gigabyte), not only the sizes.
+
+    Raises:
+        DataError: no such folder, half built, of another format, kind, corpus or encoder, a file
+            missing, cut or changed. Says what to do.
+    """
+    if not folder.is_dir():
+        if unfinished(folder).is_dir():
+            fix = "run `ssp index` again over the same corpus: it finishes it"
+            raise DataError(folder, f"is half built; {fix}")
+        raise DataError(folder, "no such folder; `ssp index CORPUS --out DIR` makes an index")
+    try:
+        raw = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if raw["format"] != FORMAT:
+            raise ValueError(f"format {raw['format']}; this version reads format {FORMAT}")
+        made_with = raw["encoder"] and EncoderInfo(**raw.pop("encoder"))
+        manifest = Manifest(**{**raw, "encoder": made_with})
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"has no {MANIFEST} that can be used ({error!r})"
+        raise DataError(folder, f"{what}; {again(folder)}") from error
+
+    if kind is not None and manifest.kind != kind:
+        raise DataError(folder, f"holds {manifest.kind!r}, not {kind!r}")
+    if corpus is not None and manifest.corpus != corpus:
+        what = f"belongs to another corpus (digest {manifest.corpus[:12]}, not {corpus[:12]})"
+        raise DataError(folder, f"{what}; {again(folder)} over these passages")
+    if (
+        encoder
+        and made_with
+        and (encoder.digest, encoder.dimension)
+        != (
+            made_with.digest,
+            made_with.dimension,
+        )
+    ):
+        what = f"was made with {_named(made_with)}, not with {_named(encoder)}"
+        raise DataError(folder, f"{what}; open it with its own encoder, or {again(folder)}")
+
+    for name, (size, digest) in manifest.files.items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size:
+            what = f"is missing, or has not the {size} bytes that its manifest names"
+            raise DataError(path, f"{what}; {again(folder)}")
+        if check and sha256(path) != digest:
+            what = "is corrupt: its bytes are not those that were written"
+            raise DataError(path, f"{what}; {again(folder)}")
+    return manifest
+
+
+def again(folder: Path) -> str:
+    """The remedy for a damaged folder, in errors. Nothing is deleted unless the user does it."""
+    return f"delete {folder} and build it again with `ssp index`"
+
+
+def _named(info: EncoderInfo) -> str:
+    return f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class PassageStore(Passages):
+    """The passages of an index directory, none of them in memory.
+
+    It serves wherever a :class:`~ssp_env.search.corpus.Corpus` does. Any number of threads and
+    processes may read one store; a pickled one is opened again where it arrives."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Opens what :func:`build_store` left.
+
+        Raises:
+            DataError: not a store, half built, cut, or of another format.
+        """
+        self.folder = Path(folder)
+        self.manifest = read_manifest(self.folder, PASSAGES)
+        self.name: str = self.manifest.parameters.get("name", str(folder))
+
+        # Immutable: no locks, and no file of SQLite's own is looked for or written.
+        address = (self.folder / _FILE).absolute().as_uri() + "?immutable=1"
+        self._database = sqlite3.connect(address, uri=True, check_same_thread=False)
+        with self._readable():
+            (last,) = self._database.execute("SELECT max(position) FROM passages").fetchone()
+            if last != len(self) - 1:
+                raise ValueError(f"its last passage is {last}")
+            self._database.execute(f"PRAGMA mmap_size = {1 << 40}")
+
+    def __len__(self) -> int:
+        return self.manifest.passages
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Document]: ...
+    def __getitem__(self, index: int | slice) -> Document | Sequence[Document]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"passage {index} of {len(self)}")
+
+        with self._readable():
+            where = (int(index) % len(self),)
+            return _document(self._database.execute(_SELECT + "position = ?", where).fetchone())
+
+    def __iter__(self) -> Iterator[Document]:
+        return self.read_from(0)
+
+    def read_from(self, start: int) -> Iterator[Document]:
+        """Iterates from a position on, without keeping what was read."""
+        with self._readable():
+            query = _SELECT + "position >= ? ORDER BY position"
+            yield from map(_document, self._database.execute(query, (start,)))
+
+    def by_id(self, document_id: str) -> Document:
+        """The passage with this id.
+
+        Raises:
+            KeyError: no such passage.
+        """
+        with self._readable():
+            sought = (document_id.encode("utf-8", "surrogatepass"),)
+            row = self._database.execute(_SELECT + "id = ?", sought).fetchone()
+            if row is not None:
+                return _document(row)
+        raise KeyError(document_id)
+
+    def digest(self) -> str:
+        """The corpus digest, as the manifest holds it."""
+        return self.manifest.corpus
+
+    def __reduce__(self) -> tuple[type[PassageStore], tuple[Path]]:
+        return type(self), (self.folder,)
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
+            what = f"is corrupt ({error}); {again(self.folder)}"
+            raise DataError(self.folder / _FILE, what) from error
+
+
+def _document(row: tuple[bytes, bytes, bytes]) -> Document:
+    id_, title, text = (part.decode("utf-8", "surrogatepass") for part in row)
+    return Document(id_, title, text)
+
+
+def build_store(
+    source: str | Path, folder: str | Path, progress: Progress = no_progress
+) -> PassageStore:
+    """Builds a store from a corpus file, or opens the one that is there.
+
+    Args:
+        source: see :func:`~ssp_env.search.corpus.read_corpus`; one passage is in memory at a time.
+        folder: where the store shall appear.
+        progress: told how many of the file's bytes are read.
+
+    Raises:
+        DataError: the source is not such a file, or repeats an id; the folder is of other passages;
+            the disk is full or cannot be written.
+    """
+    folder = Path(folder)
+    documents = read_passages(source, progress)
+    if folder.exists():
+        store = PassageStore(folder)
+        if digest_of(documents) != store.digest():
+            what = f"holds other passages than {source}"
+            raise DataError(folder, f"{what}; give another --out")
+        return store
+
+    with building(folder) as path:
+        count, digest = _write(path / _FILE, documents, source)
+        name = {"name": Path(source).name}
+        write_manifest(path, Manifest(PASSAGES, digest, count, parameters=name))
+    return PassageStore(folder)
+
+
+def _write(path: Path, documents: Iterator[Document], source: str | Path) -> tuple[int, str]:
+    """Writes the file of a store; returns the number of passages and their digest."""
+    rows = ((position, *encode(document)) for position, document in enumerate(documents))
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        # Neither journal nor waiting for the disk: an unfinished file is thrown away as a whole.
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute(_TABLE)
+        database.execute("BEGIN")
+        database.executemany("INSERT INTO passages VALUES (?, ?, ?, ?)", rows)
+        (count,) = database.execute("SELECT count(*) FROM passages").fetchone()
+        if not count:
+            raise DataError(source, "holds no passage")
+        database.execute("CREATE INDEX ids ON passages (id)")
+        for id_, first, last in database.execute(_TWINS + " LIMIT 1"):
+            name = id_.decode("utf-8", "surrogatepass")
+            what = f"id {name!r} occurs twice: passages {first + 1} and {last + 1}"
+            raise DataError(source, what)
+        database.execute("COMMIT")
+        every = database.execute(_SELECT + "position >= 0 ORDER BY position")
+        return count, digest_of(map(_document, every))
+    except sqlite3.Error as error:
+        raise OSError(str(error)) from error
+    finally:
+        database.close()

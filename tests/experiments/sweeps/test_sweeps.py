@@ -1,0 +1,343 @@
+"""Sweeps whose trials nobody has played: their files, tables and mistakes.
+
+Run directories hold what a run would leave behind.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+from agents.health import OUTAGE, Diagnosis
+from experiments.config import load_preset, make_config
+from experiments.run.rundir import RunDirectory
+from experiments.sweeps.definition import Sweep, Trial, find, read_sweep, shipped, trials
+from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.figure import draw
+from experiments.sweeps.results import Results
+from experiments.sweeps.tuning import resources
+from ssp_env.cli import main
+from ssp_env.errors import DataError
+from ssp_env.settings import plain
+
+SWEEP = {
+    "seeds": [0, 1, 2],
+    "set": {"steps": 2},
+    "arms": {"one": {}, "two": {"learning.lr": 0.5}},
+    "figures": ["valid_rate", "seconds.step", "invalid_spoiler"],
+    "paper": {"source": "Table 0", "columns": ["average"], "rows": {"one": [40], "two": [44.5]}},
+}
+FINALS = {"one": (0.5, 0.7, 0.6), "two": (0.6, 0.9, 0.0)}
+
+
+def play(directory: SweepDirectory, trial: Trial, steps: int = 2) -> RunDirectory:
+    """Leaves behind what a run would: accuracy rises at two hops."""
+    made = directory.run(trial)
+    made.path.mkdir(parents=True, exist_ok=True)
+    made.metrics.unlink(missing_ok=True)
+    made.write_config(trial.config)
+    final = FINALS[trial.arm][trial.seed]
+    for step in range(steps + 1):
+        line: dict[str, Any] = {"step": step, "seconds": {"wall": 1.0, "step": 2.0 + step}}
+        if step:
+            line["valid_rate"] = step / 10
+        if step == 1:
+            line["invalid_spoiler"] = 0.5
+        if step in (0, 2):
+            line["accuracy"] = {"1": 1.0, "2": final if step else 0.25}
+            line["interval"] = {"1": [0.9, 1.0], "2": [0.0, 1.0]}
+        made.append_metrics(line)
+    if steps == trial.config.steps:
+        made.write_summary({"steps": steps, "git_commit": "abc", "machine": "this"})
+    return made
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> tuple[Sweep, list[Trial], SweepDirectory]:
+    """Two arms of three seeds; the second one's last trial was cut off."""
+    sweep, directory = Sweep(**SWEEP), SweepDirectory(tmp_path / "sweep")
+    planned = trials(sweep)
+    for trial in planned:
+        play(directory, trial, steps=1 if (trial.arm, trial.seed) == ("two", 2) else 2)
+    return sweep, planned, directory
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("preset", ["tiny", "paper-7b"])
+def test_shipped_sweeps_can_be_planned(name: str, preset: str) -> None:
+    sweep = read_sweep(find(name)).replace(preset=preset)
+    planned = trials(sweep)
+    assert len(planned) == len(sweep.all_arms()) * len(sweep.seeds)
+    assert len({trial.name for trial in planned}) == len(planned)
+    assert all(trial.config.seed == trial.seed for trial in planned)
+
+
+def test_arms_and_grid_are_combined() -> None:
+    sweep = Sweep(
+        seeds=[3, 4],
+        set={"steps": 7, "game": {"noise_documents": 1}},
+        arms={"plain": {}, "fine": {"game.invalid_reward": -0.1}},
+        grid={"learning.lr": ["1e-4", 0.001], "game.noise_documents": [0, 2]},
+    )
+    planned = trials(sweep)
+    assert next(iter(sweep.all_arms())) == "plain, lr=1e-4, noise_documents=0"
+    assert [trial.seed for trial in planned] == [3] * 8 + [4] * 8, "seed by seed"
+    last = planned[-1]
+    assert str(last) == "fine, lr=0.001, noise_documents=2, seed 4"
+    found = (last.config.steps, last.config.learning.lr, last.config.game.noise_documents)
+    assert found == (7, 0.001, 2), "an arm's own setting counts, not that of all runs"
+    assert last.config.game.invalid_reward == -0.1
+
+    few = sweep.choose(["plain, lr=1e-4, noise_documents=0", last.arm])
+    assert [trial.config for trial in trials(few)] == [planned[i].config for i in (0, 7, 8, 15)]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("arms: {a: {}, b: {game.noise_document: 3}}", "'noise_documents'"),
+        ("seed: [0]\narms: {a: {}}", "did you mean 'seeds'"),
+        ("arms: {a: {}}\nseeds: [0, 0]", "each once"),
+        ("arms: {a: {}}\nset: {learning.lr: -1}", "learning.lr"),
+        ("arms: {a: {}}\npreset: tine", "did you mean 'tiny'?"),
+        ("arms: {a: {}, c: {seed: 3}}", "give seeds"),
+        ("arms: {a: {}, b: {steps: 3}}\nbaseline: c", "known: a, b"),
+        ("arms: {a: {}, b: {game.noise_documents: 4}}", "the same runs as 'a'"),
+        ("arms: {a: {}}\npaper: {source: x, columns: [y], rows: {a: [1, 2]}}", "1 figures"),
+        ("preset: tiny", "name arms with their settings, or give a grid"),
+        ("arms: {a: {}}\nfigures: [valid_rat]", "did you mean 'valid_rate'"),
+        ("arms: {a: [1}", "cannot be read"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_written(
+    text: str,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(text)
+    assert main(["sweep", "mine.yaml"]) == 2
+    assert says in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [tmp_path / "mine.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nose"], "did you mean 'noise'?"),
+        (["gone/mine.yaml"], "there is no such file"),
+        ([], "name a sweep (algorithms, batch"),
+        (["batch", "--arms", "dumy"], "did you mean 'dummy'"),
+        (["batch", "--arms", "dummy"], "compared with 'periodic reset'"),
+        (["batch", "--set", "game.nois=3"], "did you mean 'noise_kind'?"),
+        (["batch", "--parallel", "0"], "must be at least 1"),
+        (["batch", "--resume"], "holds no sweep to resume"),
+        (["batch", "--out", "taken"], "taken is not empty"),
+    ],
+)
+def test_mistakes_of_the_command_line(
+    words: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken" / "file").mkdir(parents=True)
+    assert main(["sweep", *words]) == 2
+    assert says in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken"]
+
+
+def test_a_dry_run_plays_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", "penalty", "--dry-run", "--seeds", "7", "8", "--steps", "9"]) == 0
+    shown = capsys.readouterr().out
+    assert "4 trials: 2 arms, 2 seeds, 9 steps each" in shown
+    assert "-0.1: game.invalid_reward=-0.1" in shown
+    assert main(["sweep", "--list"]) == 0
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "bundles"),
+    [
+        ((), [{"CPU": 1}]),
+        (
+            ("compute.gpus_per_env_runner=0.5", "compute.gpus_per_learner=0.25"),
+            [{"CPU": 1, "GPU": 0.75}],
+        ),
+        (
+            (
+                *("compute.threads=2", "compute.env_runners=2", "compute.learners=1"),
+                *("compute.gpus_per_env_runner=1", "compute.gpus_per_learner=0.5"),
+            ),
+            [{"CPU": 2}, {"CPU": 2, "GPU": 1}, {"CPU": 2, "GPU": 1}, {"CPU": 1, "GPU": 0.5}],
+        ),
+    ],
+)
+def test_a_trial_takes_what_its_settings_ask_for(
+    settings: tuple[str, ...], bundles: list[dict[str, float]]
+) -> None:
+    config = make_config(load_preset("tiny"), set=settings)
+    assert resources({"trial": {"config": plain(config)}}).bundles == bundles
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+
+def test_tables_have_means_comparisons_and_the_paper(
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    results = Results(*played)
+    assert [state for _, state in results.states] == ["done"] * 5 + ["begun"]
+
+    accuracy, against, figures, paper = results.tables()
+    assert accuracy.heads == ("arm", "seeds", "mean", "1-hop", "2-hop")
+    assert accuracy.rows == [
+        ("before training", "-", "0.625", "1.000", "0.250"),
+        ("one", "3", "0.800 ±0.12", "1.000 ±0.00", "0.600 ±0.25"),
+        ("two", "2", "0.875 ±0.95", "1.000 ±0.00", "0.750 ±1.91"),
+    ]
+    assert accuracy.notes == ("two, seed 2: not finished: not in the tables.",)
+    assert against.rows == [("two", "2 of 2", "+0.075 ±0.32", "+0.000 ±0.00", "+0.150 ±0.64")]
+    assert figures.rows[0] == ("one", "0.150 ±0.00", "3.500 ±0.00", "0.250 ±0.00")
+    assert paper.rows[1] == ("two", "0.875 ±0.95", "+0.075 ±0.32", "44.5 (+4.5)")
+    assert "| two   |      2 of 2 | +0.075 ±0.32 |" in str(against)
+    draw(results, played[2].path / "figure.png")
+
+    data = results.as_data()["two"]["mean"]
+    assert data["by_seed"] == {0: 0.8, 1: 0.95}
+    assert data["difference"]["mean"] == pytest.approx(0.075)
+
+
+def test_trials_that_are_not_like_the_others_are_named(
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    """Stopped ones count; an evaluation that an outage hit has no mean over the same groups."""
+    sweep, planned, directory = played
+    cut_off, hit, alone = planned[-1], directory.run(planned[1]), directory.run(planned[0])
+    directory.run(cut_off).write_stopped(Diagnosis("nothing_valid", 1, "why", "what helps"))
+    assert directory.state(cut_off) == "stopped"
+    for run, known in ((hit, {"1": 1.0}), (alone, {})):
+        lines = run.read_metrics()
+        run.metrics.unlink()
+        for line in [*lines[:-1], {**lines[-1], "accuracy": known}]:
+            run.append_metrics(line)
+
+    accuracy, against, *_ = Results(sweep, planned, directory).tables()
+    assert [row[1] for row in accuracy.rows] == ["-", "2", "2"]
+    assert against.rows[0][:2] == ("two", "1 of 2")
+    assert accuracy.notes[0].startswith("one, seed 0; two, seed 0: an outage hit whole groups")
+    assert accuracy.notes[1].startswith("two, seed 2: stopped because its figures went wrong")
+
+    directory.run(cut_off).write_stopped(Diagnosis(OUTAGE, 1, "why", "what helps"))
+    assert directory.state(cut_off) == "begun", "an outage is no result"
+
+
+def test_arms_of_several_models_have_their_own_beginnings(
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    for trial in played[1]:
+        metrics = played[2].run(trial).metrics
+        if trial.arm == "two":
+            metrics.write_text(metrics.read_text().replace("0.25", "0.75"))
+    rows = Results(*played).tables()[0].rows
+    assert [row[0] for row in rows] == ["one, before", "two, before", "one", "two"]
+    assert [row[-1] for row in rows[:2]] == ["0.250", "0.750"]
+
+
+# -- the directory -----------------------------------------------------------------------------
+
+
+def test_a_sweep_is_resumed_to_the_same_table_and_extended_by_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for Ray: what is played, not how."""
+    asked: list[list[str]] = []
+
+    def playing(left: list[Trial], directory: SweepDirectory, **_: object) -> dict[str, str]:
+        asked.append([trial.name for trial in left])
+        if len(asked) == 1:
+            play(directory, left[0])
+            raise KeyboardInterrupt
+        for trial in left:
+            play(directory, trial)
+        return {}
+
+    monkeypatch.setattr("experiments.sweeps.tuning.tune_trials", playing)
+    monkeypatch.setattr("experiments.sweeps.figure.draw", lambda *_: None)  # takes seconds
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text(yaml.safe_dump({**SWEEP, "paper": None}))
+
+    def run(*words: str) -> int:
+        monkeypatch.setattr("sys.argv", ["ssp", "sweep", "mine.yaml", *words])
+        return main(["sweep", "mine.yaml", *words])
+
+    assert run("--seeds", "0", "--out", "a") == 130
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "continue with" in line]
+    assert main(shlex.split(said.partition("with: ssp ")[2])) == 0
+    assert asked == [["one-seed0", "two-seed0"], ["two-seed0"]]
+    assert run("--seeds", "0", "--out", "b") == 0
+    tables = [Path(name, "results.csv").read_text() for name in "ab"]
+    assert tables[0] == tables[1]
+
+    assert run("--resume", "--seeds", "1", "0", "--out", "a") == 0
+    assert asked[-1] == ["one-seed1", "two-seed1"]
+    summary = json.loads(Path("a/summary.json").read_text())
+    assert (summary["seeds"], summary["git_commits"]) == ([0, 1], ["abc"])
+    assert summary["commands"][-1] == "ssp sweep mine.yaml --resume --seeds 1 0 --out a"
+    assert "2 of 2" in Path("a/tables.md").read_text()
+    assert len(pd.read_csv("a/results.csv")) == 4 * 3
+
+    before, count = Path("a/results.csv").read_text(), len(asked)
+    assert run("--resume", "--out", "a") == run("--tables", "--out", "a") == 0
+    assert (Path("a/results.csv").read_text(), len(asked)) == (before, count)
+    capsys.readouterr()
+    for words, says in (
+        ([], "holds a sweep; continue it by --resume"),
+        (["--resume", "--set", "learning.kl_coeff=1"], "learning.kl_coeff"),
+        (["--resume", "--arms", "three"], "keeps the arms that it began with"),
+    ):
+        assert run("--out", "a", *words) == 2
+        assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("name: mine", "name: other"), "the sweep 'other' of version"),
+        (("version: ", "version: 9."), "of version 9."),
+        (("name: mine", "mine"), "cannot be read"),
+    ],
+)
+def test_a_directory_of_another_sweep_or_version_is_refused(
+    change: tuple[str, str],
+    says: str,
+    played: tuple[Sweep, list[Trial], SweepDirectory],
+) -> None:
+    sweep, _, directory = played
+    with directory.claimed("mine", sweep, ["ssp sweep mine.yaml"]):
+        assert directory.read("mine") == (sweep, ["ssp sweep mine.yaml"])
+    directory.definition.write_text(directory.definition.read_text().replace(*change))
+    with pytest.raises(Exception, match=says):
+        directory.read("mine")
+
+
+def test_a_file_without_a_mapping(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("- a\n")
+    with pytest.raises(DataError, match="no mapping"):
+        read_sweep(tmp_path / "mine.yaml")

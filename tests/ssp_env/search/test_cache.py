@@ -1,0 +1,143 @@
+"""Rankings that are kept in a directory, and what is never kept."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ssp_env.errors import DataError, ServiceError
+from ssp_env.search.base import Retriever
+from ssp_env.search.cache import CachedRetriever
+from ssp_env.testing import RetrieverTests
+from ssp_env.types import Document
+
+
+class Counting:
+    """Ranks documents that say what was asked; a batch with a ``bad`` query fails."""
+
+    def __init__(self, name: str = "index 1") -> None:
+        self.asked: list[list[str]] = []
+        self.bad: set[str] = set()
+        self.name = name
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        self.asked.append(list(queries))
+        if self.bad & set(queries):
+            raise ServiceError("search", "down")
+        return [ranked(query, k) for query in queries]
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+
+def ranked(query: str, k: int) -> list[Document]:
+    found = range(min(k, len(query) % 4))
+    return [Document(str(i), f"{query} {k}", "x\ud800", -0.1 * i) for i in found]
+
+
+def cached(path: Path, name: str = "index 1", **settings: Any) -> tuple[CachedRetriever, Counting]:
+    inner = Counting(name)
+    return CachedRetriever(inner, path, **settings), inner
+
+
+class TestCached(RetrieverTests):
+    queries = ("one", "two", "three")
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "cache"
+
+    def make_retriever(self) -> Retriever:
+        return cached(self.path)[0]
+
+
+def test_only_the_misses_go_on_as_one_batch_each_once_and_order_is_kept(tmp_path: Path) -> None:
+    retriever, inner = cached(tmp_path)
+    retriever.search(["b", "dddd"], 3)
+    found = retriever.search(["a", "b", "cc", "a", "dddd"], 3)
+    assert inner.asked == [["b", "dddd"], ["a", "cc"]]
+    assert found == [ranked(query, 3) for query in ("a", "b", "cc", "a", "dddd")]
+    assert [d.score for d in found[2]] == [0.0, -0.1]
+    found[0].clear()
+    assert len(found[3]) == 1, "callers cannot spoil it"
+    retriever.search(["a"], 2)
+    assert inner.asked[2:] == [["a"]], "another k is another search"
+
+
+def test_failures_are_never_kept_and_hit_only_what_asked(tmp_path: Path) -> None:
+    retriever, inner = cached(tmp_path)
+    inner.bad = {"bad"}
+    good, bad = retriever.search_each(["good", "bad"], 2)
+    assert isinstance(good, list)
+    assert isinstance(bad, ServiceError)
+    with pytest.raises(ServiceError):
+        retriever.search(["bad", "good"], 2)
+    inner.bad = set()
+    assert retriever.search(["bad", "good"], 2) == [ranked("bad", 2), ranked("good", 2)]
+    assert inner.asked == [["good", "bad"], ["good"], ["bad"], ["bad"], ["bad"]]
+
+
+def test_the_directory_outlasts_the_process_for_what_is_searched(tmp_path: Path) -> None:
+    queries = ["a", "бб", "\ud800", "x" * 100_001, "\0"]
+    first, _ = cached(tmp_path)
+    found = first.search(queries, 3)
+    first.close()
+    second, inner = cached(tmp_path)
+    twin = pickle.loads(pickle.dumps(second))
+    assert second.search(queries, 3) == twin.search(queries, 3) == found
+    assert inner.asked == twin.retriever.asked == []
+    other, another = cached(tmp_path, "index 2")
+    other.search(["a"], 3)
+    assert another.asked == [["a"]]
+
+
+def test_the_directory_stays_within_its_bounds_and_the_oldest_go_first(tmp_path: Path) -> None:
+    retriever, inner = cached(tmp_path / "c", max_bytes=2**20)
+    queries = [f"{i:04} " * 1000 + "." for i in range(1000)]
+    for start in range(0, 1000, 50):
+        retriever.search(queries[start : start + 50], 1)
+    size = sum(file.stat().st_size for file in (tmp_path / "c").iterdir())
+    assert size < 8 * 2**20, "SQLite's journal counts as well"
+    retriever.search([queries[0], queries[-1]], 1)
+    assert inner.asked[20:] == [[queries[0]]]
+
+
+class _Trap:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("sprung"),)
+
+
+@pytest.mark.parametrize(
+    ("value", "mode"), [("no json", 1), ("[3]", 1), (pickle.dumps(_Trap()), 4)]
+)
+def test_a_spoilt_row_is_never_an_answer_and_runs_nothing(
+    tmp_path: Path, value: Any, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    retriever, inner = cached(tmp_path / "c")
+    retriever.search(["aa"], 3)
+    with sqlite3.connect(tmp_path / "c" / "cache.db") as database:
+        database.execute("UPDATE Cache SET value = ?, mode = ?", (value, mode))
+    assert [retriever.search(["aa"], 3) for _ in range(3)] == [[ranked("aa", 3)]] * 3
+    assert len(inner.asked) == 2, "it was replaced"
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_directory_that_breaks_fails_no_search_and_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    retriever, inner = cached(tmp_path / "c")
+    with sqlite3.connect(tmp_path / "c" / "cache.db") as database:
+        database.execute("DROP TABLE Cache")
+    assert [retriever.search(["aa"], 3) for _ in range(3)] == [[ranked("aa", 3)]] * 3
+    assert len(inner.asked) == 3
+    assert "left alone from now on" in caplog.text
+
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(DataError, match="cannot be used as a cache"):
+        cached(tmp_path / "file")

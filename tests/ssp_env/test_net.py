@@ -1,0 +1,111 @@
+"""Retries, the shared loop, and addresses and keys in settings."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from typing import Any
+
+import pytest
+
+from ssp_env import net
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
+
+
+def attempt(failures: list[Exception], attempts: int = 4, seconds: float = 60.0) -> str:
+    """A call that fails as listed and then succeeds."""
+    left = iter(failures)
+
+    async def call() -> str:
+        for error in left:
+            raise error
+        return "done"
+
+    return net.run(net.retried(call, attempts, seconds))
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("ssp_env.net._sleep", sleep)
+    return slept
+
+
+def down(retry_after: float | None = None) -> TransientServiceError:
+    return TransientServiceError("search", "HTTP 503", retry_after)
+
+
+def test_pauses_grow_with_jitter_and_a_server_may_ask_for_more(pauses: list[float]) -> None:
+    assert attempt([down() for _ in range(7)], attempts=8) == "done"
+    for pause, least in zip(pauses, [0.25, 0.5, 1, 2, 4, 7.9, 7.9], strict=True):
+        assert least <= pause <= min(least + 0.25, 8.25)
+    assert 12 <= sum(pauses) <= 30, "which outlives a server's restart"
+
+    pauses.clear()
+    assert attempt([down(7.5)]) == "done"
+    assert pauses == [7.5]
+
+
+def test_a_lasting_failure_is_an_outage_that_is_not_retried_again(pauses: list[float]) -> None:
+    last = down()
+    with pytest.raises(ServiceError, match=r"HTTP 503 \(after 3 calls\)") as raised:
+        attempt([down(), down(), last], attempts=3)
+    assert type(raised.value) is ServiceError
+    assert (raised.value.calls, raised.value.__cause__) == (3, last)
+    with pytest.raises(ServiceError, match="after 1 call"):
+        attempt([down(86_400)])
+    assert len(pauses) == 2, "no pause beyond the deadline is begun"
+
+
+@pytest.mark.parametrize("error", [ServiceError("search", "HTTP 401"), KeyError("bug")])
+def test_other_errors_are_raised_at_once(error: Exception, pauses: list[float]) -> None:
+    with pytest.raises(type(error)) as raised:
+        attempt([error])
+    assert (raised.value, pauses) == (error, [])
+
+
+def _child(queue: Any) -> None:
+    queue.put(attempt([]))
+
+
+def test_the_loop_serves_threads_and_forks_but_not_itself() -> None:
+    assert attempt([]) == "done"
+    queue = multiprocessing.get_context("fork").Queue()
+    child = multiprocessing.get_context("fork").Process(target=_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=20) == "done"
+    child.join(10)
+
+    async def blocks() -> None:
+        net.run(asyncio.sleep(0))
+
+    with pytest.raises(UsageError, match="a blocking call on the event loop"):
+        net.run(blocks())
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:80", "ftp://host", "http://[::1", "http://h:0", "http://me:secret@host"],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        net.check_url("server.url", url, "http://127.0.0.1:8000")
+    assert raised.value.field == "server.url"
+    assert "secret" not in str(raised.value)
+
+
+def test_keys_are_named_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="give the name of an environment variable") as raised:
+        net.check_key_name("server.token_env", "sk-secret")
+    assert "secret" not in str(raised.value)
+    monkeypatch.setenv("OUR_KEY", "sesame\n")
+    assert net.read_key("server.token_env", "OUR_KEY") == "sesame"
+    assert net.read_key("server.token_env", None) is None
+    for value in ("", "two\nlines", "ключ"):
+        monkeypatch.setenv("OUR_KEY", value)
+        with pytest.raises(ConfigError, match="set this environment variable"):
+            net.read_key("server.token_env", "OUR_KEY")
