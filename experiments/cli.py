@@ -4,6 +4,7 @@ runs."""
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,11 @@ class Chosen:
         return make_config(values, **{**given, "set": self.set or ()})
 
 
+def _command(name: str) -> Callable[..., int]:
+    """The function behind a command, which loads what it needs."""
+    return cast(Callable[..., int], import_module(f"experiments.commands.{name}").run)
+
+
 def _run(command: str, chosen: Chosen | None = None, /, **own: Any) -> int:
     given = {**vars(chosen), "set": chosen.set or []} if chosen else {}
     run = import_module(f"experiments.commands.{command}").run
@@ -84,8 +90,7 @@ def train(
         resume: Continue the run in --out, or the newest one.
         quiet: Show only errors and the result.
     """
-    return _run(
-        "train",
+    return _command("train")(
         chosen,
         steps=steps,
         solver_only=solver_only,
@@ -365,7 +370,7 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
-    return _run("report", runs=runs, out=out, tokens=tokens)
+    return _command("report")(runs, out=out, tokens=tokens)
 
 
 def view(
@@ -379,7 +384,7 @@ def view(
         port: Port to bind, 0 for a free one.
         open: Open it in a browser.
     """
-    return _run("view", runs=runs, host=host, port=port, open=open)
+    return _command("view")(runs, host=host, port=port, open=open)
 
 
 def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
@@ -390,4 +395,4 @@ def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
         out: The picture.
         smooth: Steps of the running mean.
     """
-    return _run("plot", runs=runs, out=out, smooth=smooth)
+    return _command("plot")(runs, out=out, smooth=smooth)

@@ -23,7 +23,6 @@ from experiments.config import RunConfig, load_preset, parse_assignment
 from experiments.evaluation.answers import (
     CHUNK,
     Answers,
-    Reporting,
     answer,
     by_engine,
     by_player,
@@ -34,6 +33,7 @@ from experiments.evaluation.scores import answered, outage_of
 from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
 from experiments.run.checks import check, check_model
 from experiments.run.process import quiet_libraries
+from experiments.run.progress import heartbeat
 from ssp_env.disk import finished_in_full, unwritten
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.parts import fingerprint
@@ -42,7 +42,7 @@ from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
-from ssp_env.players.chat import ChatPlayer
+from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
@@ -115,7 +115,16 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
         answers = by_player(ChatPlayer(ChatClient(config.openai.chat())))
         name = f"{config.openai.model} behind {config.openai.base_url}"
     else:
-        engine, name = _engine(config, rules), str(config.model_dir)
+        torch.set_num_threads(config.compute.threads)
+        name = str(config.model_dir)
+        engine = open_engine(
+            config.engine,
+            config.model_dir,
+            rules.tokenizer,
+            StopRule.of(config.game, rules.tokenizer),
+            device="cuda" if config.compute.gpus_per_env_runner else "cpu",
+            longest=rules.longest_trajectory,
+        )
         answers = by_engine(engine, config.evaluation.temperature)
 
     out = Path(arguments.out) if arguments.out else None
@@ -160,20 +169,6 @@ def evaluation_config(arguments: Namespace) -> RunConfig:
     return config.replace(evaluation=evaluation, game=game)
 
 
-def _engine(config: RunConfig, rules: Rules) -> Engine:
-    torch.set_num_threads(config.compute.threads)
-    engine = open_engine(
-        config.engine,
-        config.model_dir,
-        rules.tokenizer,
-        StopRule.of(config.game, rules.tokenizer),
-        device="cuda" if config.compute.gpus_per_env_runner else "cpu",
-        longest=rules.longest_trajectory,
-    )
-    reporting: Engine = Reporting(engine)
-    return reporting
-
-
 def _answers(
     config: RunConfig,
     rules: Rules,
@@ -206,20 +201,22 @@ def _answers(
         raise unwritten(out or Path(), error) from error
 
     begins, console = range(0, len(questions), CHUNK), Console(stderr=True)
+    bar = track(begins, description="answering", console=console, transient=True)
     try:
-        for begin in track(begins, description="answering", console=console, transient=True):
-            part = folder / f"{begin:06d}.jsonl" if folder else None
-            held = read_games(part) if part and part.exists() else ()
-            chunk = [saved.record for saved in held]
-            if not chunk or any(map(outage_of, chunk)):
-                asked = questions[begin : begin + CHUNK]
-                chunk = answer(rules, asked, answers, [evaluation.seed, begin])
-                _check_outage(chunk)
-                if part:
-                    games = (SavedGame(header, record) for record in chunk)
-                    with finished_in_full(part) as file:
-                        file.writelines(game_lines(games, tokens=config.record_tokens))
-            records += chunk
+        with heartbeat(lambda text: console.print(text, highlight=False)):
+            for begin in bar:
+                part = folder / f"{begin:06d}.jsonl" if folder else None
+                held = read_games(part) if part and part.exists() else ()
+                chunk = [saved.record for saved in held]
+                if not chunk or any(map(outage_of, chunk)):
+                    asked = questions[begin : begin + CHUNK]
+                    chunk = answer(rules, asked, answers, [evaluation.seed, begin])
+                    _check_outage(chunk)
+                    if part:
+                        games = (SavedGame(header, record) for record in chunk)
+                        with finished_in_full(part) as file:
+                            file.writelines(game_lines(games, tokens=config.record_tokens))
+                records += chunk
     except KeyboardInterrupt:
         if out:
             done = f"{len(records)} of {len(questions)} questions"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
@@ -20,6 +19,7 @@ from experiments.config import RunConfig
 from experiments.evaluation.answers import with_attempts
 from experiments.league.players import Player
 from experiments.run.checks import check_model
+from experiments.stats import Floats
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game import checked
 from ssp_env.game.game import Game
@@ -32,8 +32,6 @@ from ssp_env.types import GroundTruth, Question
 LEAGUE = "league"
 _PROPOSE, _SOLVE = 0x1EA6, 0x501E
 """First numbers of the seeds: the games are none of training's."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from experiments.league.games import Floats, Games
+from experiments.league.games import Games
 from experiments.league.players import Player
-from experiments.league.ratings import Exploited, Interval, exploited, ratings
+from experiments.league.ratings import Exploited, exploited, ratings
+from experiments.stats import Estimate, Floats
 from experiments.sweeps.figure import save_figure
 from experiments.sweeps.results import NONE, Table
 
@@ -26,9 +27,9 @@ class League:
     players: Sequence[Player]
     games: Games
     attempts: int
-    proposers: list[Interval]
+    proposers: list[Estimate]
     """Their ratings."""
-    solvers: list[Interval]
+    solvers: list[Estimate]
     exploited: list[Exploited]
 
     @classmethod
@@ -124,10 +125,10 @@ def draw(league: League, out: Path) -> None:
         (-0.08, "as proposer", league.proposers),
         (0.08, "as solver", league.solvers),
     ):
-        values = np.array([one.value for one in rated])
+        values = np.array([one.mean for one in rated])
         spread = [
-            [one.value - one.low for one in rated],
-            [one.high - one.value for one in rated],
+            [one.mean - one.low for one in rated],
+            [one.high - one.mean for one in rated],
         ]
         axes[2].errorbar(places + offset, values, yerr=spread, fmt="o-", capsize=3, label=label)
     axes[2].set_xticks(places, names, rotation=30, ha="right")
@@ -203,12 +204,12 @@ def _named(league: League, place: int) -> dict[str, Any]:
     }
 
 
-def _rating(found: Interval) -> str:
-    return f"{found.value:.0f} [{found.low:.0f}, {found.high:.0f}]"
+def _rating(found: Estimate) -> str:
+    return f"{found.mean:.0f} [{found.low:.0f}, {found.high:.0f}]"
 
 
-def _gain(found: Interval) -> str:
-    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+def _gain(found: Estimate) -> str:
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 def _rounded(values: Floats) -> Any:

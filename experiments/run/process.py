@@ -101,35 +101,6 @@ def _ignore() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@contextmanager
-def telling(tell: Callable[[], object]) -> Iterator[Callable[[], None]]:
-    """Calls ``tell`` at each Ctrl-C, before a library's own handler does its work.
-
-    Yields:
-        A function to call whenever a library has put its own handler in place.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-
-    def wrap() -> None:
-        inner = signal.getsignal(signal.SIGINT)
-
-        def told(signum: int, frame: Any) -> None:
-            threading.Thread(target=tell, daemon=True).start()
-            if callable(inner):
-                inner(signum, frame)
-
-        signal.signal(signal.SIGINT, told)
-
-    before = signal.getsignal(signal.SIGINT)
-    wrap()
-    try:
-        yield wrap
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 # -- silence -----------------------------------------------------------------------------------
 
 

@@ -31,18 +31,22 @@ BEAT = 10.0
 
 
 @contextmanager
-def heartbeat(note: Callable[[str], object], news: Callable[[], float]) -> Iterator[None]:
+def heartbeat(
+    note: Callable[[str], object], news: Callable[[], float] = lambda: 0.0
+) -> Iterator[None]:
     """Says every few seconds how much this process has sampled.
 
     Args:
         note: shows a line.
         news: ``time.monotonic()`` of the last thing that was shown; no line follows it at once.
     """
-    over = threading.Event()
+    over, began = threading.Event(), time.monotonic()
 
     def beat() -> None:
-        while not over.wait(1.0):
-            if time.monotonic() - news() >= BEAT:
+        last = began
+        while not over.wait(min(1.0, BEAT)):
+            if time.monotonic() - max(last, news()) >= BEAT:
+                last = time.monotonic()
                 note(f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far")
 
     thread = threading.Thread(target=beat, daemon=True)

@@ -3,63 +3,62 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from ssp_env.commands.base import Command
 from ssp_env.errors import DataError, UsageError
 from ssp_env.judge.chat import ChatConfig
 from ssp_env.judge.judges import JUDGES, make_judge
 from ssp_env.judge.measure import Measured, Pair, measure
 from ssp_env.search.corpus import read_jsonl
 
-_EPILOG = """a line of the file: {"question": "Who ...?", "answers": ["George Smith"],
-"prediction": "George P. Smith", "right": true}
-exit status: 0, 1 if the judge's model left a pair without a verdict, 2 for a mistake"""
 
+def judge(
+    file: str,
+    /,
+    *,
+    judge: str = JUDGES[0],
+    json: bool = False,
+    url: str | None = None,
+    model: str | None = None,
+    key_env: str | None = None,
+) -> int:
+    """Measure a judge on labelled pairs of answers.
 
-def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="labelled pairs: JSON lines, plain or gzip")
-    parser.add_argument(
-        "--judge", default=JUDGES[0], metavar="NAME",
-        help=f"which judge: {', '.join(JUDGES)} (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--url", metavar="URL", help="with openai: the API's root, http://127.0.0.1:8000/v1"
-    )
-    parser.add_argument("--model", metavar="NAME", help="with openai: the model to ask")
-    parser.add_argument(
-        "--key-env", metavar="VAR", help="with openai: environment variable with the API key"
-    )
-    parser.epilog = _EPILOG
+    A line of the file: {"question": "Who ...?", "answers": ["George Smith"], "prediction": "George
+    P. Smith", "right": true}.
 
+    Exit status: 0, 1 if the judge's model left a pair without a verdict, 2 for a mistake.
 
-def _run(arguments: Namespace) -> int:
-    judge = make_judge(arguments.judge, _chat(arguments))
-    pairs = _read_pairs(arguments.file)
-    measured = measure(judge, [pair for _, pair in pairs])
+    Args:
+        file: labelled pairs: JSON lines, plain or gzip.
+        judge: which judge: lenient (default), exact, f1 or openai.
+        json: print one JSON object.
+        url: with openai: the API's root, http://127.0.0.1:8000/v1.
+        model: with openai: the model to ask.
+        key_env: with openai: environment variable with the API key.
+    """
+    made = make_judge(judge, _chat(judge, url, model, key_env))
+    pairs = _read_pairs(file)
+    measured = measure(made, [pair for _, pair in pairs])
 
-    if arguments.json:
-        print(json.dumps(_summary(arguments.judge, pairs, measured), ensure_ascii=True))
-    else:
-        _show(Console(soft_wrap=True), arguments.judge, pairs, measured)
+    show = _print_json if json else _show
+    show(judge, pairs, measured)
     return 1 if measured.failed else 0
 
 
-def _chat(arguments: Namespace) -> ChatConfig | None:
-    named = [name for name in ("url", "model", "key_env") if getattr(arguments, name) is not None]
-    if arguments.judge != "openai":
-        if named:
-            raise UsageError(f"--{named[0].replace('_', '-')} goes with --judge openai")
+def _chat(judge: str, url: str | None, model: str | None, key_env: str | None) -> ChatConfig | None:
+    if judge != "openai":
+        for name, given in (("--url", url), ("--model", model), ("--key-env", key_env)):
+            if given is not None:
+                raise UsageError(f"{name} goes with --judge openai")
         return None
-    if arguments.url is None or arguments.model is None:
+    if url is None or model is None:
         raise UsageError("--judge openai needs --url and --model")
-    return ChatConfig(base_url=arguments.url, model=arguments.model, api_key_env=arguments.key_env)
+    return ChatConfig(base_url=url, model=model, api_key_env=key_env)
 
 
 def _read_pairs(path: str | Path) -> list[tuple[int, Pair]]:
@@ -91,8 +90,8 @@ def _pair(path: str | Path, line: int, row: dict[str, Any]) -> Pair:
     return Pair(row["question"], tuple(answers), row["prediction"], row["right"])
 
 
-def _summary(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> dict[str, Any]:
-    return {
+def _print_json(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
+    summary = {
         "judge": name,
         "pairs": len(pairs),
         "right": sum(measured.right),
@@ -112,10 +111,12 @@ def _summary(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> di
             for at in measured.errors
         ],
     }
+    print(json.dumps(summary, ensure_ascii=True))
 
 
-def _show(console: Console, name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
+def _show(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
     """Prints the figures, then the pairs on which the judge disagrees with people."""
+    console = Console(soft_wrap=True)
     right = sum(measured.right)
     console.print(f"{name} on {len(pairs)} pairs, {right} of them right", style="bold")
     for figure in ("precision", "recall", "accuracy"):
@@ -128,11 +129,3 @@ def _show(console: Console, name: str, pairs: list[tuple[int, Pair]], measured: 
         console.print(Text(shown), style="yellow")
     if measured.failed:
         console.print(Text(f"{len(measured.failed)} without a verdict: {measured.failed[0]}"))
-
-
-COMMAND = Command(
-    name="judge",
-    help="measure a judge on labelled pairs of answers",
-    configure=_configure,
-    run=_run,
-)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ssp_env.game.config import GameConfig
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import GroundTruth
-from ssp_env.wording.answers import mentions
-from ssp_env.wording.unicode import compatible, fold
+from ssp_env.wording.answers import compatible, fold
+from ssp_env.wording.mention import mentions
 
 
 @dataclass(frozen=True)

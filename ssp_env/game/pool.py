@@ -28,7 +28,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.types import GroundTruth, Role
-from ssp_env.wording.answers import mentions
+from ssp_env.wording.mention import mentions
 
 _log = logging.getLogger(__name__)
 _ASKS_FOR = re.compile(r"(?:what|who) (?:is|was|are|were) (the .+?)[\s?.!]*", re.IGNORECASE)

@@ -11,8 +11,7 @@ from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
-from ssp_env.wording.lookalikes import as_latin
-from ssp_env.wording.unicode import plain
+from ssp_env.wording.answers import skeleton
 
 ALLOWED: dict[Role, frozenset[Action]] = {
     Role.PROPOSER: frozenset({Action.SEARCH, Action.QUESTION}),
@@ -112,7 +111,7 @@ def _names_in(bracketed: str) -> tuple[str, str]:
 
     The first word, since attributes may follow, or all of it without spaces.
     """
-    words = as_latin(plain(bracketed)).casefold().replace("/", " ").split()
+    words = skeleton(bracketed).casefold().replace("/", " ").split()
     return (words[0] if words else ""), "".join(words)
 
 

@@ -1,46 +1,37 @@
 """The judge by rules: right under another wording, wrong for a near miss, without a model.
 
-An answer is taken for what it is, in this order: yes or no, a date, a number with its unit, then a
-name or other text. Text is right where one wording holds the other and the words left over are of
-a kind that changes nothing: the rules below say which. What they decide in open cases:
+A prediction is stripped of what is said around an answer, and has to be one answer: names that are
+joined by "or", "also known as", brackets, dashes and the like are several guesses, and right only
+if each is a wording of the truth. One answer is right where it says the same as a wording:
 
-- More detail is right, less is not: ``8 December 1985`` for ``1985``, not the other way round,
-  unless the question asks for a year.
-- A surname is enough where the question asks for a person; a first name is not.
-- ``Portland`` and ``Portland, Oregon`` are one, unless both name a region and they differ.
-- Several answers are wrong where one is asked for ("Paris or London"), whatever they are.
+- the same words, numbers within what they were rounded to, dates, a person's name more or less
+  complete, an acronym, a list in another order;
+- more detail is right, less is not: ``8 December 1985`` for ``1985``, not the other way round;
+- words may be left over that say what kind of thing it is, where it lies, or what was asked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ssp_env.errors import ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.brackets import without_brackets
-from ssp_env.judge.choices import prefers
-from ssp_env.judge.figures import has_digit, read_quantity, same_figures, same_run_of_figures
-from ssp_env.judge.reading import Asked, asked, readings, told
-from ssp_env.judge.restated import list_said, same_bag, same_beside_question, same_besides_asked
-from ssp_env.judge.same_text import elsewhere, same_text
-from ssp_env.judge.spelling import spelled_alike
-from ssp_env.judge.yes_no import says_yes
-from ssp_env.wording.answers import normalise
-from ssp_env.wording.dates import DATE_WORDS
-from ssp_env.wording.names import names_in_full
-from ssp_env.wording.numbers import same_amount
-from ssp_env.wording.words import compact, keys, spelled_words, stem, words
+from ssp_env.judge.same import (
+    Asked,
+    country_of,
+    describing,
+    list_items,
+    read_question,
+    read_region,
+    same_answer,
+)
+from ssp_env.judge.words import read, vocabulary
+from ssp_env.wording.answers import compatible, normalise
 
 LONGEST = 1_000
 """Characters of a text that is read as people would; a longer one has to be the same words."""
-
-_ALTERNATIVES = re.compile(r"\s*[;|]\s*|\s+[/+]\s+|(?<=[^\W\d_]{3})/(?=[A-Z][^\W\d_]{2})")
-"""Between answers of which several are offered."""
-_VERSUS = re.compile(r"/| (?:vs\.?|versus|against) ")
-_DASH = re.compile(r"(?<=[^\W\d_])[–—](?=[^\W\d_])")
-_NOUGHT = {("none",), ("0",), ("nil",)}
 
 
 class LenientJudge:
@@ -48,190 +39,159 @@ class LenientJudge:
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, in order, with the alias that matched; never a ``ServiceError``."""
-        # Attempts at one question often say the same.
-        said = [(task.question, task.prediction, task.truth.wordings) for task in tasks]
-        verdicts = {
-            key: _verdict(task) for key, task in dict(zip(said, tasks, strict=True)).items()
-        }
-        return [verdicts[key] for key in said]
-
-
-def _verdict(task: JudgeTask) -> Verdict:
-    matched = matching(task.question, task.prediction, task.truth.wordings)
-    if matched is None or matched == task.truth.answer:
-        return Verdict(matched is not None)
-    return Verdict(True, f"as {matched!r}")
+        found = [_matching(task.question, task.prediction, task.truth.wordings) for task in tasks]
+        return [
+            Verdict(True, f"as {match!r}")
+            if match not in (None, task.truth.answer)
+            else Verdict(match is not None)
+            for task, match in zip(tasks, found, strict=True)
+        ]
 
 
 def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | None:
-    """The wording that the prediction says the same as, or ``None``.
+    """The wording that the prediction says, or ``None``."""
+    return _matching(question, prediction, tuple(wordings))
 
-    What is longer than :data:`LONGEST` is compared by its normal form alone: it has to be the same
-    words. That costs time in proportion to its length, and an answer is never as long.
+
+# Attempts at one question often say the same.
+@lru_cache(maxsize=8192)
+def _matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str | None:
+    normal = normalise(prediction)
+    for wording in wordings:
+        if normal and normal == normalise(wording) and read(prediction) == read(wording):
+            return wording
+    if not normal or len(prediction) > LONGEST:
+        return next((w for w in wordings if normal and normal == normalise(w)), None)
+
+    asked = read_question(question)
+    said = _stripped(prediction)
+    if not said:
+        return None
+    golds = {variant: w for w in wordings for variant in _variants(w, bare="(" not in said)}
+    if _contradicts(golds, said):
+        return None
+    for gold, wording in golds.items():
+        if same_answer(asked, gold, said):
+            return wording
+
+    # Several answers, or one with something added: each has to be right, or to say nothing new.
+    bare = [gold for gold in golds if "(" not in gold or "(" not in said]
+    for parts, asides in ((_guesses(said), True), (list_items(said), False)):
+        found = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
+        if len(parts) < 2 or found[0] is None:
+            continue
+        if all(
+            gold or (asides and _says_nothing_new(asked, part, found[0]))
+            for gold, part in zip(found, parts, strict=True)
+        ):
+            return golds[found[0]]
+    return None
+
+
+_MARKUP = re.compile(
+    r"</?[A-Za-z]{1,12}>|\*\*|__|`|\\(?:boxed|text|textbf|mathrm)\{|\}|"
+    r"(?<=[^\W\d])[.,]?\s?\[\d+\]|^\s*(?:[-*•]|\d\.) |^#+ "
+)
+_SOURCE = (
+    r"(?:(?:the |this |these |given |provided )*(?:passages?|documents?|search results?|context|"
+    r"texts?|information|articles?|sources?)|wikipedia)"
+)
+_BEFORE = re.compile(
+    r"(?:so|well|thus|therefore|hence|sure|okay|ok|of course|clearly|indeed|in short|certainly)"
+    r"[,:!.]? +(?=\S)|"
+    rf"(?:according to|based on|as (?:stated|mentioned|noted) in|from|in|per)"
+    rf" {_SOURCE}[^,]{{0,40}}, +|"
+    rf"{_SOURCE} (?:says?|states?|mentions?|notes?|shows?|indicates?)(?: that)? +|"
+    r"i (?:think|believe|guess|would say)(?: that)?,? +(?:it(?:'s| is| was) )?|"
+    r"(?:the |my |final |correct |short )*(?:answer|response|result)"
+    r"(?: to (?:the|this|your) question)?(?: is| was|:| would be|=)[: ]*(?:that )?",
+    re.IGNORECASE,
+)
+_BEHIND = re.compile(
+    r",? (?:of course|i (?:believe|think|guess)|indeed|for sure)[.!]?$|"
+    rf"[ ,]*[-–(]? ?(?:according to|source:?|as (?:stated|mentioned) in) {_SOURCE}[^()]*\)?[.!]?$",
+    re.IGNORECASE,
+)
+_EVASIVE = re.compile(
+    r"\b(?:i (?:do not|don't|cannot|can't|could not|couldn't|am not|'m not|have no)|"
+    r"(?:is|was|are|were|do|does|did)(?: not|n't)|"
+    r"not (?:sure|known|certain|mentioned|enough|specified|available|clear)|"
+    r"unclear|unknown|cannot|can't|no (?:information|idea)|neither|impossible to|insufficient)\b",
+    re.IGNORECASE,
+)
+
+
+def _stripped(prediction: str) -> str:
+    """The prediction without what is said around an answer; nothing where it evades."""
+    text = _MARKUP.sub("", compatible(prediction).replace("’", "'")).strip()
+    first = text.partition(",")[0].strip(".! ").lower()
+    if first in ("yes", "no"):
+        return first
+    while (begins := _BEFORE.match(text)) and begins.end() < len(text):
+        text = text[begins.end() :]
+    text = _BEHIND.sub("", text)
+    return "" if " " in text and _EVASIVE.search(text) else text.strip()
+
+
+_BRACKETS = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]")
+
+
+def _variants(wording: str, bare: bool) -> Iterator[str]:
+    """A right wording; also a town without its region, and each of two with a slash between.
 
     Args:
-        question: what was asked; it decides whether a surname or a year is enough. May be empty.
-        prediction: what was answered.
-        wordings: right answers, each enough.
+        wording: as the world gives it.
+        bare: also without its brackets.
     """
-    if len(prediction) > LONGEST or len(question) > LONGEST:
-        return _same_normal_form(prediction, wordings)
-    if any(len(wording) > LONGEST for wording in wordings):
-        long = [wording for wording in wordings if len(wording) > LONGEST]
-        wordings = [wording for wording in wordings if len(wording) <= LONGEST]
-        if not wordings:
-            return _same_normal_form(prediction, long)
-
-    about = asked(question)
-    for wording in wordings:
-        if wording.lower().strip(". ") in ("yes", "no") and _same(about, wording, prediction):
-            return wording
-    read = [*readings(prediction)]
-    # "Almost Famous" denies nothing where that is the answer.
-    if not read:
-        said = keys(words(prediction))
-        return next((w for w in wordings if said and keys(words(w)) == said), None)
-    if read and len(offered := _alternatives(about, wordings, read[0])) > 1:
-        found = [next((w for w in wordings if _same(about, w, one)), None) for one in offered]
-        return None if None in found else found[0]
-    read += [part for text in read[:1] for part in told(about, text)]
-    if len(wordings) > 1 and "," in prediction and elsewhere(wordings, prediction):
-        return None
-    for wording in wordings:
-        if any(_same(about, wording, reading) for reading in read):
-            return wording
-    # "George Orwell" for "Orwell", unless an alias has the first name.
-    if len(wordings) == 1 and about.person and any(names_in_full(wordings[0], r) for r in read):
-        return wordings[0]
-    if len(wordings) > 1 and read:
-        return _all_right(about, wordings, read[0])
-    return None
+    yield wording
+    town, comma, behind = wording.partition(",")
+    if comma and read_region(read(behind)):
+        yield town
+    outside = " ".join(_BRACKETS.sub(" ", wording).split())
+    if bare and outside and outside != wording:
+        yield outside
+    if " / " in wording or re.fullmatch(r"[A-Z][^/]* [^/]*/[A-Z][^/]*", wording):
+        yield from filter(str.strip, wording.split("/"))
 
 
-def _same_normal_form(prediction: str, wordings: Sequence[str]) -> str | None:
-    normal = normalise(prediction)
-    return next((w for w in wordings if normal and normalise(w) == normal), None)
+_JOINS = re.compile(
+    r"\s*[;|\n]\s*|\s+[-–—/+]+\s+|\s*[–—]\s*|(?<=[^\W\d_]{3})/(?=[A-Z])|[.!?:]\s+(?=[A-Z])|"
+    r",?\s*\b(?:(?-i:or)|a\.?k\.?a\.?|alias|that is|i\.e\.|namely|(?:(?:better|also|commonly|"
+    r"formerly|otherwise|sometimes) )?(?:known|called) as|(?:also|sometimes) (?:called|named)|"
+    r"alternatively|alternative|maybe|perhaps|possibly)\b[,:]?\s*",
+    re.IGNORECASE,
+)
 
 
-def _alternatives(about: Asked, wordings: Sequence[str], prediction: str) -> list[str]:
-    """The answers between which a prediction leaves the choice (``Bob / Carl``); none if one."""
-    parts = [part for part in _ALTERNATIVES.split(prediction) if words(part)]
-    if len(parts) < 2 or any(_ALTERNATIVES.search(w) or len(_parts(w)) > 1 for w in wordings):
-        return []
-
-    # Several wordings may list what is right, and a sentence may go on behind a semicolon.
-    if len(wordings) > 1 and _all_right(about, wordings, prediction):
-        return []
-    return parts if all(part[0].isupper() or part[0].isdigit() for part in parts) else []
+def _guesses(said: str) -> list[str]:
+    """What a text offers as answers, and what it says in brackets or further sentences."""
+    inside = [a or b for a, b in _BRACKETS.findall(said)]
+    outside = _JOINS.split(_BRACKETS.sub(" ", said))
+    return [part.strip(" .,") for part in (*outside, *inside) if part and read(part)]
 
 
-def _all_right(about: Asked, wordings: Sequence[str], prediction: str) -> str | None:
-    """A list of nothing but right answers is right: which of them were found, or ``None``."""
-    parts = _parts(_VERSUS.sub(",", prediction))
-    if not 2 <= len(parts) <= len(wordings):
-        return None
-    found = [next((w for w in wordings if _is_named(about, w, part)), None) for part in parts]
-    return "; ".join(filter(None, found)) if None not in found else None
-
-
-def _is_named(about: Asked, gold: str, given: str) -> bool:
-    return _same(about, gold, given) or (about.person and names_in_full(gold, given))
-
-
-def _same(about: Asked, gold: str, given: str) -> bool:
-    mine, other = words(gold), words(given)
-    if not mine or not other:
-        return not mine and bool(gold.split()) and gold.split() == given.split()
-    mine_keys, other_keys = keys(mine), keys(other)
-    if mine_keys == other_keys:
-        return True
-    if about.is_count and {mine_keys, other_keys} <= _NOUGHT:
-        return True
-    if mine_keys in (("yes",), ("no",)):
-        return says_yes(about, given) is (mine_keys == ("yes",))
-
-    # "1,642 meters (5,387 ft)": the brackets say it in another unit.
-    if "(" in given and (converted := _without_conversion(given)) is not None:
-        return _same(about, gold, converted)
-    month = len(mine) == 1 and mine_keys[0] in DATE_WORDS and not about.person
-    if month or any(map(has_digit, mine_keys)):
-        decided = same_figures(about, mine, other)
-        if decided is not None:
-            return decided
-        if same_run_of_figures(mine_keys, other_keys):
-            return True
-    if compact(mine_keys) == compact(other_keys):
-        return True
-    if same_text(about, gold, given):
-        return True
-    if not (gold.isascii() and given.isascii()):
-        spelled, also = spelled_words(gold), spelled_words(given)
-        if compact(keys(spelled)) == compact(other_keys) or compact(keys(also)) == compact(
-            mine_keys
-        ):
-            return True
-    if prefers(about, mine, other) or same_beside_question(about, mine, other):
-        return True
-    if same_besides_asked(about, mine, other):
-        return True
-    if same_bag(about, mine, other) or spelled_alike(mine, other):
-        return True
-    if "/" in gold and any(_same(about, part, given) for part in _either(gold)):
-        return True
-    if (listed := list_said(about, gold, other)) and _same_list(about, gold, listed):
-        return True
-    return _same_list(about, gold, given)
-
-
-def _either(gold: str) -> list[str]:
-    """Two names of one thing with a slash between (``Bajo Cinca/Baix Cinca``)."""
-    parts = [part.strip() for part in gold.split("/")]
-    names = len(parts) == 2 and all(part[:1].isupper() for part in parts)
-    return parts if names and any(" " in part for part in parts) else []
-
-
-def _without_conversion(given: str) -> str | None:
-    for outside, inside in without_brackets(given):
-        left, right = (read_quantity(keys(words(text))) for text in (outside, inside))
-        if left and right and left.unit and right.unit and same_amount(left, right):
-            return outside
-    return None
-
-
-def _same_list(about: Asked, gold: str, given: str) -> bool:
-    """Whether both are lists of the same things, in any order."""
-    mine, other = _parts(gold), _parts(given)
-    if len(mine) < 2 or len(mine) != len(other):
+def _says_nothing_new(asked: Asked, part: str, gold: str) -> bool:
+    """A part that only says what kind of thing the answer is, where it lies, or what was asked."""
+    words = read(part)
+    if any(word.key in vocabulary("turn") for word in words):
         return False
-    left = list(other)
-    for part in mine:
-        found = next((o for o in left if _same_part(about, part, o)), None)
-        if found is None:
-            return False
-        left.remove(found)
-    return True
+    free = describing(read(gold))
+    known = vocabulary("function") | asked.words | free
+    if free:
+        known |= vocabulary("asked kind")
+    placed = free and read_region(words) is not None
+    return bool(placed) or all(word.key in known for word in words)
 
 
-def _same_part(about: Asked, gold: str, given: str) -> bool:
-    mine, other = words(gold), words(given)
-    if not mine or not other:
+def _contradicts(golds: dict[str, str], said: str) -> bool:
+    """A town in another region than a wording says: Portland, Maine for Portland, Oregon."""
+    town, comma, behind = said.partition(",")
+    given = read_region(read(behind)) if comma else None
+    if given is None:
         return False
-    if compact(keys(mine)) == compact(keys(other)) or same_text(about, gold, given):
-        return True
-    # "Wilbur", where the Wright brothers are asked for.
-    bare = [[w.key for w in run if stem(w.key) not in about.stems] for run in (mine, other)]
-    if bare[0] and bare[0] == bare[1]:
-        return True
-    # "Rodgers and Hammerstein" are known by their surnames.
-    if len(other) == 1 and other[0].is_capital and names_in_full(given, gold, suffix=True):
-        return True
-    return len(mine) == 1 and mine[0].is_capital and names_in_full(gold, given, suffix=True)
-
-
-@lru_cache(maxsize=16384)
-def _parts(text: str) -> tuple[str, ...]:
-    """What a text lists."""
-    text = _DASH.sub(",", text)
-    for mark in (" and ", " & ", ";", " / "):
-        text = text.replace(mark, ",")
-    return tuple(part for part in (part.strip() for part in text.split(",")) if part)
+    places = [
+        read_region(read(gold.partition(",")[2])) for gold in golds if gold.startswith(town + ",")
+    ]
+    known = {place for place in places if place}
+    larger = {country_of().get(place, place) for place in known}
+    return bool(known) and given not in known | larger and country_of().get(given) not in known

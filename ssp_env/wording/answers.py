@@ -1,22 +1,132 @@
-"""When two wordings are the same answer: SQuAD's normal form, exact match and F1.
+"""Normal forms of texts in any script: folding, SQuAD's form with exact match and F1, look-alikes.
 
-The normal form is the one of the SQuAD evaluation, with Unicode's punctuation in place of ASCII's,
-so figures can be compared. Like there, punctuation is deleted rather than turned into spaces:
+SQuAD's form is the one of its evaluation, with Unicode's punctuation in place of ASCII's, so that
+figures can be compared. Like there, punctuation is deleted rather than turned into spaces:
 ``"3.5"`` and ``"35"`` have one normal form, ``"Jean-Paul"`` and ``"Jean Paul"`` have two."""
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
-
-from ssp_env.wording.mention import mentions
-from ssp_env.wording.unicode import fold, is_unspaced
-
-__all__ = ["exact_match", "f1", "mentions", "normalise"]
+from collections.abc import Callable, Iterable
+from functools import cache
 
 _ARTICLES = frozenset({"a", "an", "the"})
+
+# Spacing accents and letters that people type for an apostrophe; NFKC would turn some into a space.
+_APOSTROPHES = frozenset("\u00b4\u02b9\u02bb\u02bc\u02bd\u2018\u2019\u2032\uff07")
+_STROKES = str.maketrans(
+    dict(zip("øØłŁđĐðÐħĦı", "oOlLdDdDhHi", strict=True))
+    | {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "TH"}
+)
+"""Letters with a stroke or ligatures, which Unicode does not decompose."""
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u0640]"
+)
+"""Marks of alphabets, Hebrew, Arabic, and the line that stretches an Arabic word. Marks of other
+scripts are letters in their own right."""
+UNSPACED = (
+    "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u30ff"
+    "\u3105-\u318f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""A character of Thai, Lao, Tibetan, Myanmar, Khmer, kana, bopomofo, Han or Hangul."""
+_UNSPACED = re.compile(UNSPACED)
+_BLANKS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
+)
+"""What shows as nothing, in addition to format and control characters."""
+
+
+class _Table(dict[int, str | None]):
+    """A translation table that is filled as characters turn up; ``None`` deletes."""
+
+    def __init__(self, rule: Callable[[str], str | None]) -> None:
+        self._rule = rule
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = self._rule(chr(code))
+        return self[code]
+
+
+def _is_invisible(character: str) -> bool:
+    category = unicodedata.category(character)
+    control = category == "Cc" and not character.isspace()
+    return control or category == "Cf" or _BLANKS.match(character) is not None
+
+
+def _is_punctuation(character: str) -> bool:
+    return character in string.punctuation or unicodedata.category(character)[0] == "P"
+
+
+_SEEN = _Table(lambda c: None if _is_invisible(c) else "'" if c in _APOSTROPHES else c)
+_SPACED = _Table(lambda c: " " if _is_invisible(c) else c)
+_BARE = _Table(lambda c: None if _is_punctuation(c) else c)
+_DIGITS = _Table(lambda c: str(unicodedata.decimal(c)) if c.isdecimal() else c)
+
+
+def compatible(text: str) -> str:
+    """NFKC with a single kind of apostrophe, and without control and invisible characters."""
+    return unicodedata.normalize("NFKC", text.translate(_SEEN))
+
+
+def spaced(text: str) -> str:
+    """The text with a space for every control or invisible character: it may stand for either."""
+    return text.translate(_SPACED)
+
+
+def fold(text: str) -> str:
+    """:func:`compatible`, with capitals and small letters made alike."""
+    # Folding may bring up a sequence that composes, and a composed letter may fold further.
+    return compatible(compatible(text).casefold())
+
+
+def plain(text: str) -> str:
+    """:func:`compatible` with base letters for accented ones and ASCII digits; keeps capitals."""
+    if text.isascii():
+        return compatible(text)
+    decomposed = unicodedata.normalize("NFKD", compatible(text))
+    bare = _ACCENTS.sub("", decomposed).translate(_DIGITS)
+    return unicodedata.normalize("NFKC", bare).translate(_STROKES)
+
+
+@cache
+def _looks() -> dict[str, str]:
+    """ASCII letters and brackets by the characters that look like them."""
+    from confusable_homoglyphs.confusables import confusables_data
+
+    return {
+        shown: "I" if letter == "l" and shown.isupper() else letter
+        for letter in string.ascii_letters + "<>/"
+        for alike in confusables_data.get(letter, ())
+        for shown in [alike["c"].strip("\u200e")]
+        if len(shown) == 1 and not shown.isascii()
+    }
+
+
+def skeleton(text: str) -> str:
+    """The :func:`plain` text in the ASCII letters that its characters look or sound like.
+
+    Scripts without spaces between words stay as they are.
+    """
+    text = plain(text)
+    if text.isascii():
+        return text
+    from anyascii import anyascii
+
+    looks = _looks()
+    return "".join(
+        c if c.isascii() or is_unspaced(c) else looks.get(c) or anyascii(c) for c in text
+    )
+
+
+def is_unspaced(character: str) -> bool:
+    """Its script writes words without spaces between them.
+
+    Korean counts as well, since particles are glued on to its words.
+    """
+    return _UNSPACED.match(character) is not None
 
 
 def normalise(text: str) -> str:
@@ -28,14 +138,14 @@ def normalise(text: str) -> str:
     folded = fold(text)
 
     # Deleting what stood between a letter and an accent may let them compose.
-    bare = fold(folded.translate(_PUNCTUATION)).split()
+    bare = fold(folded.translate(_BARE)).split()
 
     words = [word for word in bare if word not in _ARTICLES]
     return " ".join(words or bare or folded.split())
 
 
 def exact_match(prediction: str, wordings: Iterable[str]) -> bool:
-    """Whether the prediction has the normal form of a wording; a blank one matches nothing."""
+    """The prediction has the normal form of a wording; a blank one matches nothing."""
     normal = normalise(prediction)
     return normal != "" and any(normal == normalise(wording) for wording in wordings)
 
@@ -46,10 +156,8 @@ def f1(prediction: str, wordings: Iterable[str]) -> float:
     Tokens are the words of the normal forms; single letters in scripts without spaces between
     words."""
     tokens = Counter(_tokens(normalise(prediction)))
-    return max(
-        (_overlap(tokens, Counter(_tokens(normalise(wording)))) for wording in wordings),
-        default=0.0,
-    )
+    scores = (_overlap(tokens, Counter(_tokens(normalise(wording)))) for wording in wordings)
+    return max(scores, default=0.0)
 
 
 def _overlap(left: Counter[str], right: Counter[str]) -> float:
@@ -71,16 +179,3 @@ def _tokens(normal: str) -> list[str]:
                 goes_on = not alone
 
     return tokens
-
-
-class _Punctuation(dict[int, int | None]):
-    """A translation table that deletes punctuation and is filled as characters turn up."""
-
-    def __missing__(self, code: int) -> int | None:
-        character = chr(code)
-        deleted = character in string.punctuation or unicodedata.category(character)[0] == "P"
-        self[code] = None if deleted else code
-        return self[code]
-
-
-_PUNCTUATION = _Punctuation()

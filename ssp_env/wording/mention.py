@@ -1,30 +1,19 @@
-"""Whether a text gives an answer away: the paper's rule against spoilers."""
+"""Texts that give an answer away: the paper's rule against spoilers.
+
+A reader takes in at a glance what is covered: other capitals, accents and signs, letters that look
+alike, words cut or glued in another way, names in another order. Whatever has to be worked out (a
+rhyme, an anagram, a translation, every other letter) is not."""
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 
-from ssp_env.wording.disguise import (
-    SQUEEZED,
-    is_glued,
-    is_glued_name,
-    is_reordered,
-    is_unqualified,
-    names_same_country,
-    squeezed,
-    unmarked,
-)
-from ssp_env.wording.lookalikes import readings, spelled_out
-from ssp_env.wording.unicode import fold, is_unspaced, is_word_character, plain
+from ssp_env.wording.answers import UNSPACED, is_unspaced, plain, skeleton, spaced
 
 _ARTICLES = frozenset({"a", "an", "the"})
-
-# A lone one of these is an answer ("The Who", "It", "US", "May") only where it is written like the
-# answer.
 _FUNCTION_WORD_LIST = """
     a an the this that these those some any all no none one other such i me my we us our you
     your he him his she her hers it its they them their who whom whose what which when where why
@@ -34,266 +23,172 @@ _FUNCTION_WORD_LIST = """
     there yes too very just only also each every both
 """
 _FUNCTION_WORDS = frozenset(_FUNCTION_WORD_LIST.split())
+"""Alone, one of these is an answer ("The Who", "It", "US") only where it is written like a name."""
 
-_DROPPED = "\0"
-"""The gap where an article was taken out: words on its two sides never make up one word."""
-
-_INSIDE_NUMBER = re.compile(r"(?<=\d)(?:\.(?=\d)|,(?=\d{3}(?!\d)))")
-"""A decimal point or a thousands comma."""
-
-_SPACED_OUT = 4
-"""Letters that an answer needs for being recognised with all its letters apart."""
-
-_COMPACT = re.compile(
-    r"[*_]+|[-\u2010][^\S\n]*\n\s*|[^\w\s\0,;:?!=<>+()\[\]{}\"\u2026‘’“”«»\u2014、。]"
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_OVERRIDE = re.compile("\u202e([^\u202c]*)\u202c?")
+_UMLAUTS = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}
 )
-"""What people put inside a word: a single sign (hyphen, dot, apostrophe, ...), emphasis, a break at
-a line's end."""
+_CAPITAL_I = re.compile(r"(?<=[a-z])I(?![A-Z])")
+_SMALL_L = re.compile(r"\bl(?=[bcdfghjkmnpqrstvwxz])")
+_SIGNED_WORD = re.compile(rf"{UNSPACED}+|\d+(?:\.\d+)+|(?:(?!{UNSPACED})[^\W_])+")
+"""A word in which digits and signs may stand for letters."""
+_AS_LETTERS = [str.maketrans("0134578@$!|", f"o{one}eastbas{one}{one}") for one in "il"]
 
-
-@dataclass(frozen=True, slots=True)
-class _Word:
-    cased: str
-    folded: str
-    gap: str
-    """What stands between it and the word before."""
+_GROUPED = re.compile(r"(?<=\d)[, '](?=\d{3}(?!\d))")
+"""Between the thousands of a number."""
+_GLUED = re.compile(
+    r"(?<!\bMc)(?<!\bMac)(?<!\bFitz)(?<!\bDe)(?<!\bLa)(?<!\bLe)(?<!\bVan)(?<=[a-z])(?=[A-Z])"
+    r"|(?<=[a-z]{3})(?=\d)"
+)
+"""Where a capital or a digit sets a word apart inside another: ``ParisFrance``, ``Paris2024``."""
+_WORD = re.compile(rf"{UNSPACED}+|(?:\d+(?:\.\d+)*)?(?:(?!{UNSPACED})[^\W_])+|\d+(?:\.\d+)*")
+_SIGNS = re.compile(
+    r"-\s*\n\s*|(?<=\S)[^\w\s=<>+]+(?=\S)|[()\[\]*_]|(?<=\b[^\W\d_])\.\s+(?=[^\W\d_]\b)"
+)
+"""Signs inside words."""
+_GAP = r"[^\w,;:?!、。]{0,3}"
+"""What may stand between the letters of an answer."""
+_LETTERS = 5
+"""Letters that an answer needs for being recognised although it is cut in another way."""
+_LONG = 8
+"""Letters that it needs for being recognised with other capitals as well, or inside a word."""
+_PEOPLE = r"(?:n|an|ian|ese|ish|er|ite)?s?"
+"""How the people and the things of a place are called: ``Parisian``, ``Londoners``."""
 
 
 def mentions(text: str, wordings: Iterable[str]) -> str | None:
     """The first wording that a reader of the text would see in it, or ``None``.
 
-    That is a run of whole words first of all.
-
-    Case, accents, articles and punctuation do not count. Nor does how an answer is cut into words,
-    within reason: hyphen, space or nothing (``"Jean-Paul"``, ``"JeanPaul"``, ``"Spider Man"`` for
-    ``"Spiderman"``), dots (``"U.S.S.R."``), grouped digits (``"1,000"``) and, from four letters on,
-    single letters (``"P a r i s"``). In scripts without spaces between words a wording counts
-    wherever it stands. A wording that is one function word, such as ``"It"`` or ``"US"``, has to be
-    spelled with the same capitals. Letters that look like others stand for them (see
-    :mod:`ssp_env.wording.lookalikes`), and an answer may be glued to other letters, split by signs,
-    written in HTML or in another order, have an initial more or less, lack what stands in brackets
-    behind it, or be a country that the text names by its people (see
-    :mod:`ssp_env.wording.disguise`). A blank wording never occurs."""
-    wordings = list(wordings)
-    texts = _texts(text, wordings)
-
+    Case, accents, articles and punctuation do not count, nor, within reason, how an answer is cut
+    into words. In scripts without spaces between words a wording counts wherever it stands. A
+    wording that is one function word has to be spelled with the same capitals. A blank wording
+    never occurs."""
+    texts = list(dict.fromkeys(_readings(text)))
     for wording in wordings:
-        for spelling in {wording: None, spelled_out(wording): None}:
-            if any(_is_in(spelling, read) for read in texts):
+        for read in dict.fromkeys(
+            (plain(wording), plain(wording.translate(_UMLAUTS)), skeleton(wording))
+        ):
+            if any(_is_in(read, other) for other in texts):
                 return wording
-        if names_same_country(wording, text):
-            return wording
     return None
 
 
-def _texts(text: str, wordings: Sequence[str]) -> list[_Text]:
-    """All that the text can be read as; every wording is sought in each."""
-    shown = unmarked(text)
-    whole = {reading: 0 for raw in (text, shown) for reading in readings(raw, wordings)}
-    joined = dict.fromkeys(readings(squeezed(shown), wordings), SQUEEZED)
-    return [_Text(reading, least) for reading, least in (joined | whole).items()]
+def _readings(text: str) -> Iterator[str]:
+    """All that a text can be read as."""
+    shown = _TAG.sub("", html.unescape(text))
+    for raw in (text, shown, spaced(text), text.translate(_UMLAUTS)):
+        yield plain(raw)
+    if "\u202e" in text:
+        yield plain(_OVERRIDE.sub(lambda found: found[1][::-1], text))
+
+    latin = skeleton(shown)
+    yield latin
+    yield _SMALL_L.sub("I", _CAPITAL_I.sub("l", latin))
+    for letters in _AS_LETTERS:
+        yield _SIGNED_WORD.sub(lambda word, letters=letters: word[0].translate(letters), latin)  # type: ignore[misc]
 
 
-class _Text:
-    """A reading of the text, cut into words once for all wordings."""
-
-    def __init__(self, text: str, least: int) -> None:
-        self.text, self.words = text, _words(text)
-        self.folded = text.casefold()
-        self.least = least
-        """Letters that a wording needs for being sought in it."""
-        self.fewer = _without_articles(self.words)
-        self.names = _without_initials(self.fewer)
+@lru_cache(maxsize=1024)
+def _words(text: str) -> tuple[str, ...]:
+    """Its words as written, without articles; a last one stays, since it may be a letter."""
+    words = _WORD.findall(_GLUED.sub(" ", _GROUPED.sub("", text)))
+    return (*(word for word in words[:-1] if word.lower() not in _ARTICLES), *words[-1:])
 
 
-def _is_in(wording: str, read: _Text) -> bool:
-    target, target_fewer, target_name = _target(wording)
-    letters = "".join(word.folded for word in target)
-    if len(letters) < read.least:
-        return False
+@lru_cache(maxsize=1024)
+def _tight(text: str) -> tuple[str, ...]:
+    """The same with signs inside words taken out: ``U.S.S.R.``, ``Pari(s)``, ``Spider-Man``."""
+    return _words(_SIGNS.sub("", text))
+
+
+def _is_in(wording: str, text: str) -> bool:
+    target = _words(wording)
     if not target:
-        return _occurs_as_symbols(wording, read.text)
+        symbols = " ".join(wording.split())
+        alone = rf"(?:^|(?<=[\s\"'(])){re.escape(symbols)}(?=$|[\s\"').,;:?])"
+        return bool(symbols) and re.search(alone, " ".join(text.split())) is not None
 
-    if any(is_unspaced(c) for word in target for c in word.folded) and _occurs_inside(
-        target, read.text
-    ):
-        return True
-
-    if _occurs(target, read.words) or _occurs(target_fewer, read.fewer):
-        return True
-
-    # An initial more or less: on one side only, or two people would be one.
-    if len(target_name) > 1 and (
-        _occurs(target_fewer, read.names) or _occurs(target_name, read.fewer)
-    ):
-        return True
-
-    # Looked for first in all letters, which is quick.
-    glued = letters in read.folded and is_glued(letters, len(target) > 1, read.text)
-    return (
-        glued
-        or is_glued_name([word.cased for word in target], read.text)
-        or is_unqualified(wording, read.text)
-        or is_reordered(
-            [(word.cased, word.folded) for word in target_fewer],
-            [(word.cased, word.folded, word.gap) for word in read.fewer],
+    solid = "".join(_tight(wording))
+    if any(map(is_unspaced, solid)):
+        before, after = (
+            r"(?<![A-Za-z\d])" * solid[0].isascii(),
+            r"(?![A-Za-z\d])" * solid[-1].isascii(),
         )
+        figure = r"(?<!\d)" if solid[0].isdecimal() else ""
+        body = _GAP.join(map(re.escape, solid))
+        return re.search(figure + before + body + after, text, re.IGNORECASE) is not None
+
+    if solid.lower() in _FUNCTION_WORDS:
+        return _is_named(solid, text)
+    numbers = solid.isdecimal() or not any(map(str.isalpha, solid))
+    forms = {target} if numbers else {target, _tight(wording)}
+    runs = {_words(text)} if numbers and len(target) == 1 else {_words(text), _tight(text)}
+    return (
+        any(_occurs(form, run) for form in forms for run in runs)
+        or (
+            not numbers
+            and (_is_cut(wording, solid, len(target) > 1, text) or _is_short(wording, text))
+        )
+        or (len(target) > 1 and _is_reordered(target, _words(text)))
     )
 
 
-@lru_cache(maxsize=4096)
-def _target(wording: str) -> tuple[tuple[_Word, ...], tuple[_Word, ...], tuple[_Word, ...]]:
-    """Its words; those without articles; of these, those that are no initials."""
-    words = _words(wording)
-    fewer = _without_articles(words)
-    return tuple(words), tuple(fewer), tuple(_without_initials(fewer))
+def _is_named(word: str, text: str) -> bool:
+    """A function word stands there as a name does: with its capitals, not as a sentence begins."""
+    starts = r"(?<![.!?:]\s)(?<!^)" if word == word.capitalize() else ""
+    dotted = r"\.?".join(map(re.escape, word))
+    quoted = rf"(?<=[\"'“«]){dotted}(?!\w)"
+    return re.search(rf"{quoted}|{starts}(?<!\w){dotted}(?!\w)", text) is not None
 
 
-def _words(text: str) -> list[_Word]:
-    """Cuts at everything but letters, digits and marks.
-
-    A number keeps its decimal point and loses its commas.
-    """
-    text = plain(text)
-
-    words: list[_Word] = []
-    at = end = 0  # ``end`` is where the word before ends
-    while at < len(text):
-        if not is_word_character(text[at]):
-            at += 1
-            continue
-
-        gap, start, at = text[end:at], at, _word_end(text, at)
-
-        cased = text[start:at].replace(",", "")
-        words.append(_Word(cased, cased.casefold(), gap))
-        end = at
-    return words
+def _occurs(target: Sequence[str], words: Sequence[str]) -> bool:
+    """The words stand there, side by side; on one side, initials may be missing."""
+    named, other = _without_initials(target), _without_initials(words)
+    pairs = [(target, words)] + [(named, words), (target, other)] * (len(named) > 1)
+    return any(f" {' '.join(a)} ".casefold() in f" {' '.join(b)} ".casefold() for a, b in pairs)
 
 
-def _word_end(text: str, start: int) -> int:
-    """Where the word that starts here ends.
-
-    A change to a script without spaces between words, or back, ends it as well.
-    """
-    unspaced = is_unspaced(text[start])
-    for at in range(start + 1, len(text)):
-        inside = is_word_character(text[at]) and is_unspaced(text[at]) == unspaced
-        if not inside and not _INSIDE_NUMBER.match(text, at):
-            return at
-    return len(text)
-
-
-def _without_articles(words: Sequence[_Word]) -> list[_Word]:
-    """All words but articles; a last word stays, since it may be a letter (``"Serie A"``)."""
-    kept: list[_Word] = []
-    dropped = False
-    for word in words[:-1]:
-        if word.folded not in _ARTICLES:
-            kept.append(_Word(word.cased, word.folded, _DROPPED) if dropped else word)
-        dropped = word.folded in _ARTICLES
-
-    for word in words[-1:]:
-        kept.append(_Word(word.cased, word.folded, _DROPPED) if dropped else word)
-    return kept
-
-
-def _without_initials(words: Sequence[_Word]) -> list[_Word]:
+def _without_initials(words: Sequence[str]) -> list[str]:
     """All words but a capital alone between two words that are written like names."""
-    kept: list[_Word] = []
-    for at, word in enumerate(words):
-        beside = [*words[max(0, at - 1) : at], *words[at + 1 : at + 2]]
-        initial = len(word.folded) == 1 and word.cased.isupper() and len(beside) == 2
-        if not (initial and all(other.cased[0].isupper() for other in beside)):
-            kept.append(word)
-    return kept
+    return [
+        word
+        for at, word in enumerate(words)
+        if not (
+            len(word) == 1 and word.isupper() and 0 < at < len(words) - 1
+            and words[at - 1][0].isupper() and words[at + 1][0].isupper()
+        )
+    ]  # fmt: skip
 
 
-def _occurs(target: Sequence[_Word], words: Sequence[_Word]) -> bool:
-    letters = "".join(word.folded for word in target)
-    for start in range(len(words)):
-        at, end = 0, start
+def _is_cut(wording: str, letters: str, several: bool, text: str) -> bool:
+    """The answer's letters stand there, cut into words in another way, or inside another word."""
+    if len(letters) < _LETTERS:
+        return False
+    body = _GAP.join(map(re.escape, letters))
+    if re.search(rf"(?<!\w){body}(?!\w)", text, re.IGNORECASE if len(letters) >= _LONG else 0):
+        return True
+    if several and len(letters) >= _LONG and re.search(body, text, re.IGNORECASE):
+        return True
+    return letters[0].isupper() and re.search(rf"(?<!\w){letters}{_PEOPLE}(?!\w)", text) is not None
 
-        while at < len(letters) and end < len(words) and letters.startswith(words[end].folded, at):
-            at += len(words[end].folded)
-            end += 1
 
-        if at == len(letters) and _reads_as(words[start:end], target, letters, first=start == 0):
-            return True
+def _is_short(wording: str, text: str) -> bool:
+    """An answer without what tells it apart: ``Roger`` for ``Roger (alien)``, written the same."""
+    found = re.fullmatch(r"(.*\w.*?)\s*\([^()]*\)", wording.strip())
+    return found is not None and re.search(rf"(?<!\w){re.escape(found[1])}(?!\w)", text) is not None
+
+
+def _is_reordered(target: Sequence[str], words: Sequence[str]) -> bool:
+    """The words of a name side by side in another order: ``Smith, George``."""
+    count, wanted = len(target), sorted(word.casefold() for word in target)
+    if len("".join(wanted)) < 6 or not any(len(word) > 2 and word.isalpha() for word in wanted):
+        return False
+    for at in range(len(words) - count + 1):
+        window, behind = words[at : at + count], words[at + count : at + count + 1]
+        # In "York, New Jersey", the second word belongs to what follows.
+        goes_on = count == 2 and behind and len(behind[0]) > 1 and behind[0][0].isupper()
+        if sorted(word.casefold() for word in window) == wanted and not goes_on:
+            return sum(w[0].isupper() for w in window) >= sum(w[0].isupper() for w in target)
     return False
-
-
-def _reads_as(run: Sequence[_Word], target: Sequence[_Word], letters: str, first: bool) -> bool:
-    """Whether a run with the target's letters is the target, although cut into other words."""
-    if len(letters) >= _SPACED_OUT and all(len(word.folded) == 1 for word in run):
-        return True
-
-    # "It" is an answer only where it is written like a name.
-    if len(run) == 1 and letters in _FUNCTION_WORDS:
-        return _same_capitals(run[0], target, first)
-
-    run_cuts = list(accumulate(len(word.folded) for word in run))
-    target_cuts = set(accumulate(len(word.folded) for word in target))
-    for cut, left, right in zip(run_cuts, run, run[1:], strict=False):
-        if cut not in target_cuts and not _may_split(left, right):
-            return False
-
-    # "1 2" is not "12": a cut between two digits of the answer has to be there in the text too.
-    closed = target_cuts.difference(run_cuts)
-    return not any(letters[cut - 1].isdecimal() and letters[cut].isdecimal() for cut in closed)
-
-
-def _same_capitals(word: _Word, target: Sequence[_Word], first: bool) -> bool:
-    begins_sentence = (first or re.search(r"[.!?:]", word.gap) is not None) and not re.search(
-        "[\"'“”«»]", word.gap
-    )
-    if begins_sentence and word.cased == word.cased.capitalize():
-        return False
-    return word.cased == "".join(part.cased for part in target)
-
-
-def _may_split(left: _Word, right: _Word) -> bool:
-    """Whether two words of a text can stand for one word of an answer."""
-    gap, a, b = right.gap, left.folded, right.folded
-    if a[-1].isdecimal() and b[0].isdecimal():
-        return gap in (" ", "'") and a.isdecimal() and b.isdecimal() and len(a) <= 3 and len(b) == 3
-
-    if _COMPACT.fullmatch(gap) or (gap == ". " and len(a) == len(b) == 1):
-        return True
-
-    if not gap.isspace() or a in _FUNCTION_WORDS or b in _FUNCTION_WORDS:
-        return False
-
-    if a.isdecimal() or b.isdecimal():
-        return len(a if b.isdecimal() else b) >= 2
-    if len(a) >= 3 and len(b) >= 3:
-        return True
-
-    # "Pa ris" goes on in small letters, which no two words of a text do by chance.
-    name = left.cased[0].isupper() and right.cased.islower()
-    return name and min(len(a), len(b)) >= 2 and len(a) + len(b) >= SQUEEZED
-
-
-def _occurs_inside(target: Sequence[_Word], text: str) -> bool:
-    """Substring search, for scripts without spaces between words.
-
-    A word has to begin or end there only if the wording does so with a Latin letter or digit.
-    """
-    body = r"[\W_]*".join(re.escape(word.folded) for word in target)
-    letters = "".join(word.folded for word in target)
-    if len(letters) >= _SPACED_OUT:
-        body = f"(?:{body}|" + r"[\W_]+".join(map(re.escape, letters)) + ")"
-
-    before = r"(?<![a-z\d])" if target[0].folded[0].isascii() else ""
-    after = r"(?![a-z\d])" if target[-1].folded[-1].isascii() else ""
-    return re.search(before + body + after, plain(text).casefold()) is not None
-
-
-def _occurs_as_symbols(wording: str, text: str) -> bool:
-    """For a wording without letters or digits, such as ``"!!!"``: it has to stand alone."""
-    symbols = " ".join(fold(wording).split())
-    if not symbols:
-        return False
-
-    alone = r"(?:^|(?<=[\s\"'(]))" + re.escape(symbols) + r"(?=$|[\s\"').,;:?])"
-    return re.search(alone, " ".join(fold(text).split())) is not None

@@ -35,9 +35,7 @@ class HonestPlayer(TextPlayer):
             rules: of the games it plays.
             rng: decides which attempts fail.
         """
-        player = scripted_player(rules)
-        assert isinstance(player, TextPlayer), "the scripted players write text"
-        self._player, self._rng = player, rng
+        self._player, self._rng = scripted_player(rules), rng
 
         tags = rules.config.tags
         self._opening, self._closing = tags.opening("answer"), tags.closing("answer")

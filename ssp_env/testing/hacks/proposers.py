@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from ssp_env.game.rules import Rules
-from ssp_env.players.cloze import GAP
+from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Seat
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import zlib
-from argparse import Namespace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ def held(path: Path) -> dict[str, Any]:
 
 
 def report(*runs: str | Path, out: Path | None = None, tokens: bool = False) -> None:
-    words = Namespace(runs=[*map(str, runs)], out=None if out is None else str(out), tokens=tokens)
-    assert report_command(words) == 0
+    named = None if out is None else str(out)
+    assert report_command([*map(str, runs)], out=named, tokens=tokens) == 0
 
 
 def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]) -> None:

@@ -21,7 +21,7 @@ GOOD: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("judge", "ssp_env.commands.judge:COMMAND", cli.GROUP)
+    point = EntryPoint("judge", "ssp_env.commands.judge:judge", cli.GROUP)
     monkeypatch.setattr(cli, "entry_points", lambda group: [point])
 
 

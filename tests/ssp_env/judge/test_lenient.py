@@ -1,197 +1,178 @@
-"""The judge by rules, measured on labelled pairs and on its promises."""
+"""The judge by rules: a floor on labelled pairs, and its promises."""
 
 from __future__ import annotations
 
+import gzip
 import json
-import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.chat import ChatConfig
-from ssp_env.judge.judges import BY_RULES, JUDGES, make_judge
+from ssp_env.judge.judges import make_judge
 from ssp_env.judge.lenient import LenientJudge, matching
-from ssp_env.judge.measure import Measured, Pair, measure
-from ssp_env.judge.openai import OpenAIJudge
+from ssp_env.judge.measure import Pair, measure
 from ssp_env.types import GroundTruth
+from ssp_env.wording.answers import normalise
 
-PAIRS = Path(__file__).with_name("data") / "pairs.jsonl"
-ROWS: list[dict[str, Any]] = [
-    json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()
-]
-SETS = ("seen", "held_out", "fresh", "second_fresh", "blind")
-"""Written to build the rules by; before them, from benchmarks; after them; after a first repair; in
-fourteen rounds, each before the rules were repaired for it."""
+PAIRS = Path(__file__).parents[3] / "benchmarks" / "data" / "judge_pairs.jsonl.gz"
 
 
-def pairs(of: str) -> list[Pair]:
-    return [
-        Pair(row["question"], tuple(row["answers"]), row["prediction"], row["right"])
-        for row in ROWS
-        if row["set"] == of
-    ]
-
-
-def measured(name: str, of: str) -> Measured:
-    return measure(BY_RULES[name](), pairs(of))
+@cache
+def rows() -> list[dict[str, Any]]:
+    """Labelled answers to questions of seven benchmarks."""
+    lines = gzip.decompress(PAIRS.read_bytes()).decode().splitlines()
+    return [row for row in map(json.loads, lines) if row["set"] == "held_out"]
 
 
 def says(gold: str, given: str, question: str = "") -> bool:
     return matching(question, given, [gold]) is not None
 
 
-def test_the_pairs_are_many_different_and_balanced() -> None:
-    keys = {(row["question"], tuple(row["answers"]), row["prediction"]) for row in ROWS}
-    assert len(keys) == len(ROWS) >= 700
-    for name in SETS:
-        right = [row["right"] for row in ROWS if row["set"] == name]
-        assert len(right) >= 100
-        assert 0.4 <= sum(right) / len(right) <= 0.6
-    assert all(row["source"] for row in ROWS if row["set"] != "seen")
+def test_the_rules_agree_with_people() -> None:
+    pairs = [
+        Pair(row["question"], tuple(row["answers"]), row["prediction"], row["right"])
+        for row in rows()
+    ]
+    result = measure(LenientJudge(), pairs)
+    assert len(pairs) == 336
+    assert (result.precision or 0) >= 0.98
+    assert (result.recall or 0) >= 0.9
 
 
-@pytest.mark.parametrize("of", SETS)
-def test_the_rules_agree_with_people(of: str) -> None:
-    result = measured("lenient", of)
-    assert result.precision is not None
-    assert result.recall is not None
-    assert result.precision >= 0.97
-    assert result.recall >= 0.97
+@given(st.text(max_size=60), st.text(max_size=30), st.text(max_size=30))
+def test_it_raises_on_no_text(question: str, prediction: str, wording: str) -> None:
+    matching(question, prediction, [wording])
+    assert says(prediction, prediction, question) is (normalise(prediction) != "")
 
 
-@pytest.mark.parametrize("of", SETS)
-@pytest.mark.parametrize("name", ["exact", "f1"])
-def test_comparing_wordings_misses_most_right_answers(name: str, of: str) -> None:
-    result = measured(name, of)
-    assert result.recall is not None
-    assert result.recall <= 0.5
+SCRAPS = ["(?)", "()", " (", ")", "[", '"', "'", "...", "-", "–", "/", "½", "²", "٣", "VII", "1/2"]
+SCRAPS += ["$", "%", "°C", "0", "9" * 400, "million", "BC", "May", "Jan.", "Jr.", "of", ",", "\x00"]
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_it_raises_on_no_mutated_answer(data: st.DataObject) -> None:
+    row = data.draw(st.sampled_from(rows()))
+    text = data.draw(st.sampled_from([row["prediction"], *row["answers"]]))
+    for scrap in data.draw(st.lists(st.sampled_from(SCRAPS) | st.text(max_size=3), max_size=4)):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + scrap + text[at:]
+    matching(row["question"], text, row["answers"])
+    matching(row["question"], row["prediction"], [text])
+
+
+SEVERAL = [
+    "{} or {}", "{}, also known as {}", "{} ({})", "{} [{}]", "{} - {}", "{} – {}", "{}—{}",
+    "{}: {}", "{} aka {}", "{}; {}", "{} / {}", "{} | {}", "{}\n{}", "{}, {}", "{} and {}",
+    "{} & {}", "{}, that is, {}", "{} i.e. {}", "Answer: {}. Alternative: {}", "{}. {}",
+    "The answer is {}. The answer is {}.", "{} is followed by {}", "{}, followed by {}",
+    "{} was followed by {}", "{} by {}", "{} in {}", "{} is {}", "{} was {}", "{}, namely {}",
+    "{} (formerly {})", '{} "{}"', "{} vs {}", "{} then {}", "{} {}", "either {} or {}",
+    "{}, possibly {}", "It is {}. It may be {}.", "{} called {}", "{} with {}", "{}, who is {}",
+]  # fmt: skip
+GUESSES = [
+    ("Who composed it?", "Wolfgang Amadeus Mozart", "Joseph Haydn"),
+    ("Who composed it?", "Mozart", "Salieri"),
+    ("What is the capital of France?", "Paris", "Lyon"),
+    ("Where was she born?", "Ohio", "Texas"),
+    ("Which country won?", "France", "Germany"),
+    ("Which mammal is it?", "otter", "beaver"),
+    ("When was it?", "1985", "1986"),
+    ("How many are there?", "42", "43"),
+    ("Which film came out earlier, Moner Manush or Dear Child?", "Moner Manush", "Dear Child"),
+    ("", "Bob Dylan", "Joan Baez"),
+]
+
+
+@pytest.mark.parametrize("several", SEVERAL)
+def test_several_guesses_are_wrong(several: str) -> None:
+    for question, gold, other in GUESSES:
+        for text in (several.format(gold, other), several.format(other, gold)):
+            assert not says(gold, text, question), text
+            assert not says(gold, text.lower(), question), text.lower()
+
+
+@pytest.mark.parametrize("several", ["{} or {}", "{} ({})", "{}, also known as {}", "{} / {}"])
+def test_several_wordings_of_the_truth_are_right(several: str) -> None:
+    assert matching("Which city?", several.format("Kyiv", "Kiev"), ["Kyiv", "Kiev"])
+    assert not matching("Which city?", several.format("Kyiv", "Lviv"), ["Kyiv", "Kiev"])
 
 
 @pytest.mark.parametrize(
-    ("gold", "given", "question"),
+    ("gold", "given", "question", "right"),
     [
         # The paper's showcase games.
-        ("Roger (alien)", "Roger", "Which grey alien of American Dad! crashed in Roswell?"),
-        ("George Smith", "George P. Smith", "Who bought a trading store in Duhamel, Alberta?"),
-        ("George Smith", "George P. Smith", ""),
-        ("Castle Drogo", "Castle Drogo", ""),
+        ("Roger (alien)", "Roger", "Which grey alien crashed in Roswell?", True),
+        ("George Smith", "George P. Smith", "Who bought a store in Duhamel?", True),
+        # Names.
+        ("Charles Dickens", "Dickens", "Who wrote it?", True),
+        ("Charles Dickens", "Charles", "Who wrote it?", False),
+        ("New York", "York", "Which city is it?", False),
+        ("George W. Bush", "George H. W. Bush", "Who was it?", False),
+        ("Edward VII", "Edward the Seventh", "Who was it?", True),
+        ("Edward VII", "Edward VIII", "Who was it?", False),
+        ("Bill Clinton", "William Jefferson Clinton", "Who was it?", True),
+        ("Face/Off", "Face/Off", "Which film is it?", True),
+        # Places.
+        ("Portland, Oregon", "Portland", "Where was it?", True),
+        ("Portland, Oregon", "Portland, Maine", "Where was it?", False),
+        ("Oslo", "Oslo (Norway)", "Which city was it?", True),
+        # Numbers and dates.
+        ("1934", "2 May 1934", "When was it?", True),
+        ("2 May 1934", "1934", "When was it?", False),
+        ("2 May 1934", "1934", "In what year was it?", True),
+        ("1943", "until 1943", "When did it end?", True),
+        ("8,849 metres", "8849 m", "How high is it?", True),
+        ("8,849 metres", "8,849 feet", "How high is it?", False),
+        ("52%", "52 percent", "What share?", True),
+        ("3,384,569", "about 3.38 million", "How many?", True),
+        ("5.7 million", "5.7 billion", "How many?", False),
+        # Signs.
+        ("C++", "C", "", False), ("C", "C#", "", False), ("O negative", "O-", "", True),
+        ("3.5", "35", "", False), ("-5", "5", "", False),
+        # What is said around an answer.
+        ("Paris", "**Paris**", "Which city?", True),
+        ("Paris", "The answer is Paris.", "Which city?", True),
+        ("Paris", "It was not Paris.", "Which city?", False),
+        ("Paris", "I am not sure, Paris?", "Which city?", False),
+        ("no", "No, they are in different countries.", "Are both in one country?", True),
+        ("France and Spain", "Spain & France", "Which countries?", True),
+        ("France and Spain", "Spain", "Which countries?", False),
     ],
-)
-def test_the_papers_games_come_out_right(gold: str, given: str, question: str) -> None:
-    assert says(gold, given, question)
+)  # fmt: skip
+def test_what_is_the_same_answer(gold: str, given: str, question: str, right: bool) -> None:
+    assert says(gold, given, question) is right
 
 
-@pytest.mark.parametrize(
-    ("gold", "given"), [("3.5", "35"), ("-5", "5"), ("C++", "C"), ("C", "C#"), (".NET", "net")]
-)
-def test_signs_carry_meaning(gold: str, given: str) -> None:
-    assert says(gold, gold)
-    assert not says(gold, given)
-    assert not says(given, gold)
-
-
-@pytest.mark.parametrize(
-    "several",
-    ["{} ; {}", "{} / {}", "{}/{}", "{} | {}", "{} + {}", "{}, {}", "{}\n{}", "{} or {}"],
-)
-@pytest.mark.parametrize(
-    ("gold", "other"), [("Bob", "Carl"), ("Nadia", "Kvell"), ("Bob Dylan", "Joan Baez")]
-)
-def test_several_alternatives_are_wrong(gold: str, other: str, several: str) -> None:
-    for question in ("Who is the mentor of Ben?", "what is the mentor of Ben ?", ""):
-        assert not says(gold, several.format(gold, other), question)
-        assert not says(gold, several.format(other, gold), question)
-
-
-@pytest.mark.parametrize(
-    ("gold", "given"),
-    [
-        ("Face/Off", "Face/Off"),
-        ("Kyiv", "Kyiv / Kiev"),
-        ("George Smith", "Smith, George"),
-        ("Neil Gaiman and Terry Pratchett", "Terry Pratchett / Neil Gaiman"),
-    ],
-)
-def test_a_sign_alone_offers_nothing_else(gold: str, given: str) -> None:
-    assert says(gold, given, "Who or what is it?")
-
-
-@pytest.mark.parametrize("text", ["", "  ", "?!", "...", "\u200b", "**", "(", "Who?", "not", "or"])
+@pytest.mark.parametrize("text", ["", "  ", "?!", "\u200b", "**", "(", "()", "Who?", "not", "or"])
 def test_nothing_is_no_answer(text: str) -> None:
     assert not says("Paris", text)
     assert not says("42", text)
 
 
-@pytest.mark.parametrize(
-    "text", ["!!!", "The", "A", "no", "It", "\u6771\u4eac", "Москва", "x" * 4000]
-)
-def test_every_answer_is_itself(text: str) -> None:
-    assert says(text, text)
-    assert not says("Paris", text)
-
-
-@pytest.mark.parametrize(
-    "text", ["9" * 5000, "-" + "9" * 400, "9" * 5000 + "/3", "9" + " million" * 60]
-)
-def test_no_number_is_too_large(text: str) -> None:
-    assert not says("42", text, "How many?")
-    assert not says(text, "42", "How many?")
-
-
-def test_a_year_is_enough_where_a_year_is_asked_for() -> None:
-    assert says("2 May 1934", "1934", "In what year was he born?")
-    assert not says("2 May 1934", "1934", "When was he born?")
-    assert says("1934", "2 May 1934", "When was he born?")
-
-
-def test_a_surname_is_enough_where_a_person_is_asked_for() -> None:
-    assert says("Charles Dickens", "Dickens", "Who wrote it?")
-    assert not says("Charles Dickens", "Charles", "Who wrote it?")
-    assert not says("New York", "York", "Which city is it?")
+@pytest.mark.parametrize("text", ["Paris or London, and ", "5 km (3 mi) - ", "A.B. 'C' 1/3 of "])
+def test_a_long_text_has_to_be_the_same_words(text: str) -> None:
+    """Anything else would take seconds."""
+    long = text * (40_000 // len(text))
+    assert not says("Paris", long, "Which city?")
+    assert says(long, long.upper(), "Which city?")
 
 
 def test_the_verdict_names_the_wording_that_matched() -> None:
     truth = GroundTruth("g", "New York City", ("Big Apple",))
     task = JudgeTask("Which city?", "the big apple", truth)
     assert LenientJudge().judge([task, task]) == [Verdict(True, "as 'Big Apple'")] * 2
-    assert LenientJudge().judge([]) == []
 
 
 def test_judges_have_names() -> None:
-    assert JUDGES[0] == "lenient"
     assert isinstance(make_judge("lenient"), LenientJudge)
-    chat = ChatConfig(base_url="http://127.0.0.1:1/v1", model="model")
-    assert isinstance(make_judge("openai", chat), OpenAIJudge)
     with pytest.raises(ConfigError, match="lenient"):
         make_judge("lenent")
     with pytest.raises(ConfigError, match="base_url and model"):
         make_judge("openai")
-
-
-@pytest.mark.parametrize("text", ["Paris or London, and ", "5 km (3 mi) - ", "A.B. 'C' 1/3 of "])
-def test_a_long_text_has_to_be_the_same_words(text: str) -> None:
-    """Otherwise forty thousand characters would take seconds, and be remembered."""
-    long, calls = text * (40_000 // len(text)), []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ssp_env.judge.lenient.words", calls.append)
-        assert not says("Paris", long, "Which city?")
-        assert says(long, long.upper(), "Which city?")
-        assert not says(long, "Paris")
-    assert not calls, "it was read as an answer is"
-    assert says("Paris", "The answer is Paris." + " " * 500)
-
-
-def test_it_is_fast() -> None:
-    """About 20,000 judgements per second of wordings seen before, 5,000 of new ones, on one core;
-    a slow machine is given ten times as long."""
-    tasks = [
-        JudgeTask(row["question"], row["prediction"], GroundTruth("g", row["answers"][0]))
-        for row in ROWS
-    ]
-    LenientJudge().judge(tasks)
-    started = time.process_time()
-    LenientJudge().judge(tasks)
-    assert len(tasks) / (time.process_time() - started) > 2_000

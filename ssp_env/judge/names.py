@@ -1,0 +1,154 @@
+"""People's names: titles, initials, middle names, nicknames and numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+from ssp_env.judge.words import keys, read, vocabulary
+
+if TYPE_CHECKING:
+    from nicknames import NickNamer
+
+_QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
+_INITIALS = re.compile(r"\b([A-Z])\.?(?=(?:[A-Z]\.?)?[A-Z]?\.? [A-Z][a-z])")
+_OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}")
+_STYLE = re.compile(r",\s*(?:\d|(?:Grand )?[A-Z]\w+ of )")
+_SIGNS_AROUND = re.compile(r"[()\"“”]")
+_ENDED = re.compile(r"(\w\w+)\.\s+\w")
+_PARTICLES = frozenset(
+    {"da", "de", "del", "della", "di", "do", "dos", "du", "la", "le", "van", "von"}
+)
+_PARTICLES |= {"der", "den", "ter", "bin", "ibn", "al", "el", "y"}
+_NUMBERS = frozenset({"jr", "sr", *map(str, range(1, 31))})
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A name, taken apart; all in keys."""
+
+    first: str
+    middle: tuple[str, ...]
+    last: tuple[str, ...]
+    nicknames: frozenset[str]
+    number: str
+    """Of a ruler, or ``jr`` or ``sr``; nothing where there is none."""
+    style: str
+    """What stands behind a comma (``1st Baronet``)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """First, middle and last names."""
+        return (*filter(None, (self.first,)), *self.middle, *self.last)
+
+
+@lru_cache(maxsize=8192)
+def parse(text: str) -> Person | None:
+    """A text as one person's name; ``None`` where it cannot be one."""
+    if not 2 <= len(text) <= 80 or _OTHER_SIGNS.search(text) or text.count(",") > 1:
+        return None
+    nicknames = frozenset(
+        key for found in _QUOTED.findall(text) for key in keys(read("".join(found)))
+    )
+    bare = _QUOTED.sub(" ", text)
+    ends = [word for run in _ENDED.findall(bare) for word in keys(read(run))]
+    if _SIGNS_AROUND.search(bare) or not vocabulary("title").issuperset(ends):
+        return None
+
+    bare, _, style = bare.partition(",") if _STYLE.search(bare) else (bare, "", "")
+    bare = re.sub(r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", bare)  # HG Wells
+    surname, comma, behind = bare.partition(",")
+    if comma and not vocabulary("suffix") & {*keys(read(behind))}:
+        bare = f"{behind} {surname}"
+    words = [word for word in read(bare) if word.key not in vocabulary("suffix") - {"jr", "sr"}]
+    titles = vocabulary("title")
+    while words[1:] and words[0].key in titles and (words[2:] or words[1].key not in titles):
+        del words[0]
+
+    number = words.pop().key if len(words) > 1 and words[-1].key in _NUMBERS else ""
+    if not words or any(word.amount or word.date for word in words):
+        return None
+    if not all(word.is_name or word.key in _PARTICLES for word in words):
+        return None
+    names = keys(words)
+    begins = len(names) - 1
+    while begins > 0 and names[begins - 1] in _PARTICLES:
+        begins -= 1
+    if len(names) == 1:
+        return Person(names[0], (), (), nicknames, number, style)
+    first = names[0] if begins else ""
+    return Person(first, names[1:begins], names[begins:], nicknames, number, style)
+
+
+def same_person(gold: str, given: str, asked_for: bool) -> bool:
+    """Two names of one person.
+
+    Args:
+        gold: the right one.
+        given: the other; it may leave out middle names and titles, or be a surname alone.
+        asked_for: the question asks for a person.
+    """
+    mine, other = parse(gold), parse(given)
+    if mine is None or other is None:
+        return False
+    parts = {*mine.last, *other.last, *mine.middle, *other.middle}
+    if not asked_for and (parts & vocabulary("part") or parts & vocabulary("kind")):
+        return False
+    if mine.number != other.number and (mine.number, other.number) not in (
+        ("jr", ""), ("sr", ""), ("", "sr"),
+    ):  # fmt: skip
+        return False
+
+    if mine.style and other.style and read(mine.style) != read(other.style):
+        return False
+
+    # A surname alone is read as a first name.
+    if asked_for and other.first and not other.last and not other.middle and mine.last:
+        return other.first == mine.last[-1] and other.first not in vocabulary("common surname")
+    if asked_for and len(other.names) > 1 and mine.names[-len(other.names) :] == other.names:
+        return True
+    if not mine.last or not other.last:
+        return (
+            mine.first == other.first != ""
+            and mine.last == other.last
+            and not (mine.middle or other.middle)
+        )
+    if mine.last[-1] != other.last[-1]:
+        return False
+    if not other.first or not mine.first:
+        return asked_for and mine.last[-1] not in vocabulary("common surname")
+    return _same_first(mine, other) and _compatible(mine.middle, other.middle)
+
+
+def _same_first(mine: Person, other: Person) -> bool:
+    ours, theirs = {mine.first, *mine.nicknames}, {other.first, *other.nicknames}
+    return any(_one_name(a, b) for a in ours for b in theirs)
+
+
+def _one_name(a: str, b: str) -> bool:
+    if a == b or (min(len(a), len(b)) == 1 and a[0] == b[0]):
+        return True
+    return bool(_forms(a) & _forms(b))
+
+
+def _compatible(mine: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """No middle name contradicts one of the other's; either may leave out the last ones."""
+    return all(
+        a == b or (1 in (len(a), len(b)) and a[0] == b[0])
+        for a, b in zip(mine, other, strict=False)
+    )
+
+
+@cache
+def _names() -> NickNamer:
+    from nicknames import NickNamer
+
+    return NickNamer()
+
+
+@cache
+def _forms(name: str) -> frozenset[str]:
+    """A first name in full, with what it is when shortened."""
+    return frozenset({name, *_names().canonicals_of(name)})

@@ -1,0 +1,395 @@
+"""One answer against one right wording, and what a question asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from ssp_env.judge.names import same_person
+from ssp_env.judge.words import Amount, Date, Word, keys, read, read_table, vocabulary
+from ssp_env.wording.answers import compatible
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Kind of answer that a question asks for, as far as its words show."""
+
+    words: frozenset[str]
+    """The question's own words, without those of an alternative that it offers."""
+    person: bool
+    place: bool
+    origin: bool
+    """A country or nationality, which answer each other."""
+
+
+@lru_cache(maxsize=1024)
+def read_question(question: str) -> Asked:
+    """Reads a question."""
+    run = keys(read(question))
+    person = False
+    for at, word in enumerate(run):
+        if word in ("who", "whom", "whose"):
+            person = True
+            break
+        if word in ("where", "when", "how", "why"):
+            break
+        if word in ("which", "what", "name"):
+            kinds = (
+                w
+                for w in run[at + 1 : at + 7]
+                if w in vocabulary("people") or w in vocabulary("thing")
+            )
+            person = next(kinds, "") in vocabulary("people")
+            break
+    words = frozenset(run)
+    if "or" in words:  # what it offers is no way of saying what it asks
+        words -= {word.key for word in read(question)[1:] if word.is_name}
+    origin = bool(words & {"nationality", "country", "nation", "citizenship", "ethnicity"})
+    place = bool(words & vocabulary("place")) and not person
+    return Asked(words - {"or"}, person, place, origin)
+
+
+def same_answer(asked: Asked, gold: str, given: str) -> bool:
+    """One answer against one wording."""
+    mine, other = read(gold), read(given)
+    if not mine or not other:
+        return not mine and bool(gold.split()) and gold.split() == given.split()
+    if keys(mine) in (("yes",), ("no",)):
+        return keys(mine) == keys(other)[:1]
+    if _alike_run(asked, mine, other) or _letters(mine) == _letters(other):
+        return True
+    if asked.origin or asked.place:
+        country = countries().get(" ".join(keys(mine)))
+        said = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
+        if country and country in said:
+            return True
+    return (
+        (asked.person and _is_named(asked, gold, other))
+        or _is_acronym(gold, given)
+        or _is_acronym(given, gold)
+        or same_person(gold, given, asked.person)
+        or _is_within(asked, mine, other)
+        or _is_enough(asked, mine, other)
+        or _is_reordered(mine, other)
+        or _same_list(asked, gold, given)
+    )
+
+
+def _is_named(asked: Asked, gold: str, other: Sequence[Word]) -> bool:
+    """A sentence names the person that is asked for, more or less in full."""
+    starts = [
+        at for at, w in enumerate(other) if w.is_name and (not at or not other[at - 1].is_name)
+    ]
+    for at in starts if len(other) > 2 else ():
+        end = next((i for i in range(at, len(other)) if not other[i].is_name), len(other))
+        before, name, after = other[:at], other[at:end], other[end:]
+        if (before or after) and same_person(gold, " ".join(keys(name)).title(), True):
+            return _may_lead(asked, before, name) and _may_follow(asked, after, name)
+    return False
+
+
+def _letters(words: Sequence[Word]) -> str:
+    """All letters, where a text is cut into words in another way; figures stay apart."""
+    return "".join(
+        f" {word.key} " if word.is_name and word.key[0].isdigit() else word.key for word in words
+    )
+
+
+def _alike_run(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    return len(mine) == len(other) and all(
+        _alike(asked, a, b, len(mine)) for a, b in zip(mine, other, strict=True)
+    )
+
+
+def _alike(asked: Asked, gold: Word, given: Word, count: int) -> bool:
+    if gold.key == given.key and gold.amount == given.amount:
+        return True
+    if gold.date or given.date:
+        return _same_date(asked, gold, given)
+    if gold.amount and given.amount:
+        return _same_amount(asked, gold.amount, given.amount)
+    return count > 1 and _is_slip(gold.key, given.key)
+
+
+def _same_date(asked: Asked, gold: Word, given: Word) -> bool:
+    mine, other = (_as_date(word) for word in (gold, given))
+    if mine is None or other is None:
+        return False
+    if "year" in asked.words and mine.year == other.year is not None:
+        return True
+    return all(
+        a in (0, None, b)
+        for a, b in ((mine.year, other.year), (mine.month, other.month), (mine.day, other.day))
+    )
+
+
+def _as_date(word: Word) -> Date | None:
+    if word.date or not re.fullmatch(r"\d{3,4}", word.key):
+        return word.date
+    return Date(int(word.key), 0, None)
+
+
+def _same_amount(asked: Asked, gold: Amount, given: Amount) -> bool:
+    if gold.dimension != given.dimension:
+        # A unit may be missing, but a percent sign or a currency only where it is asked for.
+        named = {"share": {"percent", "percentage"}}.get(
+            gold.dimension or given.dimension, {"dollar", "euro", "pound", "yen", "much", "cost"}
+        )
+        money = (gold.dimension or given.dimension) in (
+            "dollar",
+            "euro",
+            "sterling",
+            "yen",
+            "share",
+        )
+        free = "" in (gold.dimension, given.dimension) and (not money or named & asked.words)
+        return bool(free) and _rounded(gold.value, given)
+    if gold.factor == given.factor and gold.offset == given.offset:
+        return _rounded(gold.value, given)
+    return abs(gold.in_base_units - given.in_base_units) <= 0.01 * abs(gold.in_base_units)
+
+
+def _rounded(value: float, given: Amount) -> bool:
+    """Large numbers may be rounded to two digits or more."""
+    if value == given.value or abs(value) < 10_000 or given.digits < 2:
+        return value == given.value
+    return float(f"{value:.{given.digits - 1}e}") == given.value
+
+
+def _is_slip(a: str, b: str) -> bool:
+    """One letter too many, too few or changed, in the midst of a long word."""
+    if min(len(a), len(b)) < 9 or abs(len(a) - len(b)) > 1 or a[:2] != b[:2] or a[-1] != b[-1]:
+        return False
+    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(b))
+    return a[at + 1 :] in (b[at + 1 :], b[at:]) or a[at:] == b[at + 1 :]
+
+
+def _is_acronym(short: str, long: str) -> bool:
+    letters = short.replace(".", "").strip()
+    if not re.fullmatch(r"[A-Z]{2,6}", letters) and not re.fullmatch(r"(?:[A-Z]\.){2,}", short):
+        return False
+    names = re.findall(r"\b[^\W\d_]", re.sub(r"'s\b", "", compatible(long)))
+    capitals = [initial for initial in names if initial.isupper()]
+    return len(capitals) == len(letters) and "".join(capitals) == letters
+
+
+def _without_form(words: Sequence[Word]) -> list[Word]:
+    """A place without what it is called officially: Kingdom of, Republic of."""
+    at = next((i for i, word in enumerate(words) if word.key == "of"), -1)
+    form = words[:at] if at > 0 else ()
+    return list(
+        words[at + 1 :] if form and all(w.key in vocabulary("form") for w in form) else words
+    )
+
+
+def _is_within(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """The given words hold the right ones, and those left over change nothing."""
+    for at in range(len(other) - len(mine) + 1):
+        ended = any(re.search(r"[.?!]\s", word.gap) for word in other[1 : at + 1])
+        if not ended and _alike_run(asked, mine, other[at : at + len(mine)]):
+            before, after = other[:at], other[at + len(mine) :]
+            if _may_lead(asked, before, mine) and _may_follow(asked, after, mine):
+                return True
+    return False
+
+
+_STOPS = re.compile(r"[;|/()\[\]\n+]|\s[-–—]+\s?|[–—]")
+
+
+def _may_lead(asked: Asked, before: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """Words before the answer only lead up to it."""
+    if not before:
+        return True
+    turns = vocabulary("turn") | vocabulary("change")
+    if any(w.key in turns or _STOPS.search(w.gap) for w in before) or "and" in keys(before):
+        return False
+    if _without_form([*before, *answer])[: len(before)] != list(before):
+        return True
+    last = before[-1]
+    links = last.key in vocabulary("link")
+    free = vocabulary("lead") | describing(answer)
+    for word in before:
+        # Names of the question belong to a sentence: "Puerto Rico was acquired in 1898".
+        asked_for = word.key in asked.words and (links or not word.is_name)
+        titled = word.key in vocabulary("title") and (asked.person or len(answer) > 1)
+        people = word.key in countries() and not answer[0].is_name and not links
+        if people or not (word.key in free or asked_for or titled):
+            return False
+    return True
+
+
+def describing(answer: Sequence[Word]) -> frozenset[str]:
+    """Words that only say what kind of thing an answer is; none where it is such a word itself."""
+    words = vocabulary("kind") | vocabulary("people") | countries().keys()
+    itself = read_region(answer) is not None or all(word.key in words for word in answer)
+    return frozenset() if itself else frozenset(words)
+
+
+def _may_follow(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """Words after the answer only tell more about it."""
+    if not after:
+        return True
+    first = after[0]
+    turns = vocabulary("turn") - asked.words
+    if any(word.key in turns or _STOPS.search(word.gap) for word in after):
+        return False
+    if first.key in ("and", "jr", "sr") or (first.is_name and first.key[0].isdigit()):
+        return False
+    if _names_another(asked, after, answer):
+        return False
+    if "," in first.gap and read_region(after):
+        named = answer[-1].is_name and not answer[-1].key[0].isdigit()
+        return named and _lies_in(answer, after)
+    kinds = describing(answer) & (vocabulary("kind") | vocabulary("asked kind") & asked.words)
+    if all(w.key in kinds or w.key in asked.words for w in after):
+        return "," not in first.gap
+    if len(after) == 1 and answer[-1].amount and not answer[-1].amount.dimension:
+        return not first.is_name
+    if not first.is_name and first.key in asked.words | vocabulary("tell"):
+        return True
+    # An apposition: "Paris, the capital of France", "Louis I, Grand Duke of Hesse".
+    if "," in first.gap and (
+        not first.is_name or first.key in vocabulary("title") | set(countries())
+    ):
+        return len(after) > 1 and not any("," in word.gap and word.is_name for word in after[1:])
+    return False
+
+
+def _names_another(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> bool:
+    """Words after the answer name something else, and do not say what it has to do with it."""
+    if _lies_in(answer, after):
+        return False
+    says = vocabulary("verb") | describing(answer) | asked.words - vocabulary("function")
+    free = vocabulary("function") | vocabulary("tell") | vocabulary("change") | asked.words
+    free |= describing(answer) & (vocabulary("kind") | vocabulary("title"))
+    for at, word in enumerate(after):
+        if not word.is_name and word.key in says - countries().keys():
+            return False
+        same_kind = (word.amount is None) == (answer[-1].amount is None)
+        if same_kind and word.key not in free:
+            rest = after[at:]
+            return not any(_lies_in(answer, rest[:end]) for end in range(1, 4))
+    return False
+
+
+def _lies_in(answer: Sequence[Word], region: Sequence[Word]) -> bool:
+    """A place may be in a region as far as its name tells: a state only in its country."""
+    here, there = read_region(answer), read_region(region)
+    return there is not None and (here is None or country_of().get(here) == there)
+
+
+def _is_enough(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """The right words hold the given ones, and those left out only say what is known anyway."""
+    for at in range(len(mine) - len(other) + 1):
+        if _alike_run(asked, mine[at : at + len(other)], other):
+            before, after = mine[:at], mine[at + len(other) :]
+            if "and" in (*keys(before), *keys(after[:1])):
+                return False
+            if _may_lack_before(asked, before, other) and _may_lack_behind(asked, after, other):
+                return True
+    return False
+
+
+def _may_lack_before(asked: Asked, before: Sequence[Word], given: Sequence[Word]) -> bool:
+    if not before:
+        return True
+    if any(word.key in vocabulary("turn") | vocabulary("change") for word in before):
+        return False
+    if not given[0].is_name or given[0].key[0].isdigit():
+        return all(word.key in vocabulary("lead") for word in before)
+    return all(
+        not w.is_name
+        or w.key in vocabulary("form")
+        or w.key in countries()
+        or (w.key in vocabulary("title") and len(given) > 1)
+        for w in before
+    )
+
+
+def _may_lack_behind(asked: Asked, after: Sequence[Word], given: Sequence[Word]) -> bool:
+    if not after:
+        return True
+    if "," in after[0].gap and given[-1].is_name:
+        return after[0].key == "by" or (asked.person and len(given) > 1)
+    if all(not w.is_name and w.key in vocabulary("kind") for w in after):
+        return True
+    kinds = (vocabulary("asked kind") | vocabulary("kind")) & asked.words
+    if all(w.key in kinds | {"inc", "ltd", "co", "corp", "plc", "llc"} for w in after):
+        return True
+    if after[0].key == "of" and asked.person and len(given) > 1:
+        return True
+    if given[-1].key[0].isdigit():
+        return all(w.key in asked.words or w.key in vocabulary("function") for w in after)
+    return len(after) > 1 and all(w.key in asked.words or w.key == "of" for w in after)
+
+
+def _is_reordered(mine: Sequence[Word], other: Sequence[Word]) -> bool:
+    """The same words around an "of": leaves of the eucalyptus."""
+    left, right = (sorted(k for k in keys(run) if k != "of") for run in (mine, other))
+    return left == right and "of" in {*keys(mine)} ^ {*keys(other)}
+
+
+def _same_list(asked: Asked, gold: str, given: str) -> bool:
+    """Lists in any order, complete."""
+    mine, other = list_items(gold), list_items(given)
+    if len(mine) < 2 or len(mine) != len(other):
+        return False
+    left = list(other)
+    for item in mine:
+        found = next((o for o in left if _same_item(asked, item, o)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def list_items(said: str) -> list[str]:
+    """The items of a list."""
+    parts = re.split(r"\s*[,;]\s*(?:and\s+)?|\s+(?:and|&|vs\.?|versus)\s+", said.strip(" ."))
+    return [part for part in parts if read(part)]
+
+
+def _same_item(asked: Asked, gold: str, given: str) -> bool:
+    mine, other = read(gold), read(given)
+    return (
+        _alike_run(asked, mine, other)
+        or _is_acronym(given, gold)
+        or same_person(gold, given, asked.person or True)
+    )
+
+
+@cache
+def countries() -> dict[str, str]:
+    """A country by each of its names and its people's."""
+    return {
+        " ".join(keys(read(name))): row["name"]
+        for row in read_table("countries")
+        for name in (row["name"], row["people"], *row["other"].split("|"))
+        if name
+    }
+
+
+@cache
+def _regions() -> dict[str, str]:
+    return {
+        " ".join(keys(read(name))): row["name"]
+        for row in read_table("regions")
+        for name in (row["name"], row["short"])
+        if name
+    } | countries()
+
+
+@cache
+def country_of() -> dict[str, str]:
+    return {row["name"]: row["country"] for row in read_table("regions") if row["country"]}
+
+
+def read_region(words: Sequence[Word]) -> str | None:
+    """The country, state or region that words name, possibly with its country behind a comma."""
+    for end in range(len(words), 0, -1):
+        region = _regions().get(" ".join(keys(list(words[:end]))))
+        if region is not None:
+            return region if end == len(words) or read_region(words[end:]) else None
+    return None

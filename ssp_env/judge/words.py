@@ -1,0 +1,332 @@
+"""Texts as the lenient judge reads them: words, numbers, amounts and dates in one form each."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from ssp_env.wording.answers import compatible
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number, with its unit where it has one."""
+
+    value: float
+    """As written, scale words included."""
+    dimension: str = ""
+    """``length``, ``share``, ``dollar``, ...; nothing: no unit."""
+    factor: float = 1.0
+    offset: float = 0.0
+    digits: int = 99
+    """Significant digits, trailing zeros apart: how far it may have been rounded."""
+
+    @property
+    def in_base_units(self) -> float:
+        """The amount in its dimension's base unit."""
+        return self.value * self.factor + self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class Date:
+    """A date, possibly without its day or year."""
+
+    year: int | None
+    """Negative: before Christ."""
+    month: int
+    day: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text, or a number or date that takes several."""
+
+    key: str
+    """Its letters, folded, without a plural's ending; or its digits."""
+    is_name: bool = False
+    """It begins with a capital or is a figure."""
+    gap: str = ""
+    """What stands between it and the word before."""
+    amount: Amount | None = None
+    date: Date | None = None
+
+
+def read_table(name: str) -> list[dict[str, str]]:
+    """The rows of one of the judge's word lists."""
+    with (files(__package__) / "data" / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def vocabulary(name: str) -> frozenset[str]:
+    """The stems of a list in ``words.csv``."""
+    return frozenset(
+        stem(word)
+        for row in read_table("words")
+        if row["list"] == name
+        for word in row["words"].split()
+    )
+
+
+@cache
+def _units() -> dict[tuple[str, ...], Amount]:
+    return {
+        tuple(name.split()): Amount(
+            1.0, row["dimension"], float(row["factor"]), float(row["offset"])
+        )
+        for row in read_table("units")
+        for name in row["names"].split("|")
+        if name
+    }
+
+
+@cache
+def _short_regions() -> dict[str, str]:
+    rows = reversed(read_table("regions"))  # of two with one abbreviation, the first one has it
+    return {row["short"]: row["name"].title() for row in rows if row["short"]}
+
+
+_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august"]
+_MONTHS += ["september", "october", "november", "december"]
+_SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
+_MONTH = {name: at for at, name in enumerate(_MONTHS, 1)} | {
+    short: _MONTHS.index(name) + 1 for short, name in _SHORT_MONTHS.items()
+}
+
+
+def stem(word: str) -> str:
+    """A word without a plural's ending, in American spelling."""
+    word = re.sub(r"(?<=\w{3})our(?=s?$|ed$|ite)", "or", word)
+    word = re.sub(r"(?<=\w{2})(?:tre)(?=s?$)", "ter", word)
+    word = re.sub(r"(?<=\w{3})is(?=e[sd]?$|ation|ing$)", "iz", word)
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-1] if len(word) > 3 and word.endswith("s") and word[-2] not in "su" else word
+
+
+# What a sign stands for depends on what is beside it. Applied in this order.
+_SIGNS = tuple(
+    (re.compile(found), read)
+    for found, read in (
+        (r"[‐-―−]", "-"),
+        (r"\u2044", "/"),
+        (r"(?<=[A-Za-z])\+\+", " plus plus"),
+        (r"(?<=\b[A-G])[#♯]|(?<=\b[A-G])[ -]sharp\b", " sharp"),
+        (r"(?<=\b[A-G])[♭]", " flat "),
+        (r"(?<=\b[A-Z])#", " sharp"),
+        (r"(?<=\b[ABCDFO])\+|(?<=\bAB)\+", " positive"),
+        (r"(?<=\b[ABCDFO])-(?=\W|$)|(?<=\bAB)-(?=\W|$)", " negative"),
+        (r"(?<=[a-z])!(?=[a-z])|(?<=[A-Z])!(?=[a-z])", "i"),
+        (r"(?<=[^\W\d_])\$(?=[^\W\d_])", "s"),
+        (r"(?i:\bunited states(?: of america)?\b)|\bU\.S\.(?:A\.)?(?=\W|$)|\bUS\b", "USA"),
+        (r"(?i)\b((?:[^\W\d_]\.){2,}|[^\W\d_]\.[^\W\d_]\b)", lambda m: m[0].replace(".", "")),
+        (r"(?<=\w)['’](?=\w)|(?<=s)['’](?=\s|$)", ""),
+        (r"(?i)\bst\.? (?=[A-Z])", "Saint "),
+        (r"(?i)\bmt\.? (?=[A-Z])", "Mount "),
+        (r"(?<=\d),(?=\d{3}\b)", ""),
+        (r"(?<![\d.])(\d{1,3})\s(\d{3})(?![\d.])", r"\1\2"),
+        (r"(?<![\w.-])\.(?=\d)", "0."),
+        (r"(?<!\w)(\d{4})-(\d\d?)-(\d\d?)(?!\w)", r"\1.\2.\3"),
+        (r"(?<!\w)(\d\d?)/(\d\d?)/(\d{4})(?!\w)", r"\1.\2.\3"),
+        (r"(?i)\bbetween (.*?\d\w*) and (?=.*\d)", r"\1 to "),
+        (r"(?<=\d)\s?-\s?(?=\d)|(?<=\d[a-z]{2})\s?-\s?(?=\d)", " to "),
+        (r"(?<![\w)])-(?=\d)|(?<=UTC|GMT)\s?-", " minus "),
+        (r"(?<=UTC|GMT)\s?\+", " plus "),
+        (r",\s*([A-Z]{2,3})\b", lambda m: f", {_short_regions().get(m[1].lower(), m[1])}"),
+        (r"(?<=\d)'?0'?s\b", "0 decade"),
+        (r"\b(\d{1,2})00 decade", lambda m: f"{int(m[1]) + 1} century"),
+        (r"°\s?C\b", " celsius"),
+        (r"°\s?F\b", " fahrenheit"),
+        (r"°", " degree "),
+        (r"%|\bper cent\b", " percent"),
+        (r"(?:US|C|A|NZ)?\$\s?(?=\d)", " dollar "),
+        (r"€\s?(?=\d)", " euro "),
+        (r"£\s?(?=\d)", " gbp "),
+        (r"¥\s?(?=\d)", " yen "),
+        (r"(?i)(?<=\d)k\b", " thousand"),
+        (r"(?<=\d)M\b", " million"),
+        (r"(?i)(?<=\d)bn\b", " billion"),
+        (r"(?<=[A-Za-z])/(?=h\b|hr\b|s\b)", " per "),
+        (r"\b(?:and|&|[nN])(?=\s)|(?<=\s)'?[nN]'?(?=\s)|&", " and "),
+        (r"(?i)\bdegrees? (?=celsius|fahrenheit)", ""),
+        (r"(?i)\ba dozen\b", "12"),
+    )
+)
+_DECADES = {f"{tens}ties": f"19{at}0 decade" for at, tens in enumerate(
+    ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine"), 2)}  # fmt: skip
+_TOKEN = re.compile(r"[^\W\d_]+\d+|\d+(?:\.\d+)*|[^\W\d_]+")
+_ROMAN = re.compile(r"(?=[IVX])X{0,2}(?:IX|IV|V?I{0,3})")
+_SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_MONEY = frozenset({"dollar", "euro", "sterling", "yen", "rupee"})
+
+
+@lru_cache(maxsize=16384)
+def read(text: str) -> tuple[Word, ...]:
+    """The words of a text, without articles; numbers with their units, and dates, are one word."""
+    from anyascii import anyascii
+    from text_to_num import alpha2digit
+
+    text = compatible(text)
+    for found, said in _SIGNS:
+        text = found.sub(said, text)
+    text = alpha2digit(anyascii(text), "en", 0.0)
+    words = _dated(_measured(_numbered(list(_tokens(text)))))
+    return tuple(words)
+
+
+def keys(words: Sequence[Word]) -> tuple[str, ...]:
+    """The keys of words, in order."""
+    return tuple(word.key for word in words)
+
+
+def _tokens(text: str) -> Iterator[Word]:
+    end, before = 0, ""
+    for token in _TOKEN.finditer(text):
+        written, gap, after = token[0], text[end : token.start()], text[token.end() :][:1]
+        end = token.end()
+        lower = written.lower()
+        if lower in ("a", "an", "the") and re.match(r"\s+\w", text[end:]):
+            end = end if gap.strip() == "" else token.start()
+            continue
+        if lower in ("st", "nd", "rd", "th") and before[-1:].isdigit() and gap == "":
+            continue
+        if after == ".":
+            lower = _SHORT_MONTHS.get(lower, lower)
+        lower = "bc" if lower == "bce" else lower
+        if lower in ("ad", "ce") and (before[:1].isdigit() or after == " "):
+            continue
+        if lower in _DECADES:
+            digits, _, decade = _DECADES[lower].partition(" ")
+            yield Word(digits, True, gap)
+            lower, gap = decade, " "
+        elif _ROMAN.fullmatch(written) and before[:1].isupper() and after != ".":
+            lower = str(_roman(written))
+        yield Word(lower if lower[0].isdigit() else stem(lower), not written[0].islower(), gap)
+        before = written
+
+
+def _roman(written: str) -> int:
+    values = [{"I": 1, "V": 5, "X": 10}[letter] for letter in written]
+    pairs = zip(values, [*values[1:], 0], strict=True)
+    return sum(-value if value < following else value for value, following in pairs)
+
+
+def _numbered(words: list[Word]) -> list[Word]:
+    """Signs, scales and years that were spelled in two halves, joined to their numbers."""
+    made: list[Word] = []
+    for word in words:
+        last = made[-1] if made else None
+        if not re.fullmatch(r"\d{1,20}(?:\.\d{1,20})?", word.key):
+            scale = _SCALES.get(word.key)
+            if scale and last and last.amount and last.amount.value < 1e6:
+                made[-1] = _number(last, last.amount.value * scale)
+            else:
+                made.append(word)
+            continue
+
+        value = float(word.key)
+        if last and last.key in ("minus", "negative"):
+            made[-1] = _number(replace(word, gap=last.gap), -value)
+        elif last and last.amount and value in _SCALES.values() and value > last.amount.value:
+            made[-1] = _number(last, last.amount.value * value)
+        elif (
+            last and last.amount and last.amount.value in range(10, 21) and 10 <= value < 100
+            and word.gap in (" ", "-") and "." not in word.key
+        ):  # fmt: skip
+            made[-1] = _number(last, last.amount.value * 100 + value)  # nineteen seventy-one
+        else:
+            made.append(_number(word, value))
+    return made
+
+
+def _number(word: Word, value: float) -> Word:
+    digits = len(f"{abs(value):.12g}".replace(".", "").strip("0"))
+    return replace(word, key=f"{value:.12g}", is_name=True, amount=Amount(value, digits=digits))
+
+
+def _measured(words: list[Word]) -> list[Word]:
+    """Numbers with the units behind them, or the currencies before them."""
+    units = _units()
+    made: list[Word] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word.amount:
+            for count in (3, 2, 1):
+                unit = units.get(tuple(w.key for w in words[at : at + count]))
+                if unit and len(words[at : at + count]) == count:
+                    amount = replace(unit, value=word.amount.value, digits=word.amount.digits)
+                    word = replace(word, amount=amount, key=_amount_key(amount))
+                    at += count
+                    break
+        last = made[-1] if made else None
+        if word.amount and last and (unit := units.get((last.key,))) and unit.dimension in _MONEY:
+            amount = replace(unit, value=word.amount.value, digits=word.amount.digits)
+            made[-1] = replace(word, amount=amount, key=_amount_key(amount), gap=last.gap)
+        else:
+            made.append(word)
+    return made
+
+
+def _amount_key(amount: Amount) -> str:
+    return f"{amount.value:.12g} {amount.dimension} {amount.factor:.6g}"
+
+
+def _dated(words: list[Word]) -> list[Word]:
+    """Days, months and years, and years before Christ, as one word each."""
+    made: list[Word] = []
+    at = 0
+    while at < len(words):
+        date, end = _date_at(words, at)
+        if date is None:
+            made.append(words[at])
+            at += 1
+            continue
+        key = f"{date.year}-{date.month}-{date.day}"
+        made.append(Word(key, True, words[at].gap, date=date))
+        at = end
+    return made
+
+
+def _date_at(words: list[Word], at: int) -> tuple[Date | None, int]:
+    """The date that begins here, and where it ends; ``None`` where none does."""
+    if found := re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", words[at].key):
+        a, b, c = map(int, found.groups())
+        year, month, day = (a, b, c) if a > 31 else (c, b, a)
+        if month > 12:
+            month, day = day, month
+        return (Date(year, month, day), at + 1) if 1 <= month <= 12 else (None, at)
+
+    # 2 May 1934; 2 of May, 1934; May 2, 1934; May 1934.
+    before = _whole(words, at)
+    month_at = at if before is None else at + 1 + (_key(words, at + 1) == "of")
+    named = _MONTH.get(_key(words, month_at))
+    if named is None or (before is not None and not 1 <= before <= 31):
+        return None, at
+    end, on_day = month_at + 1, before
+    after = _whole(words, end)
+    if on_day is None and after is not None and 1 <= after <= 31:
+        on_day, end = after, end + 1
+
+    year_at = end + (_key(words, end) == "of")
+    in_year = _whole(words, year_at)
+    if in_year is not None and _key(words, year_at + 1) == "bc":
+        return Date(-in_year, named, on_day), year_at + 2
+    if in_year is not None and in_year > 31:
+        return Date(in_year, named, on_day), year_at + 1
+    # A month's name alone is a word like any other: May, March.
+    return (None, at) if on_day is None else (Date(None, named, on_day), end)
+
+
+def _key(words: list[Word], at: int) -> str:
+    return words[at].key if at < len(words) else ""
+
+
+def _whole(words: list[Word], at: int) -> int | None:
+    key = _key(words, at)
+    return int(key) if re.fullmatch(r"\d{1,4}", key) else None
