@@ -541,6 +541,7 @@ def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Rando
         row = row[step]
     row[last] = another(before := row[last], rng)
     assume(row[last] != before)
+    assume(str(row[last]) != str(before))  # settings take "3" for 3
     with pytest.raises(DataError, match=r"games\.jsonl:[12]: "):
         list(parse_games([json.dumps(line).encode() + b"\n" for line in lines], "games.jsonl"))
 
