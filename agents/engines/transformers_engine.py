@@ -51,10 +51,6 @@ class TransformersEngine:
             model: a `transformers` causal LM, in evaluation mode, on its device.
             tokenizer: for the bytes behind ids, where closing tags have several tokens.
             stop: where turns end.
-
-        Raises:
-            ModelError: an architecture whose state the cache cannot keep, or a vocabulary smaller
-                than the tokenizer's.
         """
         check_architecture(model)
         known = model.get_input_embeddings().num_embeddings
@@ -242,11 +238,7 @@ class TransformersEngine:
         return finished
 
     def _halve(self, turns: dict[int, Turn], error: BaseException) -> None:
-        """Starts requests again where they are, half as many side by side.
-
-        Raises:
-            ModelError: there was only one.
-        """
+        """Starts requests again where they are, half as many side by side."""
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         if self._tried <= 1:
@@ -376,11 +368,7 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
 
 
 def check_architecture(model: Any) -> None:
-    """Checks that every layer's state can be cached, and that the output layer gives the logits.
-
-    Raises:
-        ModelError: names the layer type, or the setting, that cannot be served.
-    """
+    """Checks that every layer's state can be cached, and that the output layer gives the logits."""
     config = model.config
     kinds = set(getattr(config, "layer_types", None) or _implied_layers(model))
     unserved = sorted(kinds - SERVED_LAYERS)

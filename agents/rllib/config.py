@@ -210,11 +210,7 @@ class SelfPlayConfig(AlgorithmConfig):
         return world(**options) if callable(world) else open_world(world, **options)
 
     def check_world(self) -> None:
-        """Checks the world's name and settings, and opens it where that takes no time.
-
-        Raises:
-            ConfigError: no such world, or a setting that it cannot have.
-        """
+        """Checks the world's name and settings, and opens it where that takes no time."""
         world = self.env_config.get("world", "mini")
         options = self.env_config.get("world_options", {})
         if not isinstance(options, Mapping):
