@@ -30,7 +30,7 @@ FLOORS = (
     ("game", "worlds"),
     ("players", "replay"),
     ("doors",),
-    ("ssp_env", "commands", "testing"),
+    ("ssp_env", "cli", "commands", "testing"),
 )
 """The rooms of ``ssp_env`` from the ground up, as ARCHITECTURE.md draws them; ``ssp_env`` itself is
 what ``import ssp_env`` runs."""

@@ -36,13 +36,13 @@ from experiments.run.process import quiet_libraries
 from experiments.run.progress import heartbeat
 from ssp_env.disk import finished_in_full, unwritten
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.parts import fingerprint
 from ssp_env.game.prompts.formats import format_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
-from ssp_env.players.chat import ChatPlayer
+from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
 from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules

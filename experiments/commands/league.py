@@ -14,8 +14,7 @@ import torch
 
 from experiments.commands.train import DEFAULT_PRESET, settings
 from experiments.config import load_preset
-from experiments.league.games import play_league
-from experiments.league.players import Player, find_players, settings_of
+from experiments.league.games import Player, find_players, play_league, settings_of
 from experiments.league.results import League, as_data, draw, make_tables
 from experiments.run.checks import check
 from experiments.run.process import quiet_libraries
@@ -37,9 +36,8 @@ def run(arguments: Namespace) -> int:
     attempts = config.game.attempts if arguments.attempts is None else arguments.attempts
     if attempts < 1:
         raise ConfigError("--attempts", attempts, "must be at least 1")
-    if arguments.answers < 4:
-        fix = "must be at least 4: one half chooses who exploits whom, the other measures it"
-        raise ConfigError("--answers", arguments.answers, fix)
+    if arguments.answers < 2:
+        raise ConfigError("--answers", arguments.answers, "must be at least 2")
 
     rules, _ = check(config)
     torch.set_num_threads(config.compute.threads)
