@@ -35,7 +35,7 @@ from experiments.run.process import quiet_libraries
 from experiments.run.progress import heartbeat
 from ssp_env.disk import finished_in_full, unwritten
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.parts import fingerprint
 from ssp_env.game.prompts.formats import format_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
