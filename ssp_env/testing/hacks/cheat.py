@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game import checked
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
@@ -160,7 +161,7 @@ class Seat:
         while not imagined.done:
             imagined.feed_turn(self._encode(self._honest.write(imagined)))
             if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
-                (found,) = self.rules.checked.search([imagined.query])
+                (found,) = checked.search(self.rules, [imagined.query])
                 if isinstance(found, ServiceError):
                     raise found
                 imagined.observe(found, ())
