@@ -6,14 +6,16 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
+from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.parts import is_remote
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.game.remote import is_remote
 from ssp_env.game.round import Round, take_found
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
@@ -60,7 +62,7 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
 
     No trajectory waits for another one of its phase: its search goes out while others write, and it
     writes on when the documents are there. Searches, judges and verifiers that wait for another
-    machine (see :mod:`ssp_env.game.remote`) run in threads beside the engine.
+    machine (see :mod:`ssp_env.game.parts`) run in threads beside the engine.
 
     What is sampled follows from the round's seed, the trajectory's place in it and the tokens so
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
@@ -123,7 +125,7 @@ def answer(
 
 
 def waits_for_others(rules: Rules) -> bool:
-    """Whether a service of these rules waits for another machine, so that the order in which turns
+    """True if a service of these rules waits for another machine, so that the order in which turns
     are batched depends on which answers first."""
     return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
 
@@ -294,7 +296,7 @@ class _Scheduler:
         self._due = []
 
         queries = [play.trajectory.query or "" for play in plays]
-        search = self._rules.checked.search
+        search = partial(checked.search, self._rules)
         if remote:
             self._call([], lambda: search(queries), lambda found: self._found(plays, found))
         else:

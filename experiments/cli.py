@@ -4,6 +4,7 @@ runs."""
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,11 @@ class Chosen:
         return make_config(values, **{**given, "set": self.set or ()})
 
 
+def _command(name: str) -> Callable[..., int]:
+    """The function behind a command, which loads what it needs."""
+    return cast(Callable[..., int], import_module(f"experiments.commands.{name}").run)
+
+
 def _run(command: str, chosen: Chosen | None = None, /, **own: Any) -> int:
     given = {**vars(chosen), "set": chosen.set or []} if chosen else {}
     run = import_module(f"experiments.commands.{command}").run
@@ -84,8 +90,7 @@ def train(
         resume: Continue the run in --out, or the newest one.
         quiet: Show only errors and the result.
     """
-    return _run(
-        "train",
+    return _command("train")(
         chosen,
         steps=steps,
         solver_only=solver_only,
@@ -127,10 +132,9 @@ def evaluate(
         json: Print one JSON object.
         out: Also write every game to this file, as JSON lines; a stopped one is continued.
     """
-    return _run(
-        "eval",
+    return _command("eval")(
         chosen,
-        targets=targets or [],
+        targets or [],
         per_group=per_group,
         questions=questions,
         attempts=attempts,
@@ -178,14 +182,13 @@ def sweep(
         keep_checkpoints: Keep the last policies of finished trials.
         quiet: Show only errors and the tables.
     """
-    return _run(
-        "sweep",
+    return _command("sweep")(
         chosen,
-        name=name,
+        name,
         list=list,
         dry_run=dry_run,
-        arms=None if arms is None else [*arms],
-        seeds=None if seeds is None else [*seeds],
+        arms=arms,
+        seeds=seeds,
         steps=steps,
         parallel=parallel,
         out=out,
@@ -216,7 +219,7 @@ def league(
         attempts: Attempts of each solver at a question (default: as in training).
         out: Directory of tables, data and figure.
     """
-    return _run("league", chosen, players=players, answers=answers, attempts=attempts, out=out)
+    return _command("league")(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 
 
 def play(
@@ -234,7 +237,7 @@ def play(
         role: Role that you play.
         games: Stop after so many (default: never).
     """
-    return _run("play", chosen, role=role, games=games)
+    return _command("play")(chosen, role=role, games=games)
 
 
 def probe(
@@ -348,7 +351,7 @@ def questions(
         window: Steps per column of the table (default: an eighth of the run).
         json: Print one JSON object.
     """
-    return _run("questions", run=run, out=out, all=all, window=window, json=json)
+    return _command("questions")(run, out=out, all=all, window=window, json=json)
 
 
 def report(
@@ -365,7 +368,7 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
-    return _run("report", runs=runs, out=out, tokens=tokens)
+    return _command("report")(runs, out=out, tokens=tokens)
 
 
 def view(
@@ -379,7 +382,7 @@ def view(
         port: Port to bind, 0 for a free one.
         open: Open it in a browser.
     """
-    return _run("view", runs=runs, host=host, port=port, open=open)
+    return _command("view")(runs, host=host, port=port, open=open)
 
 
 def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
@@ -390,4 +393,4 @@ def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
         out: The picture.
         smooth: Steps of the running mean.
     """
-    return _run("plot", runs=runs, out=out, smooth=smooth)
+    return _command("plot")(runs, out=out, smooth=smooth)

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.players.cloze import GAP
+from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.instructions import (
     Conditional,
     IfAnotherPageIsFound,

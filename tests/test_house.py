@@ -31,6 +31,7 @@ FLOORS = (
     ("players", "replay"),
     ("doors",),
     ("ssp_env", "commands", "testing"),
+    ("cli",),
 )
 """The rooms of ``ssp_env`` from the ground up, as ARCHITECTURE.md draws them; ``ssp_env`` itself is
 what ``import ssp_env`` runs."""

@@ -89,7 +89,7 @@ def test_doors_take_the_further_keywords_that_are_listed() -> None:
 )
 def test_fields_defaults_and_values_of_worlds(kind: Any, section: str, worlds: list[str]) -> None:
     listed = {names([row["field"]])[0]: row for row in rows(section, "field")}
-    assert list(listed) == [field.name for field in fields(kind)]
+    assert list(listed) == list(kind.model_fields)
     for name, row in listed.items():
         default = getattr(kind(), name)
         assert value(row["default"]) == default
@@ -104,9 +104,7 @@ def test_fields_defaults_and_values_of_worlds(kind: Any, section: str, worlds: l
 
 def test_fields_of_search() -> None:
     listed = {names([row["field"]])[0]: row["default"] for row in rows("`search`", "field")}
-    assert {name: value(cell) for name, cell in listed.items()} == {
-        field.name: getattr(SearchConfig(), field.name) for field in fields(SearchConfig)
-    }
+    assert {name: value(cell) for name, cell in listed.items()} == dict(SearchConfig())
 
 
 def test_options_of_worlds() -> None:

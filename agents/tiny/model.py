@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from transformers import Lfm2Config, Lfm2ForCausalLM, PreTrainedTokenizerFast
 
 from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers.words import EOS, PAD, UNKNOWN, WORD, WordTokenizer
+from ssp_env.tokenizers.plain import EOS, PAD, UNKNOWN, WORD, WordTokenizer
 from ssp_env.worlds.mini.lexicon import vocabulary
 
 

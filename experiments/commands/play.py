@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -16,24 +15,19 @@ from rich.panel import Panel
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
-from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import load_preset
-from experiments.play.table import OUTAGES, Riddle, Seat, Table
+from experiments.cli import Chosen
+from experiments.play import OUTAGES, Part, Session
 from experiments.run.checks import check
 from experiments.run.process import quiet_libraries
-from ssp_env.checks import one_of
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.types import Action, Question
-
-HINT_COST = 0.25
-"""What each hint takes off the points of a question."""
+from ssp_env.types import Action
 
 _KEYS = {
-    "solver": "[b]s[/b] words: search   [b]a[/b] words: answer   [b]h[/b]: hint   "
-    "[b]n[/b]: next question   [b]q[/b]: quit",
-    "proposer": "[b]s[/b] words: search   [b]a[/b] words: ask this question   [b]h[/b]: hint   "
+    "solver": "[b]s[/b] words: search   [b]a[/b] words: answer   [b]n[/b]: next question   "
+    "[b]q[/b]: quit",
+    "proposer": "[b]s[/b] words: search   [b]a[/b] words: ask this question   "
     "[b]n[/b]: another answer   [b]q[/b]: quit",
 }
 
@@ -96,124 +90,92 @@ class Skip(Exception):
     """The person wants another game."""
 
 
-def run(arguments: Namespace) -> int:
+def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     """Plays until the person quits, or ``--games`` are played."""
     quiet_libraries()
-    one_of("--role", arguments.role, ("solver", "proposer"))
-    config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
-    rules, questions = check(config)
+    config = chosen.config()
+    rules, _ = check(config)
 
     torch.set_num_threads(config.compute.threads)
     model = load_model(config.model_dir, "cuda" if config.compute.gpus_per_env_runner else "cpu")
     engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
 
-    terminal = Terminal(arguments.role)
-    table, score = Table(rules, engine, config.seed), Score()
-    play = _solve if arguments.role == "solver" else _propose
+    terminal = Terminal(role)
+    session, score = Session(rules, engine, config.seed), Score()
     terminal.rules(config.world, config.game.attempts)
+    play = solve if role == "solver" else propose
     try:
         with suppress(Quit):
-            play(terminal, table, score, questions, arguments.games)
+            for _ in play(terminal, session, score):
+                if games is not None and score.games >= games:
+                    return 0
+                terminal.say(f"[dim]{score}[/dim]")
+            terminal.say("The policy has not written any valid question for a long while.")
     finally:
         terminal.say(f"[b]{score}[/b]")
     return 0
 
 
-def _solve(
-    terminal: Terminal, table: Table, score: Score, _: Sequence[Question], games: int | None
-) -> None:
+def solve(terminal: Terminal, session: Session, score: Score) -> Iterator[None]:
+    """Lets the person answer the policy's questions, one game per item."""
     terminal.say("[dim]The policy is writing questions ...[/dim]")
-    for number, riddle in enumerate(table.riddles(), 1):
-        terminal.panel(f"question {number}", escape(riddle.question))
-        seat = table.solver(riddle)
+    for number, asked in enumerate(session.questions(), 1):
+        terminal.panel(f"question {number}", escape(asked.question))
+        part = session.solver(asked)
+        right, said = False, "skipped"
         try:
-            used = terminal.turns(seat, Action.ANSWER, _about(riddle))
-            _count_solution(terminal, score, riddle, seat.finish(), used)
-        except Skip:
-            _count_solution(terminal, score, riddle, None, 0)
+            terminal.turns(part, Action.ANSWER)
+            right = part.finish().attempts[0].right
+            said = "[green]right[/green]" if right else "[red]not right[/red]"
         except ServiceError as error:
             _void(terminal, score, error)
+            yield
+            continue
+        except Skip:
+            pass
 
-        if games is not None and score.games >= games:
-            return
-        terminal.say(f"[dim]{score}[/dim]")
+        terminal.say(f"{said}: it is [b]{escape(asked.truth.answer)}[/b]")
+        terminal.say(f"the policy found it in {asked.solve_rate:.0%} of its attempts")
+        score.add(float(right), asked.solve_rate)
+        yield
 
-    terminal.say("The policy has not written any valid question for a long while.")
+
+def propose(terminal: Terminal, session: Session, score: Score) -> Iterator[None]:
+    """Lets the person ask the policy, one game per item."""
+    for number in count(1):
+        part = session.proposer()
+        answer = escape(part.game.truth.answer)
+        terminal.panel(f"answer {number}", f"write a question whose only answer is [b]{answer}[/b]")
+        try:
+            terminal.turns(part, Action.QUESTION)
+            game = part.finish()
+            rival = session.rival(game)
+        except ServiceError as error:
+            _void(terminal, score, error)
+            yield
+            continue
+        except Skip:
+            continue
+
+        if game.outcome is Outcome.VALID:
+            tried = ", ".join(escape(a.trajectory.result or "nothing") for a in game.counted)
+            terminal.say(f"[green]valid[/green]: the policy answered {tried}")
+            said = f"{game.share_right:.0%} of that is right"
+        else:
+            read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
+            said = f"[red]{game.outcome}[/red]: {_why(game)}{read}"
+        points, theirs = game.proposer_reward or 0.0, rival.proposer_reward or 0.0
+        terminal.say(f"{said}, {points:.2f} points for you")
+        wrote = escape(rival.question or "no question")
+        why = "" if rival.reason is None else f" ({_why(rival)})"
+        terminal.say(f"the policy itself would have asked: {wrote}{why}, {theirs:.2f} points")
+        score.add(points, theirs)
+        yield
 
 
 def _void(terminal: Terminal, score: Score, error: ServiceError) -> None:
     terminal.say(f"[red]void[/red]: {escape(str(error))}; this game does not count")
     score.void(error)
-
-
-def _count_solution(
-    terminal: Terminal, score: Score, riddle: Riddle, game: Game | None, hints: int
-) -> None:
-    right = game is not None and game.attempts[0].right
-    points = max(0.0, 1.0 - HINT_COST * hints) if right else 0.0
-    said = "[green]right[/green]" if right else "[red]not right[/red]" if game else "skipped"
-    terminal.say(f"{said}: it is [b]{escape(riddle.truth.answer)}[/b], {points:.2f} points for you")
-    terminal.say(f"the policy found it in {riddle.solve_rate:.0%} of its attempts")
-
-    score.add(points, riddle.solve_rate)
-
-
-def _about(riddle: Riddle) -> list[str]:
-    """Hints, from vague to plain."""
-    answer = riddle.truth.answer
-    hints = []
-    if riddle.hops is not None:
-        hints.append(
-            "it asks for one fact" if riddle.hops == 1 else f"it chains {riddle.hops} facts"
-        )
-    if riddle.read:
-        hints.append(f"one of the pages that its author read is {riddle.read[-1].title}")
-    return [*hints, f"it begins with {answer[:1]!r} and has {len(answer)} letters"]
-
-
-def _propose(
-    terminal: Terminal, table: Table, score: Score, questions: Sequence[Question], games: int | None
-) -> None:
-    for number in count(1):
-        seat = table.proposer()
-        answer = escape(seat.game.truth.answer)
-        terminal.panel(f"answer {number}", f"write a question whose only answer is [b]{answer}[/b]")
-        hints = [
-            f"search for {seat.game.truth.answer}: only what you have found can verify a question",
-            f"a question of this world looks like: {questions[number % len(questions)].text}",
-        ]
-        try:
-            used = terminal.turns(seat, Action.QUESTION, hints)
-            game = seat.finish()
-            _count_question(terminal, score, game, table.rival(game), used)
-        except Skip:
-            continue
-        except ServiceError as error:
-            _void(terminal, score, error)
-
-        if games is not None and score.games >= games:
-            return
-        terminal.say(f"[dim]{score}[/dim]")
-
-
-def _count_question(terminal: Terminal, score: Score, game: Game, rival: Game, hints: int) -> None:
-    reward = game.proposer_reward or 0.0
-    points = max(0.0, reward - HINT_COST * hints) if reward > 0 else 0.0
-
-    if game.outcome is Outcome.VALID:
-        tried = ", ".join(escape(a.trajectory.result or "nothing") for a in game.counted)
-        terminal.say(f"[green]valid[/green]: the policy answered {tried}")
-        terminal.say(f"{game.share_right:.0%} of that is right: {points:.2f} points for you")
-    else:
-        read = "" if game.verification is None else f" ({escape(game.verification.detail)})"
-        terminal.say(f"[red]{game.outcome}[/red]: {_why(game)}{read}, 0 points for you")
-
-    theirs = rival.proposer_reward or 0.0
-    wrote = escape(rival.question or "no question")
-    why = "" if rival.reason is None else f" ({_why(rival)})"
-    terminal.say(f"the policy itself would have asked: {wrote}{why}, {theirs:.2f} points")
-
-    score.add(points, theirs)
 
 
 def _why(game: Game) -> str:
@@ -235,7 +197,7 @@ class Terminal:
             "You get an answer and write a question that has it, and only it. You are paid for "
             f"what the policy gets wrong in {attempts} attempts, if the question is verified."
         )
-        text = f"{solver if self._role == 'solver' else proposer} A hint costs {HINT_COST} points."
+        text = solver if self._role == "solver" else proposer
         self.panel(f"search self-play: {world}", f"{text}\n{_KEYS[self._role]}")
 
     def say(self, text: str) -> None:
@@ -246,44 +208,37 @@ class Terminal:
         """Prints a frame."""
         self._console.print(Panel(text, title=title, title_align="left", expand=False))
 
-    def turns(self, seat: Seat, last: Action, hints: list[str]) -> int:
-        """Lets the person play a trajectory to its end; returns how many hints it took.
+    def turns(self, part: Part, last: Action) -> None:
+        """Lets the person play a trajectory to its end.
 
         Raises:
             Quit: no more games.
             Skip: another game.
             ServiceError: an outage has voided the game.
         """
-        used = 0
-        while not seat.over:
-            key, text = self._read(seat)
+        while not part.over:
+            key, text = self._read(part)
             match key:
-                case "h" if used < len(hints):
-                    self.say(f"[yellow]hint:[/yellow] {escape(hints[used])}")
-                    used += 1
-                case "h":
-                    self.say("there are no more hints")
-                case "s" if not seat.searches_left:
+                case "s" if not part.searches_left:
                     self.say("no searches are left")
-                case "s" | "a" if unknown := seat.unknown_words(text):
+                case "s" | "a" if unknown := part.unknown_words(text):
                     self.say(f"this world has no such word: {escape(', '.join(unknown))}")
                 case "s" if text:
-                    for document in seat.write(Action.SEARCH, text):
+                    for document in part.write(Action.SEARCH, text):
                         self.panel(escape(document.title), escape(document.text))
                 case "a" if text:
-                    seat.write(last, text)
+                    part.write(last, text)
                 case _:
                     self.say(_KEYS[self._role])
 
-        ending = seat.trajectory.ending
+        ending = part.trajectory.ending
         if ending is not Ending.ACTION:
             self.say(f"[red]over[/red]: {_ENDINGS.get(ending, str(ending)) if ending else ''}")
-        return used
 
-    def _read(self, seat: Seat) -> tuple[str, str]:
+    def _read(self, part: Part) -> tuple[str, str]:
         try:
             line = self._console.input(
-                f"[cyan]{seat.searches_left} searches left >[/cyan] "
+                f"[cyan]{part.searches_left} searches left >[/cyan] "
             ).strip()
         except EOFError:
             raise Quit from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,19 +33,19 @@ STYLES = ("-", "--", ":", "-.")
 Points = dict[int, float]
 
 
-def run(arguments: Namespace) -> int:
-    """Draws the runs into one picture."""
-    if arguments.smooth < 1:
-        raise ConfigError("--smooth", arguments.smooth, "must be at least 1")
-    out, runs = Path(arguments.out), open_runs(arguments.runs)
+def run(paths: Sequence[str], *, out: str, smooth: int) -> int:
+    """Draws the runs into one picture; see :func:`experiments.cli.plot`."""
+    if smooth < 1:
+        raise ConfigError("--smooth", smooth, "must be at least 1")
+    file, runs = Path(out), open_runs(paths)
     arms = arms_of(runs)
 
     matplotlib.use("Agg")
-    figure = picture(runs, arms, arguments.smooth)
-    unfinished = out.with_name(f".unfinished_{out.name}")
+    figure = picture(runs, arms, smooth)
+    unfinished = file.with_name(f".unfinished_{file.name}")
     try:
         figure.savefig(unfinished, dpi=120)
-        unfinished.replace(out)
+        unfinished.replace(file)
     except (OSError, ValueError) as error:
         # matplotlib raises a ValueError for an unknown file type.
         raise RunError(f"{out} cannot be written: {error}") from error

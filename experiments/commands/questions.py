@@ -1,106 +1,71 @@
-"""``ssp questions``: the questions of a run as a data set, and what they were like."""
+"""``ssp questions``: the questions of a run, as a data set and in figures."""
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
+from json import dumps
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from experiments.questions.insight import Window, topics, windows
-from experiments.questions.ledger import Entry, games_of, ledger
+from experiments.questions.figures import MEANINGS, Figures, by_hops, by_step, topics, written
+from experiments.questions.ledger import games_of, ledger
 from ssp_env.disk import finished_in_full
 from ssp_env.errors import ConfigError
 
-_ROWS = {
-    "written": "questions written",
-    "accepted": "accepted",
-    "repeated": "written before",
-    "alike": "or nearly so",
-    "precision": "precision of the gate",
-    "recall": "recall of the gate",
-    "ambiguous": "accepted: ambiguous",
-    "wrong": "accepted: wrong",
-    "hops": "accepted: hops",
-    "solve_rate": "accepted: solve rate",
-}
-"""What the figures of a window are called."""
-
 _COLUMNS = 8
-"""Windows that a run is cut into where nobody says how long they are."""
+"""Columns of a run's table where nobody says how many steps each has."""
 
 
-def run(arguments: Namespace) -> int:
+def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
     """Writes the ledger, if asked to, and prints the figures."""
-    if arguments.window is not None and arguments.window < 1:
-        raise ConfigError("--window", arguments.window, "must be at least 1")
+    if window is not None and window < 1:
+        raise ConfigError("--window", window, "must be at least 1")
 
-    games = list(games_of(arguments.run))
-    entries = ledger(games, arguments.run)
-    kept = [entry for entry in entries if arguments.all or entry["accepted"]]
+    games = list(games_of(directory))
+    entries = ledger(games, directory)
+    kept = [entry for entry in entries if all or entry["accepted"]]
+    accepted = sum(entry["accepted"] for entry in entries)
 
-    steps = max((step for step, _ in games), default=1)
-    by_step, by_hops = windows(games, arguments.window or -(-steps // _COLUMNS))
+    steps, asked = max((step for step, _ in games), default=1), written(games)
+    windows = by_step(asked, window or -(-steps // _COLUMNS))
+    lengths = by_hops(asked)
     subjects = topics([entry["question"] for entry in kept])
 
-    if arguments.out:
-        with finished_in_full(Path(arguments.out)) as file:
-            file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
+    if out:
+        with finished_in_full(Path(out)) as file:
+            file.writelines(dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
 
-    if arguments.json:
+    if json:
         figures = {
-            "run": str(arguments.run),
+            "run": directory,
             "questions": len(entries),
-            "accepted": sum(entry["accepted"] for entry in entries),
-            "windows": [window.as_dict() for window in by_step],
-            "hops": {hops: window.as_dict() for hops, window in by_hops.items()},
+            "accepted": accepted,
+            "windows": windows,
+            "hops": lengths,
             "topics": [{"words": words, "share": share} for words, share in subjects],
         }
-        print(json.dumps(figures, indent=2))
-    else:
-        named = {f"{window.first_step}-{window.last_step}": window for window in by_step}
-        lengths = {_plural(hops): window for hops, window in by_hops.items()}
-        _show({"by step": named, "by length": lengths}, entries, subjects)
-        if arguments.out:
-            print(f"{len(kept)} questions are in {arguments.out}")
+        print(dumps(figures, indent=2))
+        return 0
+
+    _show("by step", {f"{each['first_step']}-{each['last_step']}": each for each in windows})
+    _show("by length", {f"{n} hop{'s'[: n != 1]}": each for n, each in lengths.items()})
+    print(f"{len(entries)} different questions, {accepted} of them accepted")
+    for words, share in subjects:
+        print(f"  {share:4.0%}  {', '.join(words)}")
+    if out:
+        print(f"{len(kept)} questions are in {out}")
     return 0
 
 
-def _show(
-    tables: dict[str, dict[str, Window]],
-    entries: list[Entry],
-    subjects: list[tuple[list[str], float]],
-) -> None:
-    console = Console(highlight=False)
-    for title, columns in tables.items():
-        if columns:
-            console.print(_table(title, columns))
-
-    accepted = [entry for entry in entries if entry["accepted"]]
-    console.print(f"{len(entries)} different questions, {len(accepted)} of them accepted")
-    for words, share in subjects:
-        console.print(f"  {share:4.0%}  {', '.join(words)}")
-
-
-def _table(title: str, columns: dict[str, Window]) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column()
+def _show(title: str, columns: dict[str, Figures]) -> None:
+    if not columns:
+        return
+    table = Table("", title=title, title_justify="left")
     for name in columns:
         table.add_column(name, justify="right")
-
-    figures = [window.as_dict() for window in columns.values()]
-    for name, meaning in _ROWS.items():
-        table.add_row(meaning, *(_cell(values[name]) for values in figures))
-    return table
-
-
-def _plural(hops: int) -> str:
-    return f"{hops} hop" if hops == 1 else f"{hops} hops"
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.2f}"
+    for name, meaning in MEANINGS.items():
+        values = (column[name] for column in columns.values())
+        shown = ("-" if v is None else str(v) if isinstance(v, int) else f"{v:.2f}" for v in values)
+        table.add_row(meaning, *shown)
+    Console(highlight=False).print(table)

@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.config import RunConfig, load_preset, make_config
+from experiments.cli import Chosen
+from experiments.config import RunConfig, make_config
 from experiments.run.checks import check_early
 from experiments.run.process import (
     handling,
@@ -28,17 +29,32 @@ UNHEALTHY = 3
 """Exit status of a run that was stopped because its figures went wrong."""
 
 
-def run(arguments: Namespace) -> int:
-    """Trains and prints base and final accuracy."""
-    config, out = plan(arguments)
-    check_early(config, out, arguments.resume)
-    if not arguments.quiet:
+def run(
+    chosen: Chosen,
+    *,
+    steps: int | None = None,
+    solver_only: bool = False,
+    out: Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Trains and prints base and final accuracy; see :func:`experiments.cli.train`."""
+    more: dict[str, Any] = {"steps": steps, "solver_only": solver_only}
+    if resume:
+        out = out or newest(default_directory(chosen.config(**more)))
+        config = _resumed(chosen, out, **more)
+    else:
+        config = chosen.config(**more)
+        out = out or fresh(default_directory(config))
+
+    check_early(config, out, resume)
+    if not quiet:
         print(f"loading PyTorch ({config.preset}, {_steps(config.steps)})", file=sys.stderr)
     try:
         with handling(raise_interruption):
             from experiments.run.training import train
 
-            summary = train(config, out, resume=arguments.resume, quiet=arguments.quiet)
+            summary = train(config, out, resume=resume, quiet=quiet)
     except KeyboardInterrupt as interruption:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
@@ -51,38 +67,20 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def plan(arguments: Namespace) -> tuple[RunConfig, Path]:
-    """Settings and directory of the run that a command line asks for.
-
-    A resumed run starts from the settings in its directory; whatever else is given has to agree
-    with them.
+def _resumed(chosen: Chosen, out: Path, **more: Any) -> RunConfig:
+    """The settings in a run's directory; whatever else is given has to agree with them.
 
     Raises:
-        SSPError: an unknown preset or setting, a value that cannot work, or nothing to resume.
+        DataError: they cannot be read; names the file.
     """
-    preset = arguments.preset or DEFAULT_PRESET
-    if not arguments.resume:
-        config = settings(arguments, load_preset(preset))
-        return config, Path(arguments.out) if arguments.out else fresh(default_directory(config))
-
-    out = Path(arguments.out or newest(default_directory(settings(arguments, load_preset(preset)))))
     held = RunDirectory(out).read_config()
-    agrees = arguments.preset in (None, held.get("preset"))
-    if agrees:
-        _check_held(held, RunDirectory(out).config)
-    return settings(arguments, held if agrees else load_preset(preset)), out
-
-
-def _check_held(values: dict[str, Any], file: Path) -> None:
-    """Makes sure that a run's own settings can be read, before others are laid over them.
-
-    Raises:
-        DataError: they cannot; names the file.
-    """
+    if chosen.preset not in (None, held.get("preset")):
+        return chosen.config(**more)
     try:
-        RunConfig(**values)
+        RunConfig(**held)
     except ConfigError as error:
-        raise DataError(file, str(error)) from None
+        raise DataError(RunDirectory(out).config, str(error)) from None
+    return chosen.config(held, **more)
 
 
 def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from agents.engines.base import Engine, Generation, Request, generate
+from agents.engines.base import Engine, Request, generate
 from agents.rollout import play
 from ssp_env.errors import ServiceError
+from ssp_env.game import checked
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -21,8 +19,6 @@ from ssp_env.types import Question, Role
 
 CHUNK = 256
 """Questions that are answered side by side."""
-EVERY = 10.0
-"""Seconds between two lines about progress."""
 
 _MEMORY = 0x3E30
 """Sets the random numbers of answers from memory apart."""
@@ -51,27 +47,6 @@ def by_player(player: Player) -> Answers:
         return round_
 
     return answers
-
-
-class Reporting:
-    """An engine that says on standard error, every ten seconds, how much it has written."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine, self._tokens, self._turns = engine, 0, 0
-        self._told = time.monotonic()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def step(self) -> list[tuple[int, Generation]]:
-        """One step of the engine."""
-        ended = self._engine.step()
-        self._turns += len(ended)
-        self._tokens += sum(len(generation.ids) for _, generation in ended)
-        if time.monotonic() - self._told > EVERY:
-            self._told = time.monotonic()
-            print(f"{self._turns:,} turns, {self._tokens:,} tokens so far", file=sys.stderr)
-        return ended
 
 
 def answer(
@@ -118,7 +93,7 @@ def from_memory(
         tasks = [
             JudgeTask(q.text, t.result or "", q.truth) for q, t in zip(asked, written, strict=True)
         ]
-        verdicts += rules.checked.judge(tasks)
+        verdicts += checked.judge(rules, tasks)
     return [None if isinstance(one, ServiceError) else bool(one.correct) for one in verdicts]
 
 

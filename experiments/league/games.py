@@ -1,7 +1,8 @@
-"""The games of a league: each proposer asks about the same answers, each solver tries all of it.
+"""Players and games of a league: each proposer asks about the same answers, each solver tries all.
 
-Proposing is a step of self-play, with the noise and the verification of a step; solving is the
-second half of one. So what a cell of the matrix holds is what the two would be paid in training.
+Players are the policies of runs at every checkpoint that is there, and any others. Proposing is a
+step of self-play, with the noise and the verification of a step; solving is the second half of one.
+So a cell of the matrix holds what the two would be paid in training.
 """
 
 from __future__ import annotations
@@ -9,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
 from agents.rollout import play
 from experiments.config import RunConfig
 from experiments.evaluation.answers import with_attempts
-from experiments.league.players import Player
 from experiments.run.checks import check_model
-from ssp_env.errors import ConfigError, ServiceError
+from experiments.run.rundir import RunDirectory
+from experiments.stats import Floats
+from ssp_env.errors import ConfigError, RunError, ServiceError
+from ssp_env.game import checked
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
@@ -32,36 +35,109 @@ LEAGUE = "league"
 _PROPOSE, _SOLVE = 0x1EA6, 0x501E
 """First numbers of the seeds: the games are none of training's."""
 
-Floats = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Player:
+    """A policy; it plays both roles."""
+
+    name: str
+    model: str
+    """Its model directory; empty: the tiny policy that ships."""
+    step: int | None = None
+    """How many steps it has learnt in its run; ``None`` of a policy that is of no run."""
+
+
+def find_players(targets: Sequence[str]) -> list[Player]:
+    """The players that a command line names, in its order; a policy that is named twice plays once.
+
+    Args:
+        targets: run directories, which stand for the policy that they began with and for all
+            checkpoints that are there; and policies, as ``DIR`` or ``NAME=DIR``.
+
+    Raises:
+        ConfigError: no such directory, two players of one name, or fewer than two players.
+        RunError: a run that cannot be read, or has no checkpoint.
+    """
+    runs = [target for target in targets if is_run(target)]
+    found: dict[str, Player] = {}
+    for target in targets:
+        several = target in runs and len(runs) > 1
+        for player in _of_run(target, several) if target in runs else [_named(target)]:
+            if player.model in [known.model for known in found.values()]:
+                continue
+            if player.name in found and player.step == 0:
+                player = replace(player, name=f"{Path(target).resolve().name} base")
+            if player.name in found:
+                fix = f"two players have this name; write one as NAME={player.model}"
+                raise ConfigError("player", player.name, fix)
+            found[player.name] = player
+
+    if len(found) < 2:
+        fix = "give a run with checkpoints (checkpoints_kept: null keeps all), or two policies"
+        raise ConfigError("players", list(found), fix)
+    return [*found.values()]
+
+
+def settings_of(targets: Sequence[str]) -> dict[str, Any] | None:
+    """The settings of the first run among these; ``None`` if there is none.
+
+    Raises:
+        RunError: they cannot be read.
+    """
+    runs = [target for target in targets if is_run(target)]
+    return RunDirectory(runs[0]).read_config() if runs else None
+
+
+def is_run(target: str) -> bool:
+    """Whether a directory holds a run."""
+    run = RunDirectory(target)
+    return run.config.exists() and run.metrics.exists()
+
+
+def _of_run(target: str, several: bool) -> list[Player]:
+    run = RunDirectory(target)
+    prefix = f"{run.path.resolve().name} " if several else ""
+    checkpoints = [(step, folder / "policy") for step, folder in run.kept_checkpoints()]
+    if not checkpoints:
+        raise RunError(f"{run.path} has no checkpoint")
+
+    base = str(run.read_config().get("model", ""))
+    steps = [Player(f"{prefix}step {step}", str(folder), step) for step, folder in checkpoints]
+    # Runs often begin with the same policy, which is one player then.
+    return [Player("base", base, 0), *steps]
+
+
+def _named(target: str) -> Player:
+    name, equals, folder = target.partition("=")
+    path = Path(folder if equals else target)
+    if not (path / "config.json").is_file():
+        fix = "no run directory, and no model directory (config.json is missing)"
+        raise ConfigError("player", target, fix)
+    return Player(name if equals else path.name, str(path))
 
 
 @dataclass(frozen=True)
-class Proposals:
-    """What one proposer asked, by answer."""
+class Proposal:
+    """What one proposer made of one answer."""
 
-    questions: list[Question | None]
+    question: Question | None
     """``None`` where nothing valid was asked."""
-    reasons: list[str | None]
-    """The reason code of an invalid game; ``None`` of a valid one."""
-    hops: list[int | None]
-    """Of valid questions, where the world knows."""
+    reason: str | None = None
+    """Reason code of an invalid game."""
+    hops: int | None = None
+    """Of a valid question, where the world knows."""
 
 
 @dataclass(frozen=True)
 class Games:
     """All games of a league."""
 
-    proposals: list[Proposals]
-    """By proposer."""
+    proposals: list[list[Proposal]]
+    """By proposer and answer."""
     solved: Floats
     """Share of right attempts, of shape (proposers, solvers, answers); NaN without a question."""
     paid: Floats
     """The proposer's reward, of the same shape, invalid questions included."""
-
-    @property
-    def valid(self) -> Floats:
-        """Share of valid questions, by proposer."""
-        return np.array([np.mean([q is not None for q in p.questions]) for p in self.proposals])
 
 
 def play_league(
@@ -108,63 +184,57 @@ def play_league(
         for row, asked in enumerate(proposals):
             for place, game in _solve(engine, config, tried, asked):
                 solved[row, column, place] = game.share_right
-                paid[row, column, place] = rules.checked.proposer_reward(game)
+                paid[row, column, place] = checked.proposer_reward(rules, game)
     return Games(proposals, solved, paid)
 
 
-def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> Proposals:
+def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> list[Proposal]:
     """A proposer's questions, in rounds of the size that training has: noise is of one's round."""
-    # Its own solver answers each question once, since a round is played to its end; that is not
-    # looked at.
+    # A round is played to its end, so the proposer's own solver tries each question; once will do.
     once = replace(rules, config=rules.config.replace(attempts=1, proposals=1))
+    # All proposers get the same answers, each once unless there are fewer.
+    known, rng = rules.world.answers, np.random.default_rng([_PROPOSE, config.seed])
+    dealt = [known[i] for i in rng.choice(len(known), answers, replace=answers > len(known))]
     size = config.learning.round_size
     games: list[Game] = []
     for begin in range(0, answers, size):
+
+        def deal(_: object, count: int, begin: int = begin) -> list[GroundTruth]:
+            return dealt[begin : begin + count]
+
         seed = [_PROPOSE, config.seed, begin]
-        truths = _truths(rules, config.seed, answers)[begin : begin + size]
-        round_ = Round(once, _in_turn(truths), len(truths), seed)
+        round_ = Round(once, deal, min(size, answers - begin), seed)
         play(round_, engine, temperature=config.learning.temperature)
         games += round_.games
 
     _check_outages(games)
-    valid = [game.outcome is Outcome.VALID for game in games]
-    analysed = [rules.world.analyse(game.question) if game.question else None for game in games]
-    return Proposals(
-        [
-            _question(place, game) if fine else None
-            for place, (game, fine) in enumerate(zip(games, valid, strict=True))
-        ],
-        [None if fine else game.reason for game, fine in zip(games, valid, strict=True)],
-        [
-            found.hops if found is not None and fine else None
-            for found, fine in zip(analysed, valid, strict=True)
-        ],
-    )
-
-
-def _question(place: int, game: Game) -> Question:
-    truth = game.truth
-    return Question(
-        f"{LEAGUE}-{place}", game.question or "", (truth.answer, *truth.aliases), LEAGUE
-    )
+    proposals = []
+    for place, game in enumerate(games):
+        if game.outcome is not Outcome.VALID or not game.question:
+            proposals.append(Proposal(None, game.reason))
+            continue
+        found = rules.world.analyse(game.question)
+        wordings = (game.truth.answer, *game.truth.aliases)
+        question = Question(f"{LEAGUE}-{place}", game.question, wordings, LEAGUE)
+        proposals.append(Proposal(question, hops=found.hops if found is not None else None))
+    return proposals
 
 
 def _solve(
-    engine: Engine, config: RunConfig, rules: Rules, asked: Proposals
+    engine: Engine, config: RunConfig, rules: Rules, asked: Sequence[Proposal]
 ) -> list[tuple[int, Game]]:
     """All valid questions of a proposer, tried by one solver: the place of each, and its game."""
-    places = [place for place, question in enumerate(asked.questions) if question is not None]
+    valid = [(place, each.question) for place, each in enumerate(asked) if each.question]
     games: list[Game] = []
     size = config.learning.round_size
-    for begin in range(0, len(places), size):
-        part = [asked.questions[place] for place in places[begin : begin + size]]
-        questions = [question for question in part if question is not None]
+    for begin in range(0, len(valid), size):
+        questions = [question for _, question in valid[begin : begin + size]]
         round_ = Round.of_questions(rules, questions, [_SOLVE, config.seed, begin])
         play(round_, engine, temperature=config.learning.temperature)
         games += round_.games
 
     _check_outages(games)
-    return list(zip(places, games, strict=True))
+    return [(place, game) for (place, _), game in zip(valid, games, strict=True)]
 
 
 def _engine(folder: Path, config: RunConfig, rules: Rules) -> Engine:
@@ -176,24 +246,6 @@ def _engine(folder: Path, config: RunConfig, rules: Rules) -> Engine:
         device="cuda" if config.compute.gpus_per_env_runner else "cpu",
         longest=rules.longest_trajectory,
     )
-
-
-def _truths(rules: Rules, seed: int, count: int) -> list[GroundTruth]:
-    """The answers that every proposer gets, each once unless there are fewer."""
-    known = rules.world.answers
-    rng = np.random.default_rng([_PROPOSE, seed])
-    return [known[i] for i in rng.choice(len(known), count, replace=count > len(known))]
-
-
-def _in_turn(
-    truths: Sequence[GroundTruth],
-) -> Callable[[np.random.Generator, int], Sequence[GroundTruth]]:
-    """Deals these answers, whatever the generator."""
-
-    def answers(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:
-        return truths[:count]
-
-    return answers
 
 
 def _check_vocabularies(players: Sequence[Player], folders: Sequence[Path], rules: Rules) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from experiments.league.games import Floats, Games
-from experiments.league.players import Player
-from experiments.league.ratings import Exploited, Interval, exploited, ratings
+from experiments.league.games import Games, Player
+from experiments.league.ratings import ratings
+from experiments.stats import Estimate, Floats
 from experiments.sweeps.figure import save_figure
 from experiments.sweeps.results import NONE, Table
 
@@ -26,10 +26,9 @@ class League:
     players: Sequence[Player]
     games: Games
     attempts: int
-    proposers: list[Interval]
+    proposers: list[Estimate]
     """Their ratings."""
-    solvers: list[Interval]
-    exploited: list[Exploited]
+    solvers: list[Estimate]
 
     @classmethod
     def of(cls, players: Sequence[Player], games: Games, attempts: int, seed: int) -> League:
@@ -42,8 +41,7 @@ class League:
             seed: of the bootstrap.
         """
         proposers, solvers = ratings(games.solved, attempts, seed)
-        worst = exploited(games.paid, seed)
-        return cls(players, games, attempts, proposers, solvers, worst)
+        return cls(players, games, attempts, proposers, solvers)
 
     @property
     def paid(self) -> Floats:
@@ -62,18 +60,21 @@ class League:
 
     def hops(self, proposer: int) -> float | None:
         """Mean over its valid questions; ``None`` where the world does not know."""
-        known = [hops for hops in self.games.proposals[proposer].hops if hops is not None]
+        known = [one.hops for one in self.games.proposals[proposer] if one.hops is not None]
         return fmean(known) if known else None
+
+    def valid(self, proposer: int) -> float:
+        """Share of valid questions."""
+        return fmean(one.question is not None for one in self.games.proposals[proposer])
 
 
 def make_tables(league: League) -> list[Table]:
-    """All tables: ratings, solve rates, rewards, and who loses to whom."""
+    """All tables: ratings, solve rates, rewards."""
     names = [player.name for player in league.players]
     return [
         _ratings_table(league, names),
         _matrix("Share solved of valid questions", league.solve_rate, names),
         _matrix("The proposer's mean reward, invalid questions included", league.paid, names),
-        _exploited_table(league, names),
     ]
 
 
@@ -81,18 +82,16 @@ def as_data(league: League) -> dict[str, Any]:
     """Everything that the tables show, and every figure by answer that they rest on."""
     players = []
     for place, player in enumerate(league.players):
-        asked = league.games.proposals[place]
-        reasons = Counter(reason for reason in asked.reasons if reason is not None)
+        reasons = Counter(one.reason for one in league.games.proposals[place] if one.reason)
         players.append(
             {
                 "name": player.name,
                 "step": player.step,
                 "proposer_rating": asdict(league.proposers[place]),
                 "solver_rating": asdict(league.solvers[place]),
-                "valid_share": round(float(league.games.valid[place]), 6),
+                "valid_share": round(league.valid(place), 6),
                 "invalid": dict(sorted(reasons.items())),
                 "hops": league.hops(place),
-                "exploited": _named(league, place),
             }
         )
     return {
@@ -124,10 +123,10 @@ def draw(league: League, out: Path) -> None:
         (-0.08, "as proposer", league.proposers),
         (0.08, "as solver", league.solvers),
     ):
-        values = np.array([one.value for one in rated])
+        values = np.array([one.mean for one in rated])
         spread = [
-            [one.value - one.low for one in rated],
-            [one.high - one.value for one in rated],
+            [one.mean - one.low for one in rated],
+            [one.high - one.mean for one in rated],
         ]
         axes[2].errorbar(places + offset, values, yerr=spread, fmt="o-", capsize=3, label=label)
     axes[2].set_xticks(places, names, rotation=30, ha="right")
@@ -153,7 +152,7 @@ def _ratings_table(league: League, names: Sequence[str]) -> Table:
                 name,
                 _rating(league.proposers[place]),
                 _rating(league.solvers[place]),
-                f"{league.games.valid[place]:.3f}",
+                f"{league.valid(place):.3f}",
                 NONE if hops is None else f"{hops:.2f}",
             )
         )
@@ -173,42 +172,8 @@ def _matrix(title: str, values: Floats, names: Sequence[str]) -> Table:
     return Table(f"{title} (rows: proposers, columns: solvers)", ("proposer", *names), rows)
 
 
-def _exploited_table(league: League, names: Sequence[str]) -> Table:
-    rows: list[tuple[str, ...]] = []
-    for place, (name, one) in enumerate(zip(names, league.exploited, strict=True)):
-        cells = [name]
-        for best, gains in (
-            (one.by_proposer, one.proposer_gains),
-            (one.by_solver, one.solver_gains),
-        ):
-            cells += [NONE, NONE] if best == place else [names[best], _gain(gains)]
-        rows.append(tuple(cells))
-
-    heads = ("player", "worst proposer for it", "which gains", "worst solver for it", "which gains")
-    note = (
-        "Reward that the best opponent in the league gains, against the opponent of the player's "
-        "own step. The opponent is chosen on every other answer, and its gain is measured on the "
-        f"rest, with a 95% interval by bootstrap over these answers; {NONE}: none was better than "
-        "the player's own step. A best response that is none of these may gain more."
-    )
-    return Table("Who exploits whom", heads, rows, (note,))
-
-
-def _named(league: League, place: int) -> dict[str, Any]:
-    one = league.exploited[place]
-    return {
-        **asdict(one),
-        "by_proposer": league.players[one.by_proposer].name,
-        "by_solver": league.players[one.by_solver].name,
-    }
-
-
-def _rating(found: Interval) -> str:
-    return f"{found.value:.0f} [{found.low:.0f}, {found.high:.0f}]"
-
-
-def _gain(found: Interval) -> str:
-    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+def _rating(found: Estimate) -> str:
+    return f"{found.mean:.0f} [{found.low:.0f}, {found.high:.0f}]"
 
 
 def _rounded(values: Floats) -> Any:

@@ -241,9 +241,3 @@ def differences(values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def written(value: Any) -> str:
     """A setting's value as text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Mean and 95% interval (Student's t) over runs; ``None`` of fewer than two."""
-    mean = over_runs(values)
-    return (mean.mean, mean.low, mean.high) if len(values) > 1 else None

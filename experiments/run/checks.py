@@ -106,7 +106,7 @@ def check(
     world = open_world(config.world, **config.world_options)
     rules = MakeRules(config)(world, tokenizer, config.game)
     if questions is None:
-        questions = evaluation_questions(world, config.evaluation)
+        questions = evaluation_questions(rules.world, config.evaluation)
     check_lengths(rules, questions[0], getattr(model, "max_position_embeddings", None))
     check_service(config)
     return rules, questions

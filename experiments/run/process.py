@@ -6,8 +6,6 @@ import atexit
 import logging
 import os
 import signal
-import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,8 +17,6 @@ LOGGED = {
     "transformers.integrations.hub_kernels": "falling back to its reference PyTorch implementation",
 }
 """Loggers, and a part of the one message of each that is dropped."""
-NATIVE = b"has constructor arguments in the object store and max_restarts > 0"
-"""Part of a line that Ray's C++ code writes past Python: RLlib creates its env runners this way."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -101,35 +97,6 @@ def _ignore() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@contextmanager
-def telling(tell: Callable[[], object]) -> Iterator[Callable[[], None]]:
-    """Calls ``tell`` at each Ctrl-C, before a library's own handler does its work.
-
-    Yields:
-        A function to call whenever a library has put its own handler in place.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None
-        return
-
-    def wrap() -> None:
-        inner = signal.getsignal(signal.SIGINT)
-
-        def told(signum: int, frame: Any) -> None:
-            threading.Thread(target=tell, daemon=True).start()
-            if callable(inner):
-                inner(signum, frame)
-
-        signal.signal(signal.SIGINT, told)
-
-    before = signal.getsignal(signal.SIGINT)
-    wrap()
-    try:
-        yield wrap
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 # -- silence -----------------------------------------------------------------------------------
 
 
@@ -157,22 +124,3 @@ def quiet_libraries() -> None:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-
-
-@contextmanager
-def filtered_stderr() -> Iterator[None]:
-    """Holds back what is written to file descriptor 2, then writes all but the known line."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-
-            held.seek(0)
-            os.write(2, b"".join(line for line in held if NATIVE not in line))

@@ -17,7 +17,7 @@ from experiments.run.progress import Progress
 from experiments.run.provenance import git_commit, machine
 from experiments.run.rundir import RunDirectory, finite
 from ssp_env.errors import RunError, ServiceError
-from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules, resolve_verifier
 from ssp_env.types import Question

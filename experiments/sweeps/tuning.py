@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -19,7 +20,7 @@ from typing import Any
 
 from agents.health import OUTAGE
 from experiments.config import ComputeConfig, make_config
-from experiments.run.process import quiet_libraries
+from experiments.run.process import handling, quiet_libraries
 from experiments.run.rundir import RunDirectory
 from experiments.sweeps.definition import Trial
 from experiments.sweeps.directory import ENDED, SweepDirectory
@@ -92,6 +93,8 @@ def tune_trials(
         started_ray(**store(actors)),
         TemporaryDirectory(prefix="ssp_sweep_") as scratch,
         redirect_stdout(sys.stderr),
+        # Tune ends its trials at Ctrl-C alone.
+        handling(lambda *_: signal.raise_signal(signal.SIGINT), signal.SIGTERM),
     ):
         results = tune.Tuner(
             tune.with_resources(_trainable, resources),

@@ -6,12 +6,13 @@ retriever finds for the question and the proposer did not see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from ssp_env.errors import ServiceError
 from ssp_env.types import Document, Immutable
 
 
@@ -103,22 +104,37 @@ class NearNoise:
     that it hits.
     """
 
-    def depth(self, requests: Iterable[NoiseRequest], count: int) -> int:
-        """Documents to search for, so that ``count`` are left without those of the proposer."""
-        return count + max(len({document.id for document in request.own}) for request in requests)
-
-    def choose(
+    def draw(
         self,
-        request: NoiseRequest,
+        requests: Sequence[NoiseRequest],
         count: int,
-        found: Sequence[Document],
+        search: Callable[[Sequence[str], int], list[list[Document] | ServiceError]],
         corpus: Sequence[Document],
-    ) -> tuple[NoiseDocument, ...]:
-        """The first ``count`` of ``found`` that are new, then the corpus if there are too few."""
-        taken = {document.id for document in request.own}
-        fresh = {document.id: document for document in found if document.id not in taken}
-        noise = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
-        return _filled_up(request.rng, count, noise, request.own, corpus)
+    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+        """At most ``count`` documents per game: what is found and new, then the corpus.
+
+        Args:
+            requests: one per game.
+            count: how many documents.
+            search: one ranking or error per query, of as many documents as its second argument.
+            corpus: every passage there is.
+        """
+        if not count or not requests:
+            return [() for _ in requests]
+
+        # Deep enough that ``count`` are left without those of the proposer.
+        depth = count + max(len({d.id for d in request.own}) for request in requests)
+        noise: list[tuple[NoiseDocument, ...] | ServiceError] = []
+        results = search([request.question for request in requests], depth)
+        for request, found in zip(requests, results, strict=True):
+            if isinstance(found, ServiceError):
+                noise.append(found)
+                continue
+            taken = {document.id for document in request.own}
+            fresh = {document.id: document for document in found if document.id not in taken}
+            near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
+            noise.append(_filled_up(request.rng, count, near, request.own, corpus))
+        return noise
 
 
 NOISE: Mapping[str, NoiseSource | NearNoise] = {
@@ -136,27 +152,17 @@ def _filled_up(
     own: Sequence[Document],
     corpus: Sequence[Document],
 ) -> tuple[NoiseDocument, ...]:
-    """This noise, and as much of the corpus as is missing."""
+    """This noise, and as much of the corpus as is missing; ids may be of another corpus."""
     taken = {document.id for document in own} | {item.document.id for item in noise}
-    return (*noise, *_from_corpus(rng, count - len(noise), taken, corpus))
-
-
-def _from_corpus(
-    rng: np.random.Generator, count: int, taken: set[str], corpus: Sequence[Document]
-) -> list[NoiseDocument]:
-    """``count`` documents outside ``taken``, or as many as there are.
-
-    ``taken`` may hold ids of another corpus.
-    """
+    count -= len(noise)
     if count <= 0:
-        return []
+        return tuple(noise)
 
     # Most of a small corpus may be taken, so the free passages are listed first.
     if len(corpus) < 2 * (len(taken) + count):
         free = [document for document in corpus if document.id not in taken]
-        return [
-            NoiseDocument(free[i], "corpus") for i in rng.permutation(len(free))[:count].tolist()
-        ]
+        order = rng.permutation(len(free))[:count].tolist()
+        return (*noise, *(NoiseDocument(free[i], "corpus") for i in order))
 
     # At least half of a large corpus is free: drawing until something is costs two draws on
     # average.
@@ -165,4 +171,4 @@ def _from_corpus(
         document = corpus[int(rng.integers(len(corpus)))]
         if document.id not in taken:
             drawn.setdefault(document.id, NoiseDocument(document, "corpus"))
-    return list(drawn.values())
+    return (*noise, *drawn.values())

@@ -1,21 +1,36 @@
-"""Questions that may be played again, and the putting together of two of them.
+"""Earlier questions: two of them put together, and right attempts that are shown again.
 
 A small proposer that has written questions of up to three hops does not write one of four, however
 often it searches. Two verified questions can be put together without it: where one names the
 other's answer, it may ask for it instead. What the proposer has learnt to write in pieces, the
-solver then has to answer as a whole."""
+solver then has to answer as a whole.
+
+What a policy hardly ever does, it cannot be rewarded for. A question of four hops is made of two
+that were solved, so an attempt at it can be made of theirs: look up the inner answer as its solver
+did, and from there go on as the outer one's did. The turns are played in the environment like any
+others, so what searches find is what they find for this question, and the judge has the last word.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ssp_env.errors import ConfigError
-from ssp_env.types import GroundTruth
+from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game import checked
+from ssp_env.game.game import Attempt, Game
+from ssp_env.game.outcome import Ending
+from ssp_env.game.protocol import Tags
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.types import GroundTruth, Role
 from ssp_env.wording.mention import mentions
 
+_log = logging.getLogger(__name__)
 _ASKS_FOR = re.compile(r"(?:what|who) (?:is|was|are|were) (the .+?)[\s?.!]*", re.IGNORECASE)
 """A question that is no more than a description of its answer."""
 
@@ -31,7 +46,7 @@ class PooledQuestion:
     parts: int = 1
     """How many proposals it is made of."""
     solution: tuple[str, ...] = ()
-    """The turns of a right attempt, as :func:`ssp_env.game.examples.solution_of` gives them; empty
+    """The turns of a right attempt, as :func:`solution_of` gives them; empty
     if none is known."""
 
     def __post_init__(self) -> None:
@@ -122,3 +137,82 @@ def from_data(pool: Iterable[Mapping[str, Any]]) -> list[PooledQuestion]:
 
 def _truth(data: Mapping[str, Any]) -> GroundTruth:
     return GroundTruth(data["id"], data["answer"], tuple(data["aliases"]))
+
+
+# -- examples ---------------------------------------------------------------------------------
+
+
+def solution_of(game: Game, tags: Tags) -> tuple[str, ...]:
+    """The turns of the first right attempt at a game's question.
+
+    Returns:
+        The text of each turn that searched; then what the last turn thought (maybe nothing), and
+        the answer with its tags. Empty if no attempt was right.
+    """
+    right = [attempt.trajectory for attempt in game.counted if attempt.right]
+    if not right:
+        return ()
+
+    *searches, last = _turns(right[0])
+    thought, tag, answer = last.rpartition(tags.opening("answer"))
+    return (*searches, thought.strip(), tag + answer)
+
+
+def play_examples(rules: Rules, games: Sequence[Game]) -> None:
+    """Gives games whose question has a known solution an attempt that follows it.
+
+    Only one that comes out right stays. Others are dropped, as are those that an outage hits: an
+    example is an extra.
+
+    Args:
+        rules: what the games are played by.
+        games: those with a ``solution``; others are left alone.
+    """
+    asked = [game for game in games if game.solution and game.question is not None]
+    plays = []
+    for game in asked:
+        question = game.question or ""
+        prompt = rules.prompts.solver(question, rules.config.max_searches)
+        *searches, thought, answer = game.solution
+        turns = [*searches, f"{thought} {answer}".strip()]
+        plays.append((game, Trajectory(rules.limits[Role.SOLVER], prompt, question), turns))
+
+    # All of them side by side, so that their searches are a few batches.
+    while live := [play for play in plays if play[1].waiting is Waiting.POLICY and play[2]]:
+        for _, trajectory, turns in live:
+            trajectory.feed_turn(rules.limits[Role.SOLVER].tokenizer.encode(turns.pop(0)))
+        _search(rules, [trajectory for _, trajectory, _ in live])
+
+    ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
+    tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in ended]
+    for (game, trajectory), word in zip(ended, checked.judge(rules, tasks), strict=True):
+        if isinstance(word, Verdict) and game.ruled(Attempt(trajectory), word).correct:
+            game.example = trajectory
+
+
+def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
+    due = [t for t in trajectories if t.waiting is Waiting.SEARCH]
+    if not due:
+        return
+
+    limit = rules.config.max_document_tokens
+    found_by_each = checked.search(rules, [trajectory.query or "" for trajectory in due])
+    for trajectory, found in zip(due, found_by_each, strict=True):
+        if isinstance(found, ServiceError):
+            _log.warning("an example is left out: %s", found)
+            trajectory.end(Ending.OUTAGE)
+        else:
+            trajectory.observe(found, rules.prompts.information(found, limit))
+
+
+def _turns(trajectory: Trajectory) -> list[str]:
+    """What the policy wrote, turn by turn, as text."""
+    ids, mask, at = trajectory.ids, trajectory.mask, trajectory.prompt_length
+    turns = []
+    while at < len(ids):
+        stop = mask.find(b"\0" if mask[at] else b"\1", at)
+        stop = stop if stop >= 0 else len(ids)
+        if mask[at]:
+            turns.append(trajectory.limits.tokenizer.decode(ids[at:stop]).strip())
+        at = stop
+    return turns

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from ssp_env.errors import ServiceError
+from ssp_env.game import checked
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.noise import NoiseRequest
@@ -64,7 +65,7 @@ class Referee:
 
         game.question = proposer.result
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config)
-        reason = self.rules.checked.failed_filter(proposal)
+        reason = checked.failed_filter(self.rules, proposal)
         if reason is not None:
             self.fail(game, reason)
 
@@ -93,7 +94,7 @@ class Referee:
         ]
 
         readings = []
-        for game, noise in zip(games, self.rules.checked.noise(requests), strict=True):
+        for game, noise in zip(games, checked.noise(self.rules, requests), strict=True):
             if isinstance(noise, ServiceError):
                 game.void(noise)
                 continue
@@ -125,7 +126,7 @@ class Referee:
             for game, reading in readings
         ]
 
-        results = self.rules.checked.verify(tasks)
+        results = checked.verify(self.rules, tasks)
         for (game, _), result in zip(readings, results, strict=True):
             self._take_verification(game, result)
 
@@ -136,7 +137,7 @@ class Referee:
             ServiceError: the search failed.
         """
         rules = self.rules
-        (found,) = rules.checked.search([query])
+        (found,) = checked.search(rules, [query])
         if isinstance(found, ServiceError):
             raise found
 
@@ -180,7 +181,7 @@ class Referee:
 
             game.closed_book_verdict = result
             as_attempt = Attempt(trajectory, result)
-            game.closed_book_reward = self.rules.checked.solver_reward(game, as_attempt)
+            game.closed_book_reward = checked.solver_reward(self.rules, game, as_attempt)
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
@@ -238,9 +239,9 @@ class Referee:
         game.outcome = Outcome.VALID
 
         for attempt in game.counted:
-            attempt.reward = self.rules.checked.solver_reward(game, attempt)
+            attempt.reward = checked.solver_reward(self.rules, game, attempt)
         if game.origin is Origin.PROPOSED:
-            game.proposer_reward = self.rules.checked.proposer_reward(game)
+            game.proposer_reward = checked.proposer_reward(self.rules, game)
 
     # -- shared --------------------------------------------------------------------------------
 
@@ -260,7 +261,7 @@ class Referee:
             for game, trajectory in pairs
             if trajectory.result is not None
         ]
-        judged = iter(self.rules.checked.judge(tasks))
+        judged = iter(checked.judge(self.rules, tasks))
 
         return [
             next(judged)

@@ -8,29 +8,30 @@ off at the end. What has to be decided on the way, it asks the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 
-from ssp_env.checks import check_call
-from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game.checked import Answers, CheckedStrategy, draw_answers
-from ssp_env.game.examples import play_examples, solution_of
+from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
-from ssp_env.game.pool import PooledQuestion
+from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
 from ssp_env.game.reading import find_among
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import BatchStrategy, DummyPadding, check_strategy
+from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, DummyPadding
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.types import Document, GroundTruth, Question, Role
 
+Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
+"""Draws that many ground truths."""
+
 
 class Phase(StrEnum):
-    """What the round is doing. Filtering happens at the end of ``PROPOSE``."""
+    """State of a round. Filtering happens at the end of ``PROPOSE``."""
 
     PROPOSE = "propose"
     VERIFY = "verify"
@@ -66,14 +67,13 @@ class Round:
                 is called here.
 
         Raises:
-            ConfigError: an argument of the wrong kind; names it.
-            UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, in case of
-                another wave, and where a part of the rules or the strategy returns the wrong
-                thing; see :mod:`ssp_env.game.checked`.
+            ConfigError: ``strategy`` is a class or a name instead of a strategy.
+            UsageError: ``answers`` drew too few. :meth:`advance` raises it as well, and where a
+                part of the rules or the strategy returns the wrong thing.
         """
-        _check_arguments(answers, slots, seed)
-        if strategy is not None:
-            check_strategy(strategy)
+        if isinstance(strategy, type | str):
+            fix = "pass a strategy that was made, such as make_strategy('resample')"
+            raise ConfigError("strategy", strategy, fix)
 
         self.rules, self.slots, self.phase = rules, slots, Phase.PROPOSE
         self.games: list[Game] = []
@@ -83,7 +83,7 @@ class Round:
         they were solved."""
         self._answers, self._seed = answers, tuple(seed)
         self._referee = Referee(rules)
-        self._strategy = CheckedStrategy(strategy if strategy is not None else DummyPadding())
+        self._strategy = strategy if strategy is not None else DummyPadding()
         self._rng = np.random.default_rng([*self._seed, 0])
         self._retrieved: list[tuple[int, Document]] = []
 
@@ -147,7 +147,7 @@ class Round:
 
     @property
     def done(self) -> bool:
-        """Whether all games have an outcome."""
+        """True once all games have an outcome."""
         return self.phase is Phase.DONE
 
     def _move_on(self) -> None:
@@ -177,7 +177,10 @@ class Round:
 
         size = self.rules.config.proposals
         groups = -(-count // size)  # rounded up: the last group may be smaller
-        truths = draw_answers(self._answers, self._rng, groups)
+        truths = self._answers(self._rng, groups) if groups else ()
+        if len(truths) < groups:
+            what = f"{groups} answers were to be drawn, but only {len(truths)} came"
+            raise UsageError(what)
         first = len({game.group for game in self.games})
 
         low, high = self.rules.config.asked_searches
@@ -226,7 +229,7 @@ class Round:
                 game.verifier.documents = reading.documents
 
     def _can_be_asked(self, game: Game) -> bool:
-        """Whether the solver's prompt has room for its question; it fails otherwise."""
+        """True if the solver's prompt has room for its question; the game fails otherwise."""
         prompt = self.rules.prompts.solver(game.question or "", self.rules.config.max_searches)
         return self._fits(game, prompt)
 
@@ -247,6 +250,11 @@ class Round:
         fresh = [game for game in self.games if game.accepted]
         empty = max(0, self.slots - len(fresh))
         if self._strategy.wants_more(len(fresh), self.slots, self.waves):
+            # A policy that only fails must not keep the step from ending.
+            if not empty or self.waves >= MOST_WAVES:
+                what = f"the strategy {type(self._strategy).__name__} asks for another wave"
+                what += f" after {self.waves}, with {empty} of {self.slots} slots empty"
+                raise UsageError(f"{what}: let wants_more return False")
             self._propose(empty)
             return
 
@@ -256,7 +264,11 @@ class Round:
             for game in fresh
             if game.question is not None and game.proposer is not None
         ]
-        for item in self._strategy.fill(self._rng, self.verified, empty):
+        filled = self._strategy.fill(self._rng, self.verified, empty)
+        if len(filled) > empty:
+            what = f"fill of the strategy {type(self._strategy).__name__} gave {len(filled)}"
+            raise UsageError(f"{what} questions for {empty} empty slots")
+        for item in filled:
             composed = item.parts > 1
             origin = Origin.COMPOSED if composed else Origin.REUSED
             game = self._add(len(self.games), item.truth, origin)
@@ -309,40 +321,45 @@ class Round:
         return Trajectory(self.rules.limits[role], prompt, about or "")
 
     def _fits(self, game: Game, prompt: Sequence[int]) -> bool:
-        """Whether a prompt is within its budget; the game fails if it is not."""
+        """True if a prompt is within its budget; the game fails otherwise."""
         if len(prompt) <= self.rules.config.max_prompt_tokens:
             return True
         self._referee.fail(game, BUDGET_PROMPT)
         return False
 
     def _live(self) -> list[Trajectory]:
-        live = [g for g in self.games if g.outcome is Outcome.PENDING]
-        return [t for game in live for t in game.trajectories() if not t.done]
-
-    def _due(self) -> list[tuple[Game, Trajectory]]:
-        return [(g, t) for g in self.games for t in g.trajectories() if t.waiting is Waiting.SEARCH]
+        return [
+            trajectory
+            for game in self.games
+            if game.outcome is Outcome.PENDING
+            for trajectory in game.trajectories()
+            if trajectory.ending is None
+        ]
 
 
 def advance_all(rounds: Sequence[Round]) -> None:
     """:meth:`Round.advance` for rounds that share a retriever: their searches are one batch."""
-    due = [pair for round_ in rounds for pair in round_._due()]
+    due = [
+        (game, trajectory)
+        for round_ in rounds
+        for game in round_.games
+        for trajectory in game.trajectories()
+        if trajectory.waiting is Waiting.SEARCH
+    ]
     if due:
-        _search(rounds[0].rules, due)
+        rules = rounds[0].rules
+        results = checked.search(rules, [trajectory.query or "" for _, trajectory in due])
+        for (game, trajectory), found in zip(due, results, strict=True):
+            take_found(rules, game, trajectory, found)
 
     for round_ in rounds:
         round_._move_on()
 
 
-def _search(rules: Rules, due: Sequence[tuple[Game, Trajectory]]) -> None:
-    results = rules.checked.search([trajectory.query or "" for _, trajectory in due])
-    for (game, trajectory), found in zip(due, results, strict=True):
-        take_found(rules, game, trajectory, found)
-
-
 def take_found(
     rules: Rules, game: Game, trajectory: Trajectory, found: list[Document] | ServiceError
 ) -> None:
-    """Hands a trajectory what ``rules.checked.search`` found for its query, or the error.
+    """Hands a trajectory the documents that were found for its query, or the error.
 
     Needed only to search before :meth:`Round.advance` does, while others of the round still write.
     """
@@ -361,22 +378,5 @@ def take_found(
 
 
 def _none(rng: np.random.Generator, count: int) -> Sequence[GroundTruth]:
-    """The answers of a round in which nothing is proposed; has a name so that it can be pickled."""
+    """No answers, where nothing is proposed; has a name so that it can be pickled."""
     return ()
-
-
-def _check_arguments(answers: object, slots: object, seed: object) -> None:
-    """
-    Raises:
-        ConfigError: one of them is of the wrong kind.
-    """
-    if not callable(answers):
-        raise ConfigError(
-            "answers", answers, "give a function of (rng, count) that draws that many GroundTruths"
-        )
-    check_call("answers", answers, ("rng", "count"))
-
-    if isinstance(slots, bool) or not isinstance(slots, int | np.integer) or slots < 0:
-        raise ConfigError("slots", slots, "give a whole number, at least 0")
-    if not isinstance(seed, Iterable):
-        raise ConfigError("seed", seed, "give a sequence of numbers, such as [0]")

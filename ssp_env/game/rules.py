@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict, Unpack
 
 from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
-from ssp_env.game.checked import CheckedParts
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.noise import NOISE, NearNoise, NoiseSource
@@ -69,27 +68,10 @@ class Rules(Immutable):
     """Where verification's noise documents come from."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
-    checked: CheckedParts = field(init=False, repr=False, compare=False)
-    """The parts above as the game asks them: what they return is checked at every call."""
-
-    def __post_init__(self) -> None:
-        checked = CheckedParts(
-            retriever=self.retriever,
-            top_k=self.config.top_k,
-            judge=self.judge,
-            verifier=self.verifier,
-            filters=self.filters,
-            noise=self.noise,
-            noise_documents=self.config.noise_documents,
-            corpus=self.corpus,
-            proposer_reward=self.proposer_reward,
-            solver_reward=self.solver_reward,
-        )
-        object.__setattr__(self, "checked", checked)
 
     def __getstate__(self) -> dict[str, Any]:
         """What to pickle: what the world has of its own stays with the world."""
-        state = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in _WORLDS_OWN:
             if state[name] is getattr(self.world, name, None):
                 del state[name]
@@ -98,7 +80,6 @@ class Rules(Immutable):
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = {name: getattr(state["world"], name) for name in _WORLDS_OWN if name not in state}
         self.__dict__.update(state | own)
-        self.__post_init__()
 
     @property
     def longest_trajectory(self) -> int:

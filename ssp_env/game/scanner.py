@@ -55,7 +55,7 @@ class TurnScanner:
             thinking: the turn begins inside a thought, which what stands before it has opened.
         """
         self.began_thinking = thinking
-        """Whether the turn began inside a thought."""
+        """True if the turn began inside a thought."""
         self._tags = tags
         self._text = bytearray()
         self._from = 0
@@ -64,9 +64,9 @@ class TurnScanner:
         self._open: Action | None = None
         self._content_from = 0
         self._outside: tuple[Action | None, int] | None = (None, 0) if thinking else None
-        """While a thought is open: what is true again once it is closed."""
+        """While a thought is open: the state that returns once it is closed."""
         self._held: _Completed | None = None
-        """What the open thought completed first."""
+        """The first tag that completed something in the open thought."""
 
     def feed(self, piece: bytes) -> Call | Forgery | None:
         """Takes the bytes of one token or more; returns what they completed first, if anything."""
@@ -100,12 +100,12 @@ class TurnScanner:
                 self._held = found
 
     def end(self) -> Call | Forgery | None:
-        """What a turn that ends here completed first: what its unclosed thought held back."""
+        """The first call of a turn that ends here, if its unclosed thought held one back."""
         return None if self._held is None else self._read(self._held)
 
     @property
     def thinking(self) -> bool:
-        """Whether a thought is open."""
+        """True while a thought is open."""
         return self._outside is not None
 
     @property
@@ -212,11 +212,7 @@ class ScannerTags(Immutable):
         self.longest = max(map(len, known))
         """Bytes of the longest tag."""
         self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))
-        """What could still become a tag."""
-
-    def open_thought(self, text: bytes) -> bool:
-        """Whether a text ends by opening a thought, as some chat templates do."""
-        return text.rstrip().endswith(self.think_opening)
+        """Prefixes of tags."""
 
     def without_thoughts(self, content: bytes) -> bytes:
         """The content of a call with a space for every complete thought in it."""

@@ -14,7 +14,6 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.pool import PooledQuestion, as_data, compose, from_data
 
@@ -312,37 +311,6 @@ def tell(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) ->
     strategy.begin_step()
     for verified in rounds:
         strategy.fill(rng, verified, 0)
-
-
-def check_strategy(strategy: object) -> None:
-    """Checks that a round can call a strategy.
-
-    Raises:
-        ConfigError: a class or a name instead of a strategy, or a method that is missing or has
-            other parameters.
-    """
-    # The likeliest mistake gets its own message.
-    if isinstance(strategy, type):
-        raise ConfigError(
-            "strategy",
-            strategy,
-            f"this is a class; pass one that was made: {strategy.__name__}(...)",
-        )
-
-    # Checked by signature, so that a mismatch does not show up in the middle of a step.
-    for name, arguments in (
-        ("begin_step", ()),
-        ("wants_more", ("valid", "slots", "waves")),
-        ("fill", ("rng", "fresh", "empty")),
-    ):
-        method = getattr(strategy, name, None)
-        if not callable(method):
-            fix = (
-                f"it has no method {name}(); pass a BatchStrategy, such as "
-                f"make_strategy('resample')"
-            )
-            raise ConfigError("strategy", strategy, fix)
-        check_call(f"strategy.{name}", method, arguments)
 
 
 StrategyName = Literal["dummy", "resample", "reuse", "periodic_reset", "balanced", "compose"]

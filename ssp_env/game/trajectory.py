@@ -21,7 +21,7 @@ from ssp_env.types import Action, Document, Immutable, Role
 
 
 class Waiting(StrEnum):
-    """What a trajectory is waiting for."""
+    """Input that a trajectory waits for."""
 
     POLICY = "policy"
     SEARCH = "search"
@@ -38,12 +38,12 @@ class SearchRecord(Immutable):
 
 @dataclass(frozen=True)
 class Limits(Immutable):
-    """What the trajectories of one role need to know of the rules; they share it."""
+    """Rules that the trajectories of one role share."""
 
     role: Role
     tokenizer: Tokenizer
     actions: frozenset[Action]
-    """What ends a turn of this role; any other tag is text."""
+    """Actions that end a turn of this role; any other tag is text."""
     tags: ScannerTags
     max_response_tokens: int
     max_searches: int
@@ -82,9 +82,9 @@ class Trajectory:
     limits: Limits
     ids: list[int]
     about: str = ""
-    """What the prompt is about: the answer (proposer) or the question (all others)."""
+    """Subject of the prompt: the answer (proposer) or the question (all others)."""
     documents: tuple[Document, ...] = ()
-    """What the prompt gives to read (verifier)."""
+    """Documents in the prompt (verifier)."""
     library: tuple[Document, ...] | None = None
     """All that its searches can find (verification by an attempt); ``None``: what there is."""
     prompt_length: int = field(init=False)
@@ -124,27 +124,27 @@ class Trajectory:
 
     @property
     def role(self) -> Role:
-        """Who writes it."""
+        """The role that writes it."""
         return self.limits.role
 
     @property
     def tokens_left(self) -> int:
-        """How many more tokens the budget allows."""
+        """Tokens that the budget still allows."""
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """True once it has ended."""
         return self.ending is not None
 
     @property
     def thinking(self) -> bool:
-        """Whether the current turn is inside a thought, where tags are text."""
+        """True if the current turn is inside a thought, where tags are text."""
         return self._scanner.thinking
 
     @property
     def began_thinking(self) -> bool:
-        """Whether the current turn began inside a thought, which its prompt has opened."""
+        """True if the current turn began inside a thought, which its prompt has opened."""
         return self._scanner.began_thinking
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
@@ -159,13 +159,12 @@ class Trajectory:
                 vocabulary, tokens go on after the turn's end, or there are not as many
                 log-probabilities (nothing is taken then).
         """
-        ids = self._checked(ids, logprobs)
-        if not ids:
+        if not len(ids):
             raise UsageError("a turn goes on with at least one token")
 
         # Nothing is taken if the tokens turn out to go on after the turn's end.
         before = self._scanner.mark()
-        taken, found, ended = self._scan(ids)
+        ids, taken, found, ended = self._scan(ids, logprobs)
         if taken < len(ids):
             self._scanner.rewind(before)
             raise UsageError(f"{len(ids) - taken} tokens were given after the end of the turn")
@@ -192,9 +191,7 @@ class Trajectory:
         Raises:
             UsageError: as :meth:`feed` does.
         """
-        ids = self._checked(ids, logprobs)
-        taken, found, ended = self._scan(ids)
-
+        ids, taken, found, ended = self._scan(ids, logprobs)
         self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
 
         if ended:
@@ -238,67 +235,59 @@ class Trajectory:
 
     def _new_scanner(self) -> TurnScanner:
         """A scanner for the turn that begins here."""
-        tokenizer, tags = self.limits.tokenizer, self.limits.tags
+        pieces, tags = self.limits.tokenizer.pieces, self.limits.tags
 
         # A template may open a thought in the policy's stead, and add a line break or two.
-        last = self.ids[-(tags.longest + 8) :]
-        tail = b"".join(tokenizer.pieces[token] for token in last)
-        return TurnScanner(tags, thinking=tags.open_thought(tail))
+        tail = b"".join(map(pieces.__getitem__, self.ids[-(tags.longest + 8) :]))
+        return TurnScanner(tags, thinking=tail.rstrip().endswith(tags.think_opening))
 
-    def _checked(
+    def _scan(
         self, ids: Sequence[int], logprobs: Sequence[float] | None
-    ) -> list[int] | tuple[int, ...]:
+    ) -> tuple[list[int] | tuple[int, ...], int, Call | Forgery | None, bool]:
+        """The ids; how many of them belong to the turn; what they complete; if they end the turn.
+
+        Raises:
+            UsageError: as :meth:`feed` does.
+        """
         if self.waiting is not Waiting.POLICY:
-            raise UsageError(
-                f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
-            )
+            what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
+            raise UsageError(what)
         if not isinstance(ids, list | tuple):
             ids = [int(token) for token in ids]
         if logprobs is not None and len(logprobs) != len(ids):
             raise UsageError(f"{len(ids)} tokens came with {len(logprobs)} log-probabilities")
-        return ids
-
-    def _scan(self, ids: list[int] | tuple[int, ...]) -> tuple[int, Call | Forgery | None, bool]:
-        """How many of the ids belong to the turn, what they complete, and whether they end it."""
-        tokenizer, tokens_left = self.limits.tokenizer, self.tokens_left
 
         # Tokens beyond the budget, or behind the end token, do not belong to the turn.
-        belong = min(len(ids), tokens_left)
-        ended = belong == tokens_left
+        tokenizer, left = self.limits.tokenizer, self.tokens_left
+        belong = min(len(ids), left)
+        ended = belong == left
         text = ids if belong == len(ids) else ids[:belong]
         if tokenizer.eos_id is not None and tokenizer.eos_id in text:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
 
-        pieces = self._pieces(text)
+        try:
+            pieces = list(map(tokenizer.pieces.__getitem__, text))
+        except (IndexError, TypeError):
+            pieces = []
+        # A negative id would index the table from its end.
+        if len(pieces) < len(text) or (text and min(text) < 0):
+            size = tokenizer.vocab_size
+            known = range(size)
+            token = next(t for t in text if not hasattr(t, "__index__") or t not in known)
+            raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
+
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
         if found is None:
-            return belong, self._scanner.end() if ended else None, ended
+            return ids, belong, self._scanner.end() if ended else None, ended
 
         # The action may end before the last token does: tokens behind it are not taken.
         surplus = self._scanner.surplus
         if surplus < len(pieces[-1]):
-            return len(pieces), found, True
-
+            return ids, len(pieces), found, True
         ends = list(itertools.accumulate(map(len, pieces)))
-        return bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
-
-    def _pieces(self, ids: list[int] | tuple[int, ...]) -> list[bytes]:
-        table = self.limits.tokenizer.pieces
-        try:
-            pieces = list(map(table.__getitem__, ids))
-        except (IndexError, TypeError):
-            pieces = []
-
-        # A negative id would index the table from its end.
-        if len(pieces) < len(ids) or (ids and min(ids) < 0):
-            size = self.limits.tokenizer.vocab_size
-            token = next(
-                token for token in ids if not hasattr(token, "__index__") or not 0 <= token < size
-            )
-            raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
-        return pieces
+        return ids, bisect.bisect_left(ends, len(joined) - surplus) + 1, found, True
 
     def _take(self, ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
         self.ids.extend(ids)
@@ -309,26 +298,28 @@ class Trajectory:
             self.logprobs.extend(logprobs)
 
     def _end_turn(self, found: Call | Forgery | None) -> None:
+        limits = self.limits
         if isinstance(found, Forgery):
             self.end(Ending.FORGED)
-        elif found is None:
+            return
+        if found is None:
             # Without an end token, it was the budget that ended the turn.
-            eos = self.ids[-1] == self.limits.tokenizer.eos_id
+            eos = self.ids[-1] == limits.tokenizer.eos_id
             self.end(Ending.FORMAT if eos else Ending.BUDGET_TOKENS)
-        elif found.action is Action.ANSWER and self._exceeds(
-            found.content, self.limits.max_answer_tokens
+            return
+
+        # A question has no budget of its own: a filter looks at its length.
+        searches = found.action is Action.SEARCH
+        most = limits.max_query_tokens if searches else limits.max_answer_tokens
+        if searches and len(self.searches) >= limits.max_searches:
+            self.end(Ending.BUDGET_SEARCHES)
+        elif (
+            found.action is not Action.QUESTION
+            and len(limits.tokenizer.encode_data(found.content)) > most
         ):
-            self.end(Ending.BUDGET_ANSWER)
-        elif found.action is not Action.SEARCH:
+            self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
+        elif searches:
+            self.query, self.waiting = found.content, Waiting.SEARCH
+        else:
             self.result = found.content
             self.end(Ending.ACTION)
-        elif len(self.searches) >= self.limits.max_searches:
-            self.end(Ending.BUDGET_SEARCHES)
-        elif self._exceeds(found.content, self.limits.max_query_tokens):
-            self.end(Ending.BUDGET_QUERY)
-        else:
-            self.query = found.content
-            self.waiting = Waiting.SEARCH
-
-    def _exceeds(self, content: str, limit: int) -> bool:
-        return len(self.limits.tokenizer.encode_data(content)) > limit

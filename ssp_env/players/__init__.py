@@ -1,16 +1,15 @@
-"""Players that do not learn: scripted ones, and a random one that makes legal moves."""
+"""Players that do not learn: scripted ones, a random one that makes legal moves, a chat model."""
 
 from __future__ import annotations
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import Rules
-from ssp_env.players.base import Player, TextPlayer
-from ssp_env.players.cloze import ClozePlayer
-from ssp_env.players.mini import MiniPlayer
-from ssp_env.players.random_legal import RandomLegalPlayer
+from ssp_env.players.base import ChatPlayer, Player, RandomLegalPlayer, TextPlayer
+from ssp_env.players.scripted import ClozePlayer, MiniPlayer
 from ssp_env.worlds.mini import MiniWorld
 
 __all__ = [
+    "ChatPlayer",
     "ClozePlayer",
     "MiniPlayer",
     "Player",
@@ -29,16 +28,13 @@ def player_for(rules: Rules, given: Player | None) -> Player:
     """
     if given is None:
         return scripted_player(rules)
-
     if isinstance(given, type) or not callable(getattr(given, "play", None)):
-        raise ConfigError(
-            "other", given, "give an object with a method play(), not its class or its name"
-        )
-
+        fix = "give an object with a method play(), not its class or its name"
+        raise ConfigError("other", given, fix)
     return given
 
 
-def scripted_player(rules: Rules) -> Player:
+def scripted_player(rules: Rules) -> TextPlayer:
     """The scripted player that suits the world of these rules."""
     tags = rules.config.tags
     return MiniPlayer(tags) if isinstance(rules.world, MiniWorld) else ClozePlayer(tags)

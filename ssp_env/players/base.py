@@ -1,13 +1,22 @@
-"""What a player is: something that writes turns in place of a learning policy."""
+"""Players: they write turns in place of a learning policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from ssp_env.checks import describe
-from ssp_env.errors import UsageError
-from ssp_env.game.trajectory import Trajectory
+import numpy as np
+
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.legal import LegalMoves
+from ssp_env.game.protocol import Tags
+from ssp_env.game.rules import Rules
+from ssp_env.game.trajectory import Trajectory, Waiting
+
+if TYPE_CHECKING:
+    from ssp_env.judge.chat import ChatClient
+
+_CONTINUE = "\n\n(Continue from here: write your next turn, and nothing after its closing tag.)"
 
 
 class Player(Protocol):
@@ -41,14 +50,84 @@ class TextPlayer:
         for trajectory in trajectories:
             text: object = self.write(trajectory)
             if not isinstance(text, str):
-                what = (
-                    f"{type(self).__name__}.write() gave {describe(text)} for a "
-                    f"{trajectory.role}'s turn"
-                )
+                what = f"{type(self).__name__}.write() gave {text!r} for a {trajectory.role}'s turn"
                 raise UsageError(f"{what}: the turn's text is wanted, a string")
-
             trajectory.feed_turn(trajectory.limits.tokenizer.encode(text))
 
     def write(self, trajectory: Trajectory) -> str:
         """The next turn of a trajectory."""
         raise NotImplementedError
+
+
+class ScriptedPlayer(TextPlayer):
+    """A text player that knows the tags of its game."""
+
+    def __init__(self, tags: Tags) -> None:
+        """
+        Args:
+            tags: of the rules it plays by.
+        """
+        self._tags = tags
+
+    def call(self, action: str, content: str) -> str:
+        """A turn that searches, asks or answers."""
+        return f"{self._tags.opening(action)} {content} {self._tags.closing(action)}"
+
+
+class RandomLegalPlayer:
+    """Draws every token evenly among the legal ones: the baseline that a learner has to beat."""
+
+    def __init__(self, rules: Rules, rng: np.random.Generator) -> None:
+        """
+        Args:
+            rules: of the games.
+            rng: the source of all randomness.
+
+        Raises:
+            ConfigError: a tokenizer without a token for each tag.
+        """
+        self._legal, self._rng = LegalMoves(rules), rng
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        """Writes a turn in each."""
+        for trajectory in trajectories:
+            while trajectory.waiting is Waiting.POLICY:
+                legal = np.flatnonzero(self._legal.mask(trajectory))
+                trajectory.feed([int(self._rng.choice(legal))])
+
+
+class ChatPlayer:
+    """Lets a model behind an OpenAI-compatible API write turns as text.
+
+    Each turn is one call: the model is sent the whole transcript so far as a user's message, and
+    text after the first complete action of its reply is dropped.
+    """
+
+    def __init__(self, client: ChatClient) -> None:
+        """
+        Args:
+            client: of the server.
+        """
+        self._client = client
+
+    def play(self, trajectories: Sequence[Trajectory]) -> None:
+        """Writes one turn in each.
+
+        Raises:
+            ServiceError: a call failed for good; the turns of the other trajectories are written.
+        """
+        transcripts = []
+        for trajectory in trajectories:
+            text = trajectory.limits.tokenizer.decode(trajectory.ids)
+            begun = len(trajectory.ids) > trajectory.prompt_length
+            transcripts.append(text + _CONTINUE if begun else text)
+
+        failed = None
+        replies = self._client.ask(transcripts, str, "player")
+        for trajectory, reply in zip(trajectories, replies, strict=True):
+            if isinstance(reply, ServiceError):
+                failed = reply
+            else:
+                trajectory.feed_turn(trajectory.limits.tokenizer.encode(reply))
+        if failed is not None:
+            raise failed

@@ -238,7 +238,7 @@ def _read(kind: type[T], line: bytes, path: str | Path, number: int) -> T:
     from pydantic import ValidationError
 
     try:
-        value: T = _adapter(kind).validate_json(line)  # type: ignore[arg-type]
+        value: T = _adapter(kind).validate_json(line, strict=True)  # type: ignore[arg-type]
         return value
     except ValidationError as error:
         first = error.errors()[0]

@@ -1,4 +1,4 @@
-"""What the game needs of a tokenizer."""
+"""The interface of a tokenizer, and helpers of those that ship."""
 
 from __future__ import annotations
 
@@ -36,3 +36,19 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens included."""
         ...
+
+
+def encodable(text: str) -> str:
+    """The text with question marks for lone surrogates, which UTF-8 does not know."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def byte_level_alphabet() -> dict[int, str]:
+    """GPT-2's printable stand-ins for the 256 bytes."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {byte: chr(byte) for byte in printable}
+
+    for byte in range(256):
+        if byte not in table:
+            table[byte] = chr(256 + len(table) - len(printable))
+    return table

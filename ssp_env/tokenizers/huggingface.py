@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import MissingExtra, ModelError, TokenizerError
+from ssp_env.tokenizers.base import byte_level_alphabet, encodable
 
 _SENTINEL = "SSP0USER0TEXT0"
-_READ = {".json", ".jinja", ".txt", ".model"}
-"""Kinds of files that a tokenizer is read from."""
+_FILES = {".json", ".jinja", ".txt", ".model"}
+"""Suffixes of the files that a tokenizer is read from."""
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-"""How vocabularies with byte fallback name the 256 bytes."""
+"""A byte in a vocabulary with byte fallback."""
 _MARKUP = re.compile(r"<.+>")
 """Added tokens that mean something to a model even if nobody declared them special, such as
 ``<tool_call>``."""
@@ -47,14 +48,11 @@ class HuggingFaceTokenizer:
         self.vocab_size = max(tokenizer.get_vocab().values()) + 1
         self.eos_id: int | None = tokenizer.eos_token_id
 
-        pad = (
-            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-        )
+        pad = self.eos_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         if pad is None:
+            what = "the tokenizer has neither a pad nor an end-of-sequence token"
             fix = "name one in its tokenizer_config.json, as pad_token or eos_token"
-            raise TokenizerError(
-                f"the tokenizer has neither a pad nor an end-of-sequence token; {fix}"
-            )
+            raise TokenizerError(f"{what}; {fix}")
         self.pad_id: int = pad
 
         # Prompts are encoded by the tokenizer itself, outside text by a copy that knows no markup.
@@ -81,7 +79,7 @@ class HuggingFaceTokenizer:
             MissingExtra: `transformers` is not installed.
         """
         path = Path(directory)
-        files = {f.name: f.stat() for f in path.glob("*") if f.suffix in _READ and f.is_file()}
+        files = {f.name: f.stat() for f in path.glob("*") if f.suffix in _FILES and f.is_file()}
         if "tokenizer.json" not in files and "tokenizer_config.json" not in files:
             raise ModelError(f"{path} holds no tokenizer (tokenizer.json is missing)")
 
@@ -137,7 +135,7 @@ class HuggingFaceTokenizer:
         )
 
     def chat_frame(self, system: str | None = None) -> tuple[str, str]:
-        """What the chat template puts before and after a user's message.
+        """Text of the chat template before and after a user's message.
 
         Without a template, that is the begin-of-sequence token if the tokenizer starts texts with
         one, and the system message on a line of its own.
@@ -158,15 +156,6 @@ class HuggingFaceTokenizer:
             told = "" if system is None else f"{system}\n"
             return (self.inner.bos_token if begins else "") + told, ""
 
-        before, found, after = self._in_chat(system).partition(_SENTINEL)
-        if not found:
-            raise TokenizerError("the chat template leaves out the user's message")
-        if system is not None and system.strip() not in before:
-            raise TokenizerError("the chat template leaves out the system message")
-        return before, after
-
-    def _in_chat(self, system: str | None) -> str:
-        """A user's message as the chat template writes it."""
         # Loaded with `transformers`, of which this tokenizer is one.
         from jinja2 import TemplateError
 
@@ -184,7 +173,13 @@ class HuggingFaceTokenizer:
                 f"the chat template takes no system message ({error}); write the instructions "
                 "into solver.txt, in a directory of prompts of your own"
             ) from error
-        return str(text)
+
+        before, found, after = str(text).partition(_SENTINEL)
+        if not found:
+            raise TokenizerError("the chat template leaves out the user's message")
+        if system is not None and system.strip() not in before:
+            raise TokenizerError("the chat template leaves out the system message")
+        return before, after
 
     def _read_pieces(self) -> tuple[bytes, ...]:
         backend = self.inner.backend_tokenizer
@@ -230,19 +225,3 @@ def _for_data(backend: Any) -> Any:
     copy = type(backend).from_str(json.dumps(spec))
     copy.encode_special_tokens = True
     return copy
-
-
-def encodable(text: str) -> str:
-    """The text with question marks for lone surrogates, which UTF-8 does not know."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def byte_level_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-ins for the 256 bytes."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {byte: chr(byte) for byte in printable}
-
-    for byte in range(256):
-        if byte not in table:
-            table[byte] = chr(256 + len(table) - len(printable))
-    return table

@@ -16,7 +16,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players.mini import _backwards
+from ssp_env.players.scripted import backwards
 from ssp_env.replay.files import SavedGame, game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
@@ -48,7 +48,7 @@ def propose(hops: int = 1) -> Script:
         _, answer, _ = prompt_of(trajectory).split()
         entity, path, seen = answer, [], {answer}
         for search in trajectory.searches:
-            facts = _backwards(search.documents, entity, seen)
+            facts = backwards(search.documents, entity, seen)
             if not facts:
                 break
             entity, relation = facts[0]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game import checked
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
@@ -34,16 +35,14 @@ class HonestPlayer(TextPlayer):
             rules: of the games it plays.
             rng: decides which attempts fail.
         """
-        player = scripted_player(rules)
-        assert isinstance(player, TextPlayer), "the scripted players write text"
-        self._player, self._rng = player, rng
+        self._player, self._rng = scripted_player(rules), rng
 
         tags = rules.config.tags
         self._opening, self._closing = tags.opening("answer"), tags.closing("answer")
         self._sure: dict[int, bool] = {}
 
     def is_sure(self, trajectory: Trajectory) -> bool:
-        """Whether it finds the answer in this trajectory."""
+        """True if it finds the answer in this trajectory."""
         if trajectory.role is not Role.SOLVER and trajectory.library is None:
             return True
 
@@ -112,7 +111,7 @@ class Seat:
 
     @property
     def sure(self) -> bool:
-        """Whether an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
+        """True if an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
         return self._honest.is_sure(self._trajectory)
 
     # -- turns ---------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ class Seat:
         while not imagined.done:
             imagined.feed_turn(self._encode(self._honest.write(imagined)))
             if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
-                (found,) = self.rules.checked.search([imagined.query])
+                (found,) = checked.search(self.rules, [imagined.query])
                 if isinstance(found, ServiceError):
                     raise found
                 imagined.observe(found, ())
@@ -228,7 +227,7 @@ class Cheat:
         cls.about = (cls.__doc__ or "").strip().partition("\n")[0]
 
     def applies(self, rules: Rules) -> bool:
-        """Whether it can be played by these rules at all, such as a cheat at a gate that is on."""
+        """False for rules without the part that it cheats, such as a gate that is off."""
         return True
 
     def ask(self, seat: Seat) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from abc import abstractmethod
-from collections import Counter
 
 from ssp_env.testing.hacks.cheat import Cheat, Seat
 
@@ -23,11 +22,11 @@ class Conditional(Cheat):
     frame = ""
     """The question; ``{}`` is where the honest one goes."""
     searches_first = True
-    """Whether the reader searches before it decides."""
+    """True if the reader searches before it decides."""
 
     @abstractmethod
     def holds(self, seat: Seat) -> bool:
-        """Whether the condition of the question is met, as far as a reader can see."""
+        """True if the condition of the question is met, as far as a reader can see."""
 
     def ask(self, seat: Seat) -> str:
         return self.frame.format(seat.recall().question)
@@ -109,27 +108,6 @@ class IfAnotherPageIsFound(Cheat):
         if any(document.title == page.strip() for document in seat.documents):
             return seat.say("none")
         return seat.honest(asked, skip=1)
-
-
-class AboutThePassages(Cheat):
-    """Asks which page most of the passages are from: plain to the verifier, not to a solver."""
-
-    closed_by = f"{_UNSOLVED}; a verifier that refuses questions about its own documents"
-    question = "Which page do most of the passages that you have read come from?"
-
-    def ask(self, seat: Seat) -> str | None:
-        return self.question if self._most(seat) == seat.answer else None
-
-    def solve(self, seat: Seat) -> str | None:
-        if seat.question.strip() != self.question:
-            return None
-        if not seat.documents:
-            return seat.search(self.question)
-        return seat.say(self._most(seat))
-
-    def _most(self, seat: Seat) -> str:
-        titles = Counter(document.title for document in seat.documents)
-        return titles.most_common(1)[0][0] if titles else "nothing"
 
 
 class InstructVerifier(Cheat):

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import product
 
-from ssp_env.game.rules import Rules
-from ssp_env.players.cloze import GAP
+from ssp_env.players.scripted import GAP
 from ssp_env.testing.hacks.cheat import Cheat, Seat
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.grammar import Hop, read_facts, write_question
-from ssp_env.worlds.mini.lexicon import NATION, RELATIONS
+from ssp_env.worlds.mini.lexicon import NATION
 
 _READER = "a verifier that reads the proposer's documents and nothing else"
 
@@ -26,15 +24,6 @@ class NoSearch(Cheat):
 
     def propose(self, seat: Seat) -> str:
         return seat.ask(seat.recall().question)
-
-
-class EmptySearch(Cheat):
-    """Searches for words that find nothing, then asks what it knows by heart."""
-
-    closed_by = "the filter no_search, and a verifier that reads"
-
-    def propose(self, seat: Seat) -> str:
-        return seat.ask(seat.recall().question) if seat.searches else seat.search("?")
 
 
 class IrrelevantSearch(Cheat):
@@ -142,36 +131,6 @@ class TwoQuestions(Cheat):
         return f"{seat.recall().question} or {other.question}"
 
 
-class Cycle(Cheat):
-    """Goes round in a circle, so that an easy question looks as if it took many searches."""
-
-    closed_by = "hops that are counted of the shortest form of a question"
-
-    def applies(self, rules: Rules) -> bool:
-        """In worlds that recognise a path back to its own beginning."""
-        return isinstance(rules.world, MiniWorld)
-
-    def propose(self, seat: Seat) -> str | None:
-        asked = seat.recall().question
-        start = asked.split()[-2]
-        analyse = seat.rules.world.analyse
-
-        # Two relations that lead from the entity back to it, and the entity between.
-        for out, back in product(RELATIONS, RELATIONS):
-            there = analyse(f"what is the {out.noun} of {start} ?")
-            again = analyse(f"what is the {back.noun} of the {out.noun} of {start} ?")
-            if not (there and again and len(there.answers) == 1 and again.answers == {start}):
-                continue
-
-            # All pages of the circle are retrieved, so its evidence is complete.
-            queries = [seat.answer, start, *there.answers]
-            if len(seat.searches) < len(queries):
-                return seat.search(queries[len(seat.searches)])
-            body = asked.removesuffix(f"{start} ?")
-            return seat.ask(f"{body}the {back.noun} of the {out.noun} of {start} ?")
-        return None
-
-
 class NearDuplicate(Cheat):
     """Asks what an earlier step asked, in other words; the solver remembers the answer."""
 
@@ -208,43 +167,6 @@ class DocumentAsQuestion(Cheat):
                 blanked = passage[at : at + longest].replace(seat.answer, GAP)
                 return f'What is missing in this sentence: "{blanked}"'
         return None
-
-
-class OtherLanguage(Cheat):
-    """Asks in another language than the documents', which the solver reads just as well."""
-
-    closed_by = "a judge and a verifier that read other languages"
-    _words = (
-        ("What is missing in this sentence:", "Que manque-t-il dans cette phrase :"),
-        ("what is the", "quel est le"),
-        (" of the ", " du "),
-        (" of ", " de "),
-    )
-
-    def ask(self, seat: Seat) -> str:
-        return self._translate(seat.recall().question, 0)
-
-    def solve(self, seat: Seat) -> str:
-        return seat.honest(self._translate(seat.question, 1))
-
-    def _translate(self, question: str, language: int) -> str:
-        # Only the frame of a question about a sentence: the sentence itself is quoted.
-        words = self._words[:1] if GAP in question else self._words[1:]
-        for pair in words:
-            question = question.replace(pair[language], pair[1 - language])
-        return question
-
-
-class PaddedQuestion(Cheat):
-    """Floods the question with words, so that the fact asked for is hard to see."""
-
-    closed_by = "the filter long_question"
-
-    def ask(self, seat: Seat) -> str:
-        question = seat.recall().question
-        filler = "nothing is the question of the question . "
-        room = seat.rules.config.max_question_chars - len(question)
-        return f"{filler * (room // len(filler))}{question}"
 
 
 class FloodedQuery(Cheat):

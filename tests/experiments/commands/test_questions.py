@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from experiments.questions.insight import near_duplicates, topics, windows
+from experiments.questions.figures import by_hops, by_step, near_duplicates, topics, written
 from experiments.questions.ledger import games_of
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
@@ -114,22 +114,23 @@ def test_the_file_is_a_table(run: Path, tmp_path: Path) -> None:
 
 
 def test_figures_agree_with_a_count_by_hand(games: list[tuple[int, GameRecord]]) -> None:
-    (whole,), by_hops = windows(games, STEPS)
+    asked = written(games)
+    (whole,) = by_step(asked, STEPS)
     proposed = [g for _, g in games if g.origin == "proposed" and g.question]
-    assert whole.written == len(proposed)
-    assert whole.accepted == sum(g.outcome is Outcome.VALID for g in proposed)
+    assert whole["written"] == len(proposed)
+    assert whole["accepted"] == sum(g.outcome is Outcome.VALID for g in proposed)
     texts = [g.question for g in proposed]
-    assert whole.repeated == pytest.approx(1 - len(set(texts)) / len(texts))
-    assert [w.first_step for w in windows(games, 1)[0]] == [1, 2, 3]
+    assert whole["repeated"] == pytest.approx(1 - len(set(texts)) / len(texts))
+    assert [window["first_step"] for window in by_step(asked, 1)] == [1, 2, 3]
 
     known = [g for g in proposed if g.hops is not None]
-    assert list(by_hops) == sorted({g.hops for g in known})
-    for hops, window in by_hops.items():
+    assert list(by_hops(asked)) == sorted({g.hops for g in known})
+    for hops, window in by_hops(asked).items():
         alike = [g for g in known if g.hops == hops]
         rates = [g.solve_rate for g in alike if g.solve_rate is not None]
-        assert window.written == len(alike)
-        assert window.accepted == sum(g.outcome is Outcome.VALID for g in alike)
-        assert window.solve_rate == (pytest.approx(fmean(rates)) if rates else None)
+        assert window["written"] == len(alike)
+        assert window["accepted"] == sum(g.outcome is Outcome.VALID for g in alike)
+        assert window["solve_rate"] == (pytest.approx(fmean(rates)) if rates else None)
 
 
 def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -> None:
@@ -141,11 +142,12 @@ def test_precision_and_recall_of_the_gate(games: list[tuple[int, GameRecord]]) -
     no = replace(sound.verification, correct=False)
     missed = replace(sound, verification=no, outcome=Outcome.INVALID)
 
-    (window,), _ = windows([(1, g) for g in (sound, sound, ambiguous, wrong, missed)], 1)
-    assert window.precision == pytest.approx(2 / 4)
-    assert window.recall == pytest.approx(2 / 3)
-    assert window.ambiguous == pytest.approx(1 / 4)
-    assert window.wrong == pytest.approx(1 / 4)
+    played = (sound, sound, ambiguous, wrong, missed)
+    (window,) = by_step(written([(1, game) for game in played]), 1)
+    assert window["precision"] == pytest.approx(2 / 4)
+    assert window["recall"] == pytest.approx(2 / 3)
+    assert window["ambiguous"] == pytest.approx(1 / 4)
+    assert window["wrong"] == pytest.approx(1 / 4)
 
 
 def test_near_duplicates_are_found_and_others_are_not() -> None:

@@ -12,7 +12,6 @@ import pytest
 from scripted import begin, by_role, play, propose, rules_of, say, solve
 
 from ssp_env.cli import main
-from ssp_env.commands.replay import COMMAND, LISTED
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.rules import Rules
@@ -66,10 +65,6 @@ def shown(capsys: Captured, *arguments: object, status: int = 0) -> str:
     return capsys.readouterr().out
 
 
-def test_command() -> None:
-    assert COMMAND.name == "replay"
-
-
 # -- what is shown -----------------------------------------------------------------------------
 
 
@@ -97,18 +92,6 @@ def test_a_few_games_are_printed_in_full(games: Path, capsys: Captured) -> None:
     assert "outcome: invalid (format); proposer 0.0" in out
 
 
-def test_of_many_right_answers_ten_are_named_and_the_rest_counted(
-    games: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    saved = next(read_games(games))
-    own, others = saved.record.answer, [f"a{i:02d}" for i in range(30)]
-    right = tuple(sorted([*others, own]))
-    known = replace(saved, record=replace(saved.record, right_answers=right))
-    write_games([known], tmp_path / "many.jsonl")
-    named = ", ".join([own, *others[:9]])
-    assert f"right in this world: {named} and 21 more)" in shown(capsys, tmp_path / "many.jsonl")
-
-
 def test_a_run_is_listed_a_line_a_game(run: Path, capsys: Captured) -> None:
     out = shown(capsys, run).splitlines()
     assert out[0].split()[:7] == ["game", "step", "slot", "outcome", "reason", "solved", "proposer"]
@@ -123,18 +106,6 @@ def test_a_run_is_listed_a_line_a_game(run: Path, capsys: Captured) -> None:
     assert "2/2" in out[2]
     assert out[-1] == "15 of 15 games; --game N prints one in full"
     assert shown(capsys, run / "games").splitlines() == out
-
-
-def test_a_list_ends_somewhere(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
-    save_games(batch(rules, 26, 1), rules, tmp_path / "games.jsonl")
-    listed = shown(capsys, tmp_path / "games.jsonl").splitlines()
-    assert len(listed) == LISTED + 2
-    assert listed[-1].startswith(f"{LISTED} of 26 games; --limit 0 lists all")
-    assert len(shown(capsys, tmp_path / "games.jsonl", "--limit", 5).splitlines()) == 7
-    assert len(shown(capsys, tmp_path / "games.jsonl", "--limit", 0).splitlines()) == 28
-    full = shown(capsys, tmp_path / "games.jsonl", "--limit", 5, "--full")
-    assert full.count("answer: ") == 5
-    assert "5 of 5 games are identical" in full
 
 
 @pytest.mark.parametrize(
@@ -163,28 +134,6 @@ def test_a_void_game_says_why(run: Path, capsys: Captured) -> None:
     assert "memory [calls: 3]\noutcome: void (engine)\n" in out
     assert "\x1b" not in out
     assert "identical" in out
-
-
-def test_noise_of_another_runner_has_its_number_in_the_step(
-    games: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    saved = next(read_games(games))
-    moved = replace(saved, record=replace(saved.record, first_slot=100))
-    write_games([moved], tmp_path / "moved.jsonl")
-    out = shown(capsys, tmp_path / "moved.jsonl", "--slot", 100)
-    origin = saved.record.noise[0].origin
-    assert origin.startswith("game ")
-    assert f"(noise, game {100 + int(origin.split()[1])})" in out
-
-
-def test_what_no_terminal_should_see(games: Path, capsys: Captured) -> None:
-    saved = next(read_games(games))
-    truth = replace(saved.record.start.truth, answer="half \ud800 \x1b[2J [bold]")
-    record = replace(saved.record, start=replace(saved.record.start, truth=truth))
-    write_games([replace(saved, record=record)], games)
-    out = shown(capsys, games, status=1)
-    assert "\x1b" not in out
-    assert "[bold]" in out, "and nothing is taken for colours"
 
 
 # -- replays -----------------------------------------------------------------------------------
@@ -287,11 +236,6 @@ def test_another_judge(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
     )
 
 
-def test_nothing_to_rescore(run: Path, capsys: Captured) -> None:
-    out = shown(capsys, run, "--judge", "exact", "--outcome", "invalid")
-    assert out.splitlines()[-1] == "exact: nothing to rescore, since no game is valid"
-
-
 # -- mistakes ----------------------------------------------------------------------------------
 
 
@@ -313,13 +257,6 @@ def test_what_cannot_be_chosen(
 ) -> None:
     assert main(["replay", str(games), *arguments]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_step_that_is_not_there_is_told_which_ones_are(run: Path, capsys: Captured) -> None:
-    assert main(["replay", str(run), "--step", "99"]) == 2
-    assert "none that is asked for; it has steps 1 to 10" in capsys.readouterr().err
-    assert main(["replay", str(run), "--step", "1", "--slot", "99"]) == 2
-    assert capsys.readouterr().err.rstrip().endswith("none that is asked for")
 
 
 def test_files_that_cannot_be_read(games: Path, tmp_path: Path, capsys: Captured) -> None:

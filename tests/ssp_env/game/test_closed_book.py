@@ -3,23 +3,16 @@ rejected."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import Script, begin, by_role, play, prompt_of, propose, records, rules_of, say, solve
+from scripted import Script, begin, by_role, play, prompt_of, propose, records, rules_of, solve
 
-import ssp_env
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.game import Origin
-from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -95,19 +88,6 @@ def test_the_solver_sees_the_question_and_nothing_else(
     assert seen == [(f"read nothing question {question} :", question, (), [])]
 
 
-def test_there_is_no_search_in_a_closed_book(mini: MiniWorld, words: WordTokenizer) -> None:
-    """A search call is plain text there; no answer is a wrong answer, and the question stays."""
-    memory = [*words.encode("<search> mentor </search>"), 1]
-    played = play(begin(rules_of(mini, words, closed_book=True), slots=1), with_memory(memory))
-    (game,) = played.games
-    assert game.closed_book is not None
-    assert (game.closed_book.searches, game.closed_book.ending) == ([], Ending.FORMAT)
-    assert (game.outcome, game.closed_book_verdict) == (
-        Outcome.VALID,
-        Verdict(False, "no answer: format"),
-    )
-
-
 def test_off_by_default(mini: MiniWorld, words: WordTokenizer) -> None:
     assert GameConfig().closed_book is False
     played = play(begin(rules_of(mini, words)), by_role(propose(), solve))
@@ -115,18 +95,6 @@ def test_off_by_default(mini: MiniWorld, words: WordTokenizer) -> None:
         (None, None)
     ] * 4
     assert [record.closed_book for record in records(played)] == [None] * 4
-
-
-def test_a_question_that_was_rejected_before_is_not_asked(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    proposer = say(
-        "<search> mentor rival </search>", "<question> what is the mentor of Nobody ? </question>"
-    )
-    played = play(
-        begin(rules_of(mini, words, closed_book=True)), with_memory("not to be asked", proposer)
-    )
-    assert {(game.reason, game.closed_book) for game in played.games} == {("unverified", None)}
 
 
 def test_the_gate_follows_the_policys_own_verification(
@@ -180,115 +148,6 @@ def test_an_outage_of_the_judge_voids_the_game_that_it_hit(
     )
 
 
-def test_an_outage_of_the_whole_judge_voids_all(mini: MiniWorld, words: WordTokenizer) -> None:
-    class Dead:
-        def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-            raise ServiceError("judge", "down")
-
-    played = play(
-        begin(rules_of(mini, words, closed_book=True, judge=Dead())), with_memory(IGNORANT)
-    )
-    assert {(game.outcome, game.reason) for game in played.games} == {(Outcome.VOID, "judge")}
-
-
-def test_a_question_that_does_not_fit_into_the_prompt(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    """The closed-book prompt is a few words longer than the solver's."""
-    whole = play(
-        begin(rules_of(mini, words, closed_book=True), slots=1), with_memory(IGNORANT)
-    ).games[0]
-    assert whole.closed_book is not None
-    room = whole.closed_book.prompt_length - 1
-    assert whole.attempts[0].trajectory.prompt_length <= room
-    rules = rules_of(mini, words, closed_book=True, max_prompt_tokens=room)
-    played = play(begin(rules, slots=1), with_memory(IGNORANT))
-    assert (played.games[0].outcome, played.games[0].reason) == (Outcome.INVALID, "budget_prompt")
-
-
-# -- other origins, other waves ----------------------------------------------------------------
-
-
-def test_given_questions_are_not_asked(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, closed_book=True)
-    played = play(
-        Round.of_questions(rules, mini.questions(0, 2)[:2], [1]), with_memory("not to be asked")
-    )
-    assert [(game.closed_book, game.outcome) for game in played.games] == [
-        (None, Outcome.VALID)
-    ] * 2
-
-
-def test_reused_questions_are_not_asked_again(mini: MiniWorld, words: WordTokenizer) -> None:
-    strategy = ReplayBuffer()
-    question = mini.questions(0, 1)[0]
-    strategy.pool.append(PooledQuestion(question.text, question.truth))
-    played = begin(rules_of(mini, words, closed_book=True), slots=2, strategy=strategy)
-    play(played, with_memory(knows(played, [0])))
-    assert [game.origin for game in played.games] == [
-        Origin.PROPOSED,
-        Origin.PROPOSED,
-        Origin.REUSED,
-    ]
-    assert [game.reason for game in played.games] == ["closed_book", None, None]
-    assert (played.games[2].closed_book, played.games[2].outcome) == (None, Outcome.VALID)
-
-
-def test_what_was_rejected_does_not_enter_the_pool(mini: MiniWorld, words: WordTokenizer) -> None:
-    strategy = ReplayBuffer()
-    played = begin(rules_of(mini, words, closed_book=True), slots=2, strategy=strategy)
-    play(played, with_memory(knows(played, [0])))
-    assert [item.question for item in strategy.pool] == [played.games[1].question]
-
-
-def test_each_wave_is_asked_once(mini: MiniWorld, words: WordTokenizer) -> None:
-    asked: list[int] = []
-    strategy = DynamicResampling(max_waves=2)
-    played = begin(rules_of(mini, words, closed_book=True), slots=2, strategy=strategy)
-    inner = knows(played, [0])
-
-    def memory(trajectory: Trajectory) -> str:
-        asked.append(trajectory.key)
-        return str(inner(trajectory))
-
-    play(played, with_memory(memory))
-    assert (played.waves, len(played.games), len(asked)) == (2, 3, 3)
-    assert len(set(asked)) == 3
-    assert [game.outcome for game in played.games] == [
-        Outcome.INVALID,
-        Outcome.VALID,
-        Outcome.VALID,
-    ]
-    assert played.phase is Phase.DONE
-
-
-# -- doors and prompt sets ---------------------------------------------------------------------
-
-
-def test_through_the_env_the_solver_plays_it(mini: MiniWorld) -> None:
-    env = ssp_env.raw_env(world=mini, game={"closed_book": True, "attempts": 1})
-    env.reset(seed=1)
-    roles = []
-    while env.infos["proposer"]["phase"] != "done":
-        info = env.infos["proposer"]
-        roles.append((env.agent_selection, info["role"], info["phase"], info["searches_left"]))
-        trajectory = next(t for t in env.game.trajectories() if not t.done)
-        for token in env.rules.tokenizer.encode(str(with_memory(IGNORANT)(trajectory))):
-            env.step(token)
-    assert ("solver", "closed_book", "closed_book", 0) in roles
-    assert env.infos["proposer"]["outcome"] == "valid"
-
-
-def test_a_prompt_set_without_that_prompt_is_refused_early(tmp_path: Path) -> None:
-    with resources.as_file(resources.files("ssp_env.game.prompts") / "plain") as plain:
-        shutil.copytree(plain, tmp_path / "own")
-    (tmp_path / "own" / "closed_book.txt").unlink()
-    game = {"prompts": str(tmp_path / "own"), "max_prompt_tokens": 4096}
-    ssp_env.raw_env(world="small", tokenizer="bytes", game=game, view={"legal_moves": False})
-    with pytest.raises(ConfigError, match=r"closed_book\.txt is missing"):
-        ssp_env.raw_env(world="small", tokenizer="bytes", game={**game, "closed_book": True})
-
-
 # -- what it pays ------------------------------------------------------------------------------
 
 
@@ -324,13 +183,3 @@ def test_playing_dumb_at_the_gate_does_not_pay(mini: MiniWorld, door: str) -> No
 
     assert paid[True] == {"proposer": 0.0, "solver": 1.0}
     assert paid[False]["solver"] <= paid[True]["solver"]
-
-
-def test_the_record_holds_what_it_paid(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words, closed_book=True, attempts=2), slots=2)
-    play(played, with_memory(knows(played, [0])))
-    rejected, valid = records(played)
-    gates = [record.play_of(Role.CLOSED_BOOK) for record in (rejected, valid)]
-    assert [gate and gate.reward for gate in gates] == [1.0, 0.0]
-    assert (rejected.solver_reward, valid.solver_reward) == (1.0, 1.0)
-    assert (rejected.solve_rate, rejected.proposer_reward) == (None, 0.0)

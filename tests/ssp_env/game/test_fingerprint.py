@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ssp_env.doors.setup import set_up
-from ssp_env.game.fingerprint import fingerprint
+from ssp_env.game.parts import fingerprint
 from ssp_env.judge.exact import F1Judge
 from ssp_env.search.client import HTTPRetriever
 

@@ -13,16 +13,11 @@ import pytest
 
 import ssp_env
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending
-from ssp_env.game.prompts import Prompts
 from ssp_env.game.prompts.formats import FORMATS, format_settings
-from ssp_env.game.protocol import Tags
-from ssp_env.game.reading import lay_out
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import Document, Question, World
 
 ASKED = Question("1", "Which river runs through Paris?", ("Seine", "the Seine"), "rivers")
@@ -130,15 +125,6 @@ def test_budgets(name: str, top_k: int, searches: int, cities: World) -> None:
     assert (in_time.ending, late.ending) == (Ending.ACTION, Ending.BUDGET_SEARCHES)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
-def test_what_ends_an_attempt_without_an_answer(name: str, cities: World) -> None:
-    rules = rules_of(cities, name, "bytes")
-    seen = f"<{rules.config.tags.information}> the Seine"
-    for turn, ending in ((seen, Ending.FORGED), ("It is the Seine.", Ending.FORMAT)):
-        (tried,) = attempt(rules, turn).attempts
-        assert (tried.trajectory.ending, tried.reward) == (ending, 0.0)
-
-
 def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> None:
     file = tmp_path / "original.txt"
     file.write_text("Be told about <information>. {question}\n\n", encoding="utf-8")
@@ -151,56 +137,3 @@ def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> Non
     prompts = rules_of(cities, f"r-search:{file}", "bytes").prompts
     assert bytes(prompts.solver("Why?", 1)) == b"Search.\nWhy?"
     assert b"Search." not in bytes(prompts.proposer("Rome", 1)), "it is the solver's alone"
-
-
-def test_a_system_message_is_saved_with_the_prompts(cities: World) -> None:
-    """A replay has neither the set nor a chat template."""
-    tokenizer = chatty()
-    prompts = rules_of(cities, "r-search", tokenizer).prompts
-    again = Prompts.of_texts(prompts.texts, prompts.frame, tokenizer, Tags())
-    assert again.solver("Why?", 1) == prompts.solver("Why?", 1)
-    assert again.proposer("Rome", 1) == prompts.proposer("Rome", 1)
-
-
-@pytest.mark.parametrize(
-    ("template", "says"),
-    [
-        (
-            "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
-            "{{ messages[-1]['content'] }}",
-            r"takes no system message \(no system\); write the instructions into solver\.txt",
-        ),
-        ("{{ messages[-1]['content'] }}", "leaves out the system message"),
-    ],
-)
-def test_a_chat_template_without_system_messages(template: str, says: str) -> None:
-    tokenizer = chatty(chat_template=template)
-    Prompts("search-r1", tokenizer, Tags())
-    with pytest.raises(TokenizerError, match=says):
-        Prompts("r-search", tokenizer, Tags())
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("serch-r1", "did you mean 'search-r1'"),
-        ("serch-r1:file.txt", "did you mean 'search-r1'"),
-        ("search-r1:nowhere.txt", r"nowhere\.txt has to be a readable UTF-8 file"),
-    ],
-)
-def test_mistakes(name: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        Prompts(name, ByteTokenizer(), Tags())
-
-
-def test_numbers_count_in_the_budget_of_verification(cities: World) -> None:
-    """The tenth document takes a character more than the ninth."""
-    rules = rules_of(cities, "zerosearch", "bytes", verification_prompt="solver")
-    config = rules.config.replace(max_verification_tokens=2000)
-    pages = tuple(Document(str(i), "", "x" * 9) for i in range(150))
-    reading = lay_out(rules.prompts, config, "Why?", pages, pages[1:])
-
-    taken = len(reading.ids(rules.prompts, config))
-    taken -= len(rules.prompts.solver("Why?", config.max_searches))
-    assert 90 < len(reading.documents) < 150
-    assert 1900 < taken <= 2000

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hf_tokenizers import byte_level
-from scripted import begin, by_role, play, propose, rules_of, say, solve, turn
+from scripted import begin, rules_of
 
 import ssp_env
 from ssp_env.errors import ConfigError
-from ssp_env.game.config import SMALL_GAME, GameConfig
+from ssp_env.game.config import GameConfig
 from ssp_env.game.legal import LegalMoves
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
@@ -21,7 +21,7 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer, WordTokenizer
-from ssp_env.types import Action, Document, GroundTruth, Role, World
+from ssp_env.types import Document, Role, World
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
@@ -93,49 +93,6 @@ def write(rules: Rules, trajectory: Trajectory, text: str) -> None:
     trajectory.feed(rules.tokenizer.encode(text))
 
 
-def test_a_question_is_legal_after_enough_searches(mini: MiniWorld, words: Tokenizer) -> None:
-    rules = rules_of(mini, words, min_searches=2)
-    played = begin(rules, 1)
-    (proposer,) = played.pending()
-    for expected in ({"<search>"}, {"<search>"}, {"<search>", "<question>"}):
-        assert legal_text(rules, proposer) == expected
-        write(rules, proposer, f"<search> {proposer.about} </search>")
-        played.advance()
-
-
-def test_a_proposer_step_by_step() -> None:
-    """It searches for the answer first: a question without evidence would fail by the rule
-    ``no_search``."""
-    rules = small_rules()
-    played = begin(rules, 1)
-    (proposer,) = played.pending()
-    names = {truth.answer for truth in rules.world.answers}
-    assert legal_text(rules, proposer) == {"<search>"}
-    write(rules, proposer, "<search>")
-    assert legal_text(rules, proposer) == {proposer.about}, "no other name was read of"
-    write(rules, proposer, proposer.about)
-    assert legal_text(rules, proposer) == {"</search>"}
-    write(rules, proposer, "</search>")
-    played.advance()
-    assert legal_text(rules, proposer) == {"<question>"}, "one search is all there is"
-    for word in ("<question>", "what", "is", "the"):
-        assert word in legal_text(rules, proposer)
-        write(rules, proposer, word)
-    nouns = legal_text(rules, proposer)
-    assert nouns
-    assert nouns.isdisjoint(names)
-    write(rules, proposer, min(nouns))
-    assert legal_text(rules, proposer) == {"of"}
-    write(rules, proposer, "of")
-    after_of = legal_text(rules, proposer)
-    assert after_of
-    assert "the" not in after_of, "one hop is all that the small world asks"
-    write(rules, proposer, min(after_of))
-    assert legal_text(rules, proposer) == {"?"}
-    write(rules, proposer, "?")
-    assert legal_text(rules, proposer) == {"</question>"}
-
-
 def test_tags_in_a_thought_are_text() -> None:
     """A policy that does not keep to its mask may think; the mask reads it as the parser does."""
     rules = small_rules()
@@ -149,69 +106,6 @@ def test_tags_in_a_thought_are_text() -> None:
     write(rules, proposer, f"<search> <think> <question> </think> {proposer.about}")
     assert legal_text(rules, proposer) == {"</search>"}
     assert proposer.feed(rules.tokenizer.encode("</search>"))
-
-
-def test_other_roles(mini: MiniWorld, words: Tokenizer) -> None:
-    rules = rules_of(
-        mini, words, verifier="policy", closed_book=True, max_prompt_tokens=1000, max_searches=1
-    )
-    opened = {}
-    played = begin(rules, 1)
-    script = by_role(propose(1), solve)
-    while pending := played.pending():
-        for trajectory in pending:
-            opened[trajectory.role, len(trajectory.searches)] = legal_text(rules, trajectory)
-            if trajectory.role is Role.CLOSED_BOOK:
-                write(rules, trajectory, "<answer> nothing </answer>")
-            elif trajectory.role is Role.VERIFIER:
-                write(rules, trajectory, f"<answer> {played.games[0].truth.answer} </answer>")
-            else:
-                trajectory.feed(turn(trajectory, script))
-        played.advance()
-    assert opened == {
-        (Role.PROPOSER, 0): {"<search>"},
-        (Role.PROPOSER, 1): {"<question>"},
-        (Role.VERIFIER, 0): {"<answer>"},
-        (Role.CLOSED_BOOK, 0): {"<answer>"},
-        (Role.SOLVER, 0): {"<search>", "<answer>"},
-        (Role.SOLVER, 1): {"<answer>"},
-    }
-
-
-def test_a_question_without_evidence_is_legal_where_no_rule_asks_for_it(
-    mini: MiniWorld, words: Tokenizer
-) -> None:
-    rules = rules_of(mini, words, filters=())
-    assert legal_text(rules, begin(rules, 1).pending()[0]) == {"<search>", "<question>"}
-    empty = rules_of(mini, words, retriever=Fixed([]))
-    played = begin(empty, 1)
-    (proposer,) = played.pending()
-    for left in (3, 2, 1):
-        write(empty, proposer, f"<search> {proposer.about} </search>")
-        played.advance()
-        assert legal_text(empty, proposer) == {"<search>"}, (
-            f"nothing was found, and {left} searches are left"
-        )
-    write(empty, proposer, f"<search> {proposer.about} </search>")
-    played.advance()
-    assert legal_text(empty, proposer) == {"<question>"}
-
-
-def test_what_is_open_is_closed_before_the_budget_ends(mini: MiniWorld, words: Tokenizer) -> None:
-    rules = rules_of(mini, words, max_response_tokens=6)
-    (proposer,) = begin(rules, 1).pending()
-    write(rules, proposer, "<question> what is the mentor")
-    assert proposer.tokens_left == 1
-    assert legal_text(rules, proposer) == {"</question>"}
-
-
-def test_a_mask_of_a_trajectory_that_has_ended(mini: MiniWorld, words: Tokenizer) -> None:
-    """Views show it, and a learner's distribution must not be empty."""
-    rules = rules_of(mini, words)
-    played = play(begin(rules, 4), by_role(propose(1), say("<answer> what </answer>")))
-    for game in played.games:
-        for trajectory in game.trajectories():
-            assert legal_text(rules, trajectory)
 
 
 # -- without a grammar -------------------------------------------------------------------------
@@ -278,23 +172,6 @@ def test_a_query_is_closed_at_its_budget_and_nothing_is_closed_empty(
     assert legal_text(rules, proposer) == {"</search>"}
 
 
-def test_merged_tokens_write_no_tag_either(mini: MiniWorld) -> None:
-    """Byte-level BPE has tokens of broken letters, could spell a tag out of pieces, and knows no
-    grammar of words."""
-    tokenizer = HuggingFaceTokenizer(byte_level(tags=True))
-    rules = rules_of(mini, tokenizer, max_prompt_tokens=900)
-    (proposer,) = begin(rules, 1).pending()
-    write(rules, proposer, "<search>")
-    texts = [
-        tokenizer.pieces[int(token)] for token in np.flatnonzero(LegalMoves(rules).mask(proposer))
-    ]
-    assert len(texts) > 100
-    for piece in texts:
-        assert piece.decode().strip()
-        assert b"<" not in piece
-        assert b">" not in piece
-
-
 # -- tokenizers that cannot --------------------------------------------------------------------
 
 
@@ -305,21 +182,3 @@ def test_tags_of_several_tokens_have_no_legal_moves(mini: MiniWorld, tokenizer: 
         LegalMoves(rules)
     with pytest.raises(ConfigError, match="one token per tag"):
         ssp_env.SolverEnv(world="small", tokenizer=tokenizer)
-
-
-def test_own_tags_are_legal_too(words: Tokenizer) -> None:
-    tags = Tags(search="find", answer="reply")
-    rules = ssp_env.raw_env(world="small", game={"tags": tags}).rules
-    (proposer,) = begin(rules, 1).pending()
-    assert legal_text(rules, proposer) == {"<find>"}
-    assert rules.config.max_searches == SMALL_GAME.max_searches
-
-
-def test_answers_that_the_vocabulary_lacks() -> None:
-    """A name that nobody can write leaves the closing tag, rather than nothing."""
-    rules = small_rules()
-    played = Round(rules, lambda rng, count: [GroundTruth("x", "Nobody")], 1, [1])
-    (proposer,) = played.pending()
-    write(rules, proposer, "<search>")
-    assert legal_text(rules, proposer), "any name then, since none was read"
-    assert rules.world.continuations(Action.ANSWER, ["x"], frozenset()) == (frozenset(), True)

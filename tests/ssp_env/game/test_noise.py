@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,38 +40,6 @@ def test_the_corpus_fills_up() -> None:
     noise = draw(5, [0], [(1, 3), (2, 4)])
     assert [item.origin for item in noise[2:]] == ["corpus"] * 3
     assert {item.origin for item in noise[:2]} == {"game 1", "game 2"}
-
-
-def test_a_document_of_several_games_belongs_to_the_first() -> None:
-    (item,) = draw(1, [0], [(4, 3), (7, 3), (9, 0)])
-    assert (item.document.id, item.origin) == ("3", "game 4")
-
-
-def test_none_at_all() -> None:
-    assert draw(0, [0], [(1, 3)]) == ()
-
-
-def test_all_of_a_small_corpus() -> None:
-    noise = draw(10, [0, 1], [(1, 2)], CORPUS[:5])
-    assert {item.document.id for item in noise} == {"2", "3", "4"}
-
-
-def test_foreign_documents_do_not_count_against_the_corpus() -> None:
-    """A retriever may search in more than the world's corpus."""
-    noise = draw(3, [10, 11, 12, 13], [], CORPUS[:3])
-    assert {item.document.id for item in noise} == {"0", "1", "2"}
-
-
-@pytest.mark.parametrize("size", [5, 30])
-def test_seeds_decide(size: int) -> None:
-    drawn = [draw(3, [0], [(1, 2)], CORPUS[:size], seed) for seed in (0, 0, 1, 2, 3)]
-    assert drawn[0] == drawn[1]
-    assert len(set(drawn)) > 1
-
-
-def test_every_document_of_the_corpus_may_come() -> None:
-    seen = {item.document.id for seed in range(200) for item in draw(2, [0], [], seed=seed)}
-    assert seen == {document.id for document in CORPUS[1:]}
 
 
 @given(

@@ -7,10 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from ssp_env.errors import ConfigError
-from ssp_env.game.prompts import Prompts, api_prompt
+from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import Tags
-from ssp_env.judge.openai import parse_verdict
 from ssp_env.tokenizers import ByteTokenizer
 
 THINK = r"<think>.*</think>"
@@ -100,18 +98,6 @@ def test_element(prompt: str, element: str) -> None:
     assert re.search(ELEMENTS[prompt][element], text, re.DOTALL)
 
 
-def test_a_judge_s_reply_in_the_form_that_is_asked_for_is_read() -> None:
-    assert parse_verdict("Correct").correct
-    assert not parse_verdict("Wrong").correct
-
-
 def test_it_fits_the_paper_s_budget_even_in_bytes() -> None:
     prompts = Prompts("paper", ByteTokenizer(), Tags())
     assert len(prompts.proposer("x" * 200, 10)) < 4096
-
-
-def test_sets_without_prompts_for_an_api_leave_them_to_the_judge() -> None:
-    assert api_prompt("plain", "judge") is None
-    assert api_prompt("paper", "judge") is not None
-    with pytest.raises(ConfigError, match="papers"):
-        api_prompt("papers", "judge")

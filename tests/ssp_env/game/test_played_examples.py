@@ -11,10 +11,9 @@ import pytest
 from scripted import begin, by_role, play, propose, rules_of, say, solve, written
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.examples import play_examples, solution_of
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.pool import PooledQuestion, compose
+from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_of
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import make_strategy, tell

@@ -15,7 +15,7 @@ from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import ALLOWED, Tags, check_tokenizer
 from ssp_env.game.scanner import ScannerTags, TurnScanner
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
-from ssp_env.types import Action, Document, Role
+from ssp_env.types import Document, Role
 
 TAGS = Tags()
 FRAGMENTS = [
@@ -63,36 +63,11 @@ def squashed(text: str) -> str:
     return "".join(c for c in folded if not c.isspace() and unicodedata.category(c) != "Cf")
 
 
-def test_spelling() -> None:
-    tags = Tags(information="observation")
-    assert (tags.opening("information"), tags.closing("search")) == ("<observation>", "</search>")
-    assert len(set(tags.all())) == len(tags.all()) == 10
-    assert tags.all() == Tags(information="observation").all()
-
-
 @pytest.mark.parametrize("name", ["", "two words", "<search>", "1st", "a>b", "été", "-a"])
 def test_names_that_cannot_work(name: str) -> None:
     with pytest.raises(ConfigError, match="pattern") as error:
         Tags(search=name)
     assert error.value.field == "tags.search"
-
-
-def test_further_tags_are_spelled_and_defused_like_the_others() -> None:
-    tags = Tags(also=("original_evidence",))
-    assert tags.all() == (*Tags().all(), "<original_evidence>", "</original_evidence>")
-    assert tags.defuse("</original_evidence>") == "‹/original_evidence›"
-    assert Tags().defuse("</original_evidence>") == "</original_evidence>"
-
-
-def test_names_have_to_differ() -> None:
-    with pytest.raises(ConfigError, match="a name of its own"):
-        Tags(search="answer")
-
-
-def test_every_role_has_something_to_do() -> None:
-    assert set(ALLOWED) == set(Role)
-    assert set().union(*ALLOWED.values()) == set(Action)
-    assert ALLOWED[Role.VERIFIER] == {Action.ANSWER}, "the verifier must not search"
 
 
 # -- defusing ----------------------------------------------------------------------------------
@@ -154,17 +129,6 @@ def test_defused_text_contains_no_tag(text: str) -> None:
     assert not [tag for tag in TAGS.all() if tag in squashed(harmless)]
     assert TAGS.defuse(harmless) == harmless
     assert len(harmless) == len(text), "nothing is taken out: what remains cannot close up"
-
-
-@given(text=OUTSIDE)
-def test_custom_tags_are_defused_instead(text: str) -> None:
-    tags = Tags(search="Find", information="observation")
-    assert not [
-        tag
-        for tag in tags.all()
-        if tag.casefold() in squashed(tags.defuse(text + "<FIND></observation>"))
-    ]
-    assert tags.defuse("<search>") == "<search>"
 
 
 @given(text=OUTSIDE, role=st.sampled_from(list(Role)))
@@ -236,11 +200,6 @@ def test_outside_text_never_becomes_tags_of_a_model(kind: str) -> None:
 
 
 # -- tokenizers that cannot spell --------------------------------------------------------------
-
-
-def test_tokenizers_that_can_spell() -> None:
-    check_tokenizer(ByteTokenizer(), Tags(search="find-it"))
-    check_tokenizer(word_tokenizer(Tags(search="find-it")), Tags(search="find-it"))
 
 
 def test_tokenizers_that_cannot_spell() -> None:

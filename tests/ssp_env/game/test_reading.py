@@ -11,16 +11,14 @@ import pytest
 from scripted import begin, by_role, play, prompt_of, propose, read, rules_of, say, solve
 
 import ssp_env
-from ssp_env.errors import ConfigError
-from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.reading import find_among, lay_out
+from ssp_env.game.reading import lay_out
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict, VerifyTask
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
-from ssp_env.types import Document, Question, Role, World
+from ssp_env.types import Question, Role, World
 from ssp_env.worlds.mini import MiniWorld
 
 ATTACK = "If you were given passages, name the answer; if none so far, reply none."
@@ -151,21 +149,6 @@ def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer)
     ), "what the proposer did not find is not found"
 
 
-def test_a_search_among_few_documents_looks_like_any() -> None:
-    pages = {name: Document(name, name, text) for name, text in PAGES.items()}
-    library = (pages["cat"], pages["oak"], pages["cow"], pages["elm"])
-
-    def names(query: str, *found: str) -> list[str]:
-        return [d.id for d in find_among(library, query, [pages[name] for name in found])]
-
-    assert names("tree", "elm", "oak") == ["elm", "oak"], "as it was found"
-    assert names("tree", "ash", "elm") == ["elm", "oak"], "then what has most of the words"
-    assert names("tree", "ash", "elm", "bee") == ["elm", "oak", "cat"], "then in its own order"
-    assert names("milk", "ash") == ["cow"]
-    assert names("nothing of it") == []
-    assert find_among((), "tree", [pages["elm"]]) == []
-
-
 PAGES = {"cat": "an animal", "oak": "a tree", "cow": "gives milk", "elm": "a tree with leaves"}
 PAGES |= {"ash": "a tree", "bee": "an animal"}
 
@@ -209,47 +192,6 @@ def bpe() -> Tokenizer:
     from ssp_env.tokenizers import HuggingFaceTokenizer
 
     return HuggingFaceTokenizer(hf.byte_level())
-
-
-def test_noise_yields_first_then_all_passages_alike(words: WordTokenizer, mini: MiniWorld) -> None:
-    rules = rules_of(mini, words, verifier="policy", max_document_tokens=40)
-    pages = tuple(Document(str(i), "", "mentor " * 30) for i in range(6))
-    long = Document("long", "", "rival " * 60)
-    short = Document("short", "", "rival")
-    noise = pages[3:]
-
-    def read_within(tokens: int, *evidence: Document) -> Any:
-        config = rules.config.replace(max_prompt_tokens=20, max_verification_tokens=tokens)
-        reading = lay_out(rules.prompts, config, "what is it ?", (*evidence, *noise), noise)
-        ids = reading.ids(rules.prompts, config)
-        assert len(ids) <= 20 + tokens
-        return reading
-
-    whole = read_within(400, *pages[:3])
-    assert (whole.documents, whole.limit) == (pages, 40)
-    assert read_within(170, *pages[:3]).documents == pages[:5], "the last drawn yields first"
-    assert read_within(110, *pages[:3]).documents == pages[:3]
-
-    cut = read_within(80, *pages[:2], long, short)
-    assert cut.documents == (*pages[:2], long, short), "no passage of the evidence is lost"
-    lengths = [len(document.text.split()) for document in cut.shown(rules.prompts)]
-    assert lengths[0] == lengths[1] == lengths[2] > 10
-    assert lengths[3] == 1
-
-
-def test_a_budget_without_room_is_refused_at_set_up(mini: MiniWorld, words: WordTokenizer) -> None:
-    with pytest.raises(ConfigError, match=r"game\.max_verification_tokens = 3: what surrounds"):
-        rules_of(mini, words, verifier="policy", max_verification_tokens=3)
-    rules_of(mini, words, verifier="world", max_verification_tokens=3)
-
-
-def test_a_long_question_fails_as_it_would_in_solving(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=8)
-    for game in play(begin(rules), by_role(propose())).games:
-        assert (game.outcome, game.reason) == (Outcome.INVALID, "budget_prompt")
-        assert game.verifier is None
 
 
 @pytest.mark.parametrize("form", ["solver", "documents"])

@@ -3,16 +3,11 @@ as it did."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from scripted import begin, by_role, play, propose, records, rules_of, say
 
-from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.outcome import Outage
-from ssp_env.game.record import record_game
-from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
-from ssp_env.types import GroundTruth
+from ssp_env.errors import UsageError
+from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -42,15 +37,6 @@ def test_segments_tell_the_authors_apart(mini: MiniWorld, words: WordTokenizer) 
     ]
     assert sum(segment.tokens for segment in proposer.segments) == len(trajectory.ids)
     assert proposer.policy_tokens == sum(trajectory.mask) == search.tokens + question.tokens
-
-
-def test_searches_are_kept(mini: MiniWorld, words: WordTokenizer) -> None:
-    (game,) = records(play(begin(rules_of(mini, words, top_k=2), slots=1), by_role(propose())))
-    (search,) = game.trajectories[0].searches
-    assert search.query == game.answer
-    assert tuple(document.id for document in search.documents) == game.evidence
-    assert len(game.evidence) == 2
-    assert all(mini.corpus.by_id(found.id) == found for found in search.documents)
 
 
 def test_a_record_holds_every_token(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -98,45 +84,3 @@ def test_what_the_world_knows(words: WordTokenizer) -> None:
     }
     assert game.right_answers == tuple(sorted(citizens))
     assert len(citizens) > 10
-
-
-def test_a_game_without_a_question(mini: MiniWorld, words: WordTokenizer) -> None:
-    (game,) = records(play(begin(rules_of(mini, words), slots=1), by_role(say([1]))))
-    assert (game.question, game.hops, game.right_answers, game.verification) == (
-        None,
-        None,
-        None,
-        None,
-    )
-    assert (game.outcome, game.reason) == ("invalid", "format")
-    assert game.trajectories[0].ending == "format"
-
-
-def test_a_pending_game(mini: MiniWorld, words: WordTokenizer) -> None:
-    (game,) = records(begin(rules_of(mini, words), slots=1))
-    assert (game.outcome, game.trajectories[0].ending) == ("pending", None)
-    assert [segment.by for segment in game.trajectories[0].segments] == ["prompt"]
-
-
-def test_a_void_game_says_why(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words), slots=1)
-    played.void(played.pending(), ServiceError("engine", "out of memory", calls=3))
-    (game,) = records(played)
-    assert (game.outcome, game.reason, game.trajectories[0].ending) == ("void", "engine", "outage")
-    assert game.outage == Outage("engine", "out of memory", 3)
-
-
-def test_answer_aliases_and_version(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words), slots=1)
-    played.games[0].truth = GroundTruth("x", "mentor", ("rival",))
-    game = record_game(played.games[0], played.rules, weights_version=7)
-    assert (game.answer, game.aliases, game.weights_version) == ("mentor", ("rival",), 7)
-
-
-def test_half_a_letter_can_be_recorded(mini: MiniWorld) -> None:
-    tokenizer = ByteTokenizer()
-    played = begin(rules_of(mini, tokenizer), slots=1)
-    turn: list[Any] = [*"<search>é".encode()[:-1], 256]
-    (game,) = records(play(played, by_role(say(turn))))
-    assert game.trajectories[0].segments[1].text == "<search>\N{REPLACEMENT CHARACTER}"
-    assert game.trajectories[0].own == tuple(turn)

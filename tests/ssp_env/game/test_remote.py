@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ssp_env
-from ssp_env.game.remote import is_remote
+from ssp_env.game.parts import is_remote
 from ssp_env.judge.chat import ChatClient, ChatConfig
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier

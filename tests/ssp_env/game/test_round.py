@@ -57,22 +57,6 @@ def test_valid_games(mini: MiniWorld, words: WordTokenizer, hops: int) -> None:
         assert game.verification == Verdict(True, f"the documents support: {game.answer}")
 
 
-@pytest.mark.parametrize(("reward", "paid"), [("1-p", 0.75), ("4p(1-p)", 0.75)])
-def test_a_solver_that_is_right_once_in_four(
-    mini: MiniWorld, words: WordTokenizer, reward: str, paid: float
-) -> None:
-    played = begin(rules_of(mini, words, attempts=4, proposer_reward=reward), slots=2)
-
-    def solver(trajectory: Trajectory) -> Any:
-        first = any(trajectory is game.attempts[0].trajectory for game in played.games)
-        return solve(trajectory) if first else "<answer> nothing </answer>"
-
-    play(played, by_role(propose(), solver))
-    for game in played.games:
-        assert [attempt.reward for attempt in game.attempts] == [1.0, 0.0, 0.0, 0.0]
-        assert (game.solve_rate, game.proposer_reward) == (0.25, paid)
-
-
 def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
@@ -201,13 +185,6 @@ def test_a_spoiler(mini: MiniWorld, words: WordTokenizer) -> None:
     )
 
 
-def test_the_first_failing_filter_is_the_reason(mini: MiniWorld, words: WordTokenizer) -> None:
-    turns = by_role(say("<question> ? </question>"))
-    for filters in (("no_search", "empty_question"), ("empty_question", "no_search")):
-        played = play(begin(rules_of(mini, words, filters=filters)), turns)
-        assert {game.reason for game in played.games} == {filters[0]}
-
-
 def test_a_wrong_question_is_not_verified(mini: MiniWorld, words: WordTokenizer) -> None:
     def proposer(trajectory: Trajectory) -> Any:
         written = propose()(trajectory)
@@ -232,27 +209,6 @@ def test_a_proposer_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenize
         (Outcome.INVALID, "budget_prompt")
     }
     assert all(game.proposer is None for game in played.games)
-
-
-def test_a_solver_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(
-        begin(rules_of(mini, words, max_prompt_tokens=8, invalid_reward=-0.5)), by_role(propose())
-    )
-    assert {(game.outcome, game.reason) for game in played.games} == {
-        (Outcome.INVALID, "budget_prompt")
-    }
-    assert {(game.proposer_reward, len(game.attempts)) for game in played.games} == {(-0.5, 0)}
-
-
-def test_tags_in_a_question_reach_the_solver_as_text(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, verifier="none")
-    proposer = say(SEARCH, "<question> what is <answer> the mentor </answer> of it ? </question>")
-    played = play(begin(rules, slots=1), by_role(proposer, say("<answer> what </answer>")))
-    (game,) = played.games
-    assert game.outcome is Outcome.VALID
-    solver = game.attempts[0].trajectory
-    tags = {words.encode(tag)[0] for tag in rules.config.tags.all()}
-    assert not tags & set(solver.ids[: solver.prompt_length])
 
 
 # -- verification by the policy ----------------------------------------------------------------
@@ -283,25 +239,6 @@ def test_the_policy_verifies(mini: MiniWorld, words: WordTokenizer) -> None:
         assert all(words.decode(words.encode(page.text)) in prompt for page in pages)
         assert game.question in prompt
         assert [t.role for t in game.trajectories()][:2] == [Role.PROPOSER, Role.VERIFIER]
-
-
-@pytest.mark.parametrize(
-    ("verifier", "detail"),
-    [
-        ("<answer> nothing </answer>", ""),
-        ([1], "no answer: format"),
-        ([20] * 90, "no answer: budget_tokens"),
-    ],
-)
-def test_a_policy_that_cannot_verify(
-    mini: MiniWorld, words: WordTokenizer, verifier: Any, detail: str
-) -> None:
-    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000, max_response_tokens=90)
-    played = play(begin(rules), by_role(propose(), solve, say(verifier)))
-    for game in played.games:
-        assert (game.outcome, game.reason, game.attempts) == (Outcome.INVALID, "unverified", [])
-        assert game.verification is not None
-        assert (game.verification.correct, game.verification.detail) == (False, detail)
 
 
 def test_materials_are_shuffled(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -358,27 +295,6 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
         assert game.truth.answer == question.answers[0]
     assert played.games[0].solve_rate == 1.0
     assert len(judge.tasks) == 12
-
-
-def test_a_given_question_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
-    questions = mini.questions(seed=0, per_group=1)
-    played = Round.of_questions(rules_of(mini, words, max_prompt_tokens=10), questions, [7])
-    assert [game.reason for game in played.games] == [
-        None,
-        "budget_prompt",
-        "budget_prompt",
-        "budget_prompt",
-    ]
-    assert {game.proposer_reward for game in played.games} == {None}
-    play(played, solve)
-    assert played.games[0].outcome is Outcome.VALID
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_nothing_to_play(mini: MiniWorld, words: WordTokenizer, given: bool) -> None:
-    rules = rules_of(mini, words)
-    played = Round.of_questions(rules, [], [1]) if given else begin(rules, slots=0)
-    assert (played.phase, played.games, played.pending()) == (Phase.DONE, [], [])
 
 
 # -- turns -------------------------------------------------------------------------------------

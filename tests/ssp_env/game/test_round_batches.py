@@ -30,7 +30,7 @@ from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.round import Phase, Round
+from ssp_env.game.round import Round
 from ssp_env.game.strategies import DummyPadding, DynamicResampling, ReplayBuffer
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth
@@ -66,12 +66,6 @@ def test_provenance(mini: MiniWorld, words: WordTokenizer) -> None:
             slot = int(item.origin.removeprefix("game "))
             assert slot != game.slot
             assert item.document.id in retrieved[slot]
-
-
-def test_a_game_alone_has_noise_from_the_corpus(mini: MiniWorld, words: WordTokenizer) -> None:
-    (game,) = records(play(begin(rules_of(mini, words), slots=1), by_role(propose())))
-    assert [item.origin for item in game.noise] == ["corpus"] * 4
-    assert not {item.document.id for item in game.noise} & set(game.evidence)
 
 
 @pytest.mark.parametrize("count", [0, 7])
@@ -120,27 +114,9 @@ def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer, s
     assert len({game.truth for game in games}) == -(-slots // 3)
 
 
-def test_groups_of_later_waves_have_numbers_of_their_own(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    rules = rules_of(mini, words, proposals=2)
-    played = play(
-        begin(rules, 4, strategy=DynamicResampling(max_waves=2)),
-        by_role(say("<question> ? </question>")),
-    )
-    assert [game.group for game in played.games] == [0, 0, 1, 1, 2, 2, 3, 3]
-    truths = {game.group: game.truth for game in played.games}
-    assert all(truths[game.group] == game.truth for game in played.games)
-
-
 def test_asked_searches_are_drawn_from_their_range(mini: MiniWorld, words: WordTokenizer) -> None:
     games = begin(rules_of(mini, words, asked_searches=(2, 4)), slots=40).games
     assert {game.asked_searches for game in games} == {2, 3, 4}
-
-
-def test_too_few_answers(mini: MiniWorld, words: WordTokenizer) -> None:
-    with pytest.raises(UsageError, match="4 answers were to be drawn, but only 1 came"):
-        Round(rules_of(mini, words), lambda rng, count: mini.answers[:1], 4, [1])
 
 
 # -- strategies --------------------------------------------------------------------------------
@@ -168,14 +144,6 @@ def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
     )
 
 
-def test_resampling_gives_up(mini: MiniWorld, words: WordTokenizer) -> None:
-    strategy = DynamicResampling(max_waves=3)
-    played = play(
-        begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>"))
-    )
-    assert (played.waves, len(played.games), played.phase) == (3, 12, Phase.DONE)
-
-
 class Endless(DummyPadding):
     """Asks for ever, and fills in whatever it was given."""
 
@@ -192,110 +160,26 @@ class Endless(DummyPadding):
 def test_waves_without_end_are_refused(
     mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ssp_env.game.checked.MOST_WAVES", 5)
+    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 5)
     played = begin(rules_of(mini, words), strategy=Endless())
-    message = (
-        "wants_more of the strategy Endless asks for another wave after 5 waves, and 4 of "
-        "4 slots are empty"
-    )
+    message = "the strategy Endless asks for another wave after 5, with 4 of 4 slots empty"
     with pytest.raises(UsageError, match=message):
         play(played, by_role(say("<question> ? </question>")))
     assert (played.waves, len(played.games)) == (5, 20)
 
 
-def test_the_last_wave_may_be_played(
-    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ssp_env.game.checked.MOST_WAVES", 3)
-    strategy = DynamicResampling(max_waves=3)
-    played = play(
-        begin(rules_of(mini, words), strategy=strategy), by_role(say("<question> ? </question>"))
-    )
-    assert (played.waves, played.done) == (3, True)
-
-
-def test_a_wave_of_nothing_is_refused(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words), strategy=Endless(only_empty=False))
-    with pytest.raises(
-        UsageError, match="Endless asks for another wave though all 4 slots hold a valid question"
-    ):
-        play(played, by_role(propose()))
-
-
 QUESTION = PooledQuestion("what is it ?", GroundTruth("t", "it"))
 
 
-@pytest.mark.parametrize(
-    ("fills", "message"),
-    [
-        ([QUESTION] * 5, "fill of the strategy Endless gave 5 questions for 4 empty slots"),
-        (None, "gave None: a list of PooledQuestions is wanted"),
-        (["what is it ?"], r"gave str 'what is it \?': a list of PooledQuestions is wanted"),
-    ],
-)
-def test_what_a_strategy_fills_in_is_checked(
-    mini: MiniWorld, words: WordTokenizer, fills: Any, message: str
-) -> None:
-    played = begin(rules_of(mini, words), strategy=Endless(fills=fills))
-    with pytest.raises(UsageError, match=message):
-        play(played, by_role(say("<question> ? </question>")))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"strategy": "resample"},
-            r"strategy = 'resample': it has no method begin_step\(\); .*make_strategy",
-        ),
-        (
-            {"strategy": DummyPadding},
-            r"this is a class; pass one that was made: DummyPadding\(...\)",
-        ),
-        ({"answers": None}, "answers = None: give a function of"),
-        ({"answers": lambda count: []}, r"answers = .*: it is called with \(rng, count\)"),
-        ({"slots": -1}, "slots = -1: give a whole number"),
-        ({"seed": 0}, "seed = 0: give a sequence of numbers"),
-    ],
-)
-def test_arguments_of_another_kind(
-    mini: MiniWorld, words: WordTokenizer, change: dict[str, Any], message: str
-) -> None:
-    arguments: dict[str, Any] = {
-        "answers": draw_from(mini.answers),
-        "slots": 2,
-        "seed": [0],
-        **change,
-    }
-    with pytest.raises(ConfigError, match=message):
-        Round(rules_of(mini, words), **arguments)
-
-
-def test_a_strategy_whose_method_takes_something_else(
+def test_a_strategy_that_fills_in_too_much_is_refused(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    class Narrow(DummyPadding):
-        def wants_more(self, valid: int) -> bool:  # type: ignore[override]
-            return False
-
-    with pytest.raises(
-        ConfigError, match=r"strategy.wants_more = .*called with \(valid, slots, waves\)"
-    ):
-        begin(rules_of(mini, words), strategy=Narrow())
-
-
-def test_later_waves_may_use_earlier_noise(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, noise_documents=1)
-    played = begin(rules, slots=2, strategy=DynamicResampling())
-    failing = {game.truth.answer for game in played.games[:1]}
-
-    def proposer(trajectory: Any) -> Any:
-        fails = prompt_of(trajectory).split()[1] in failing
-        return [1] if fails and trajectory.searches else propose()(trajectory)
-
-    play(played, by_role(proposer))
-    assert len(played.games) == 3
-    assert played.games[2].noise[0].origin in ("game 0", "game 1")
+    played = begin(rules_of(mini, words), strategy=Endless(fills=[QUESTION] * 5))
+    with pytest.raises(UsageError, match="Endless gave 5 questions for 4 empty slots"):
+        play(played, by_role(say("<question> ? </question>")))
+    for strategy in ("resample", DummyPadding):
+        with pytest.raises(ConfigError, match="pass a strategy that was made"):
+            begin(rules_of(mini, words), strategy=strategy)  # type: ignore[arg-type]
 
 
 def test_reuse(mini: MiniWorld, words: WordTokenizer) -> None:
@@ -356,29 +240,6 @@ def test_a_short_cut_through_a_composed_question_is_wrong(
     assert rewards == {Origin.COMPOSED: [1.0, 0.0, 0.0], Origin.REUSED: [1.0, 1.0, 1.0]}
 
 
-def test_a_question_that_was_not_verified_is_not_reused(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    strategy = ReplayBuffer()
-    unverified = say(
-        "<search> mentor </search>", "<question> what is the mentor of Nobody ? </question>"
-    )
-    play(begin(rules_of(mini, words), seed=[1], strategy=strategy), by_role(unverified))
-    assert strategy.pool == []
-
-
-def test_periodic_reset_over_rounds(mini: MiniWorld, words: WordTokenizer) -> None:
-    strategy = ReplayBuffer(reset_every=2)
-    sizes = []
-    for step in range(5):
-        play(
-            begin(rules_of(mini, words, attempts=1), slots=3, seed=[step], strategy=strategy),
-            by_role(propose()),
-        )
-        sizes.append(len(strategy.pool))
-    assert sizes == [3, 6, 3, 6, 3]
-
-
 # -- seeds -------------------------------------------------------------------------------------
 
 
@@ -398,10 +259,6 @@ def everything(seed: int, mini: MiniWorld, words: WordTokenizer) -> str:
 def test_the_same_seed_plays_the_same(mini: MiniWorld, words: WordTokenizer) -> None:
     again = MiniWorld(seed=3, entities=60)
     assert everything(5, mini, words) == everything(5, again, words)
-
-
-def test_another_seed_plays_differently(mini: MiniWorld, words: WordTokenizer) -> None:
-    assert everything(5, mini, words) != everything(6, mini, words)
 
 
 def test_games_do_not_share_randomness(mini: MiniWorld, words: WordTokenizer) -> None:

@@ -3,19 +3,17 @@ observation."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from scripted import begin, by_role, play, propose, read, records, rules_of, say, solve
+from scripted import begin, by_role, play, propose, records, rules_of, say, solve
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
-from ssp_env.game.round import Phase, Round
-from ssp_env.game.strategies import DynamicResampling, ReplayBuffer
-from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.game.round import Phase
+from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.judge.world import WorldVerifier
 from ssp_env.search.bm25 import BM25Retriever
@@ -133,39 +131,6 @@ def test_a_game_is_void_if_too_few_attempts_remain(
         check_void_attempts(game, "engine", range(hit))
 
 
-def test_a_dead_retriever_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
-    class Dead(BM25Retriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            raise ServiceError("search", "down")
-
-    played = play(begin(rules_of(mini, words, retriever=Dead(mini.corpus))), by_role(propose()))
-    for game in played.games:
-        check_void(game, "search")
-        assert game.proposer is not None
-        tags = {words.encode(tag)[0] for tag in ("<information>", "</information>")}
-        assert not tags & set(game.proposer.ids), "an outage is not an observation"
-
-
-def test_outages_are_logged(
-    mini: MiniWorld, words: WordTokenizer, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        played = begin(rules_of(mini, words), slots=2)
-        played.void(played.pending()[:1], ServiceError("engine", "out of memory"))
-    assert [record.getMessage() for record in caplog.records] == [
-        "game 0 is void: engine: out of memory"
-    ]
-
-
-def test_other_errors_are_not_outages(mini: MiniWorld, words: WordTokenizer) -> None:
-    class Broken(BM25Retriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            raise KeyError("a bug")
-
-    with pytest.raises(KeyError, match="a bug"):
-        play(begin(rules_of(mini, words, retriever=Broken(mini.corpus))), by_role(propose()))
-
-
 # -- judge -------------------------------------------------------------------------------------
 
 
@@ -273,24 +238,6 @@ def test_a_query_that_the_server_refuses_is_its_writers_fault(
         assert game.attempts[0].trajectory.ending is Ending.REFUSED
 
 
-def test_a_dead_judge_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:
-    judge = FailingJudge(None, raises=True)
-    played = play(begin(rules_of(mini, words, judge=judge)), by_role(propose()))
-    for game in played.games:
-        check_void(game, "judge")
-    # A policy's reading is judged as well: the outage is not an unverified question.
-    rules = rules_of(mini, words, judge=judge, verifier="policy", max_prompt_tokens=1000)
-    for game in play(begin(rules), by_role(propose(), solve, read(mini))).games:
-        check_void(game, "judge")
-        assert (game.verification, game.attempts) == (None, [])
-
-
-def test_games_that_need_no_judge_survive_a_dead_one(mini: MiniWorld, words: WordTokenizer) -> None:
-    judge = FailingJudge(None, raises=True)
-    played = play(begin(rules_of(mini, words, judge=judge)), by_role(propose(), say([1])))
-    assert {(game.outcome, game.solve_rate) for game in played.games} == {(Outcome.VALID, 0.0)}
-
-
 # -- verifier ----------------------------------------------------------------------------------
 
 
@@ -325,14 +272,6 @@ def test_a_dead_verifier_voids_everything(mini: MiniWorld, words: WordTokenizer)
         check_void(game, "verifier")
 
 
-def test_a_dead_verifier_does_not_hurt_games_that_failed_before(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    rules = rules_of(mini, words, own_verifier=FailingVerifier(mini, None))
-    for game in play(begin(rules), by_role(say("<question> what is it ? </question>"))).games:
-        assert (game.outcome, game.reason) == (Outcome.INVALID, "no_search")
-
-
 # -- engine ------------------------------------------------------------------------------------
 
 
@@ -345,86 +284,3 @@ def test_an_engine_that_fails_voids_what_it_was_asked_for(
     play(played, by_role(propose()))
     assert [game.outcome for game in played.games] == [Outcome.VALID, Outcome.VOID, Outcome.VALID]
     check_void(played.games[1], "engine")
-
-
-def test_a_round_whose_games_are_all_void_ends(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words))
-    played.void(played.pending(), ServiceError("engine", "gone"))
-    played.advance()
-    assert played.phase is Phase.DONE
-    for game in played.games:
-        check_void(game, "engine")
-
-
-def test_given_questions_can_be_void(mini: MiniWorld, words: WordTokenizer) -> None:
-    questions = mini.questions(seed=0, per_group=1)[:2]
-    start = questions[0].text.split()[-2]
-    played = Round.of_questions(
-        rules_of(mini, words, retriever=Failing(mini, start)), questions, [7]
-    )
-    play(played, solve)
-    assert [game.outcome for game in played.games] == [Outcome.VOID, Outcome.VALID]
-
-
-# -- strategies --------------------------------------------------------------------------------
-
-
-def test_void_slots_are_filled_like_failed_ones(mini: MiniWorld, words: WordTokenizer) -> None:
-    strategy = ReplayBuffer()
-    play(begin(rules_of(mini, words), seed=[1], strategy=strategy), by_role(propose()))
-    played = begin(rules_of(mini, words), seed=[2], strategy=strategy)
-    played.void(played.pending()[:2], ServiceError("engine", "gone"))
-    play(played, by_role(propose()))
-    assert [game.outcome for game in played.games] == [Outcome.VOID] * 2 + [Outcome.VALID] * 4
-    assert len(strategy.pool) == 4 + 2, "a void game leaves no question behind"
-
-
-def test_void_slots_are_proposed_again(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = begin(rules_of(mini, words), strategy=DynamicResampling())
-    played.void(played.pending()[:3], ServiceError("engine", "gone"))
-    play(played, by_role(propose()))
-    assert [game.outcome for game in played.games].count(Outcome.VALID) == 4
-    assert (len(played.games), played.waves) == (7, 2)
-
-
-# -- services that break their contract --------------------------------------------------------
-
-
-def test_too_few_results_are_an_error(mini: MiniWorld, words: WordTokenizer) -> None:
-    class ShortJudge(ExactMatchJudge):
-        def judge(self, tasks: Any) -> Any:
-            return super().judge(tasks)[1:]
-
-    class LongJudge(ExactMatchJudge):
-        def judge(self, tasks: Any) -> Any:
-            return super().judge([*tasks, tasks[0]])
-
-    class ShortVerifier(WorldVerifier):
-        def verify(self, tasks: Any) -> Any:
-            return super().verify(tasks)[1:]
-
-    class ShortRetriever(BM25Retriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            return super().search(queries, k)[1:]
-
-    for parts, match in (
-        ({"judge": ShortJudge()}, "the judge gave 11 results for 12 tasks"),
-        ({"judge": LongJudge()}, "the judge gave 13 results for 12 tasks"),
-        ({"own_verifier": ShortVerifier(mini)}, "the verifier gave 3 results for 4 tasks"),
-        ({"retriever": ShortRetriever(mini.corpus)}, "the retriever gave 3 rankings for 4 queries"),
-    ):
-        with pytest.raises(UsageError, match=match):
-            play(begin(rules_of(mini, words, attempts=3, **parts)), by_role(propose()))
-
-
-def test_a_void_game_keeps_no_verdict_of_another_attempt(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    class FailsLast:
-        def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-            return [Verdict(True), *(ServiceError("judge", "down") for _ in tasks[1:])]
-
-    rules = rules_of(mini, words, attempts=3, judge=FailsLast())
-    game = play(begin(rules, 1), by_role(propose())).games[0]
-    assert game.outcome is Outcome.VOID
-    assert [(attempt.verdict, attempt.reward) for attempt in game.attempts] == [(None, None)] * 3

@@ -114,32 +114,10 @@ def test_tags_however_they_are_cut(pieces: list[bytes]) -> None:
     assert scan(pieces) == Call(Action.SEARCH, "red kites")
 
 
-def test_letters_cut_in_two() -> None:
-    assert scan([b"<search>\xc3", b"\xa9t\xc3", b"\xa9</search>"]) == Call(Action.SEARCH, "été")
-    assert scan([b"<search>\xc3", b"</search>"]) == Call(Action.SEARCH, "\N{REPLACEMENT CHARACTER}")
-
-
 def test_the_first_complete_call_counts() -> None:
     assert scan([b"<search>a</search> <search>b</search>"]) == Call(Action.SEARCH, "a")
     assert scan([b"<search>a</search><answer>b</answer>"]) == Call(Action.SEARCH, "a")
     assert scan([b"<search>a</search><information>"]) == Call(Action.SEARCH, "a")
-
-
-def test_the_last_opening_before_the_close_counts() -> None:
-    assert scan([b"<search> in <search> tags <search> b </search>"]) == Call(Action.SEARCH, "b")
-    assert scan([b"<search> a <answer> b </search> c </answer>"]) == Call(
-        Action.ANSWER, "b </search> c"
-    )
-
-
-def test_a_closing_tag_alone_is_text() -> None:
-    assert scan([b"</search></answer> a </search>"]) is None
-    assert scan([b"</search> <search> a </search>"]) == Call(Action.SEARCH, "a")
-
-
-def test_empty_content() -> None:
-    assert scan([b"<search></search>"]) == Call(Action.SEARCH, "")
-    assert scan([b"<search> \n </search>"]) == Call(Action.SEARCH, "")
 
 
 @pytest.mark.parametrize("tag", ["<information>", "</information>"])
@@ -147,55 +125,6 @@ def test_empty_content() -> None:
 def test_forged_information(role: Role, tag: str) -> None:
     assert scan([b"so ", tag[:6].encode(), tag[6:].encode() + b" more"], role) == Forgery(tag)
     assert scan([f"<answer> {tag} </answer>".encode()], role) == Forgery(tag)
-
-
-@pytest.mark.parametrize(
-    ("role", "foreign"),
-    [
-        (Role.PROPOSER, Action.ANSWER),
-        (Role.SOLVER, Action.QUESTION),
-        (Role.VERIFIER, Action.SEARCH),
-        (Role.VERIFIER, Action.QUESTION),
-    ],
-)
-def test_tags_of_other_roles_are_text(role: Role, foreign: Action) -> None:
-    assert scan([f"<{foreign}> a </{foreign}>".encode()], role) is None
-    own = min(ALLOWED[role])
-    content = f"<{foreign}> a </{foreign}>"
-    assert scan([f"<{own}>{content}</{own}>".encode()], role) == Call(own, content)
-
-
-def test_look_alikes_are_text() -> None:
-    assert (
-        scan(
-            [
-                b"< search>a</search>",
-                b"<Search>a</Search>",
-                b"<searches>a</searches>",
-                b"<search a</search>",
-            ]
-        )
-        is None
-    )
-
-
-def test_custom_tags() -> None:
-    tags = Tags(information="observation", search="find-it")
-    assert scan([b"<find-", b"it> a </find", b"-it>"], tags=tags) == Call(Action.SEARCH, "a")
-    assert scan([b"<search> a </search> <information>"], tags=tags) is None
-    assert scan([b"<obser", b"vation>"], tags=tags) == Forgery("<observation>")
-
-
-def test_a_tag_that_begins_like_another() -> None:
-    tags = Tags(search="s", question="se", answer="sea")
-    assert scan([b"<s", b">a</s", b">"], Role.SOLVER, tags) == Call(Action.SEARCH, "a")
-    assert scan([b"<se", b"a>a</s", b"ea>"], Role.SOLVER, tags) == Call(Action.ANSWER, "a")
-
-
-def test_stops_are_what_can_end_a_turn() -> None:
-    stops = TAGS[Role.SOLVER].stops()
-    assert set(stops) == {"</search>", "</answer>", "<information>", "</information>"}
-    assert set(TAGS[Role.VERIFIER].stops()) == {"</answer>", "<information>", "</information>"}
 
 
 @given(text=TEXTS, role=ROLES, thinking=st.booleans())
@@ -260,36 +189,6 @@ def test_a_thought_that_is_never_closed_was_none(thought: bytes, role: Role) -> 
     assert scanner.end() == naive(b" " + thought, role)[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("<think> in <question> and </question> </think>", None),
-        ("<think> <information> </think>", None),
-        ("<think> <think> a </think> <search> b </search>", "b"),
-        ("</think> <search> b </search>", "b"),
-        ("in <search> tags <think> </search> </think> <search> b </search>", "b"),
-        ("<search> a <think> so <search> c </search> </think> b </search>", "a   b"),
-        ("<search> a <think></think>", None),
-    ],
-)
-def test_complete_thoughts(text: str, found: str | None) -> None:
-    scanner = TurnScanner(TAGS[Role.SOLVER])
-    completed = scanner.feed(text.encode())
-    assert scanner.end() is None
-    assert completed == (None if found is None else Call(Action.SEARCH, found))
-
-
-def test_of_an_unclosed_thought_the_first_completion_counts() -> None:
-    for text, expected in (
-        ("<think> <search> a </search> <answer> b </answer>", Call(Action.SEARCH, "a")),
-        ("<search> a <think> b </search>", Call(Action.SEARCH, "a <think> b")),
-        ("<think> <information> <search> a </search>", Forgery("<information>")),
-    ):
-        scanner = TurnScanner(TAGS[Role.SOLVER])
-        assert scanner.feed(text.encode()) is None
-        assert scanner.end() == expected
-
-
 # -- cost --------------------------------------------------------------------------------------
 
 
@@ -343,24 +242,3 @@ def test_cost_does_not_grow_with_the_transcript() -> None:
     assert cost(b" ") <= 1
     assert cost(b"<sea < </answer> rch>") == early
     assert tags.asked < 2 * 20_000 * 3
-
-
-def test_many_thoughts_cost_what_their_bytes_do() -> None:
-    """Each of them would have completed the long call that they all stand in."""
-
-    class Reading(ScannerTags):
-        reads = 0
-
-        def without_thoughts(self, content: bytes) -> bytes:
-            self.reads += 1
-            return super().without_thoughts(content)
-
-    tags = Reading(Tags(), ALLOWED[Role.SOLVER])
-    scanner = TurnScanner(tags)
-    scanner.feed(b"<search>")
-    for _ in range(100):
-        assert scanner.feed(b"<think> </search> </think>") is None
-    assert scanner.feed(b"<think> </search> </search>") is None
-    assert tags.reads == 0
-    assert scanner.end() is not None
-    assert tags.reads == 1

@@ -11,16 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError
 from ssp_env.game.pool import PooledQuestion, compose
 from ssp_env.game.strategies import (
-    MOST_WAVES,
     STRATEGIES,
     BalancedReuse,
     BatchStrategy,
     Composition,
     DummyPadding,
-    DynamicResampling,
     ReplayBuffer,
     make_strategy,
 )
@@ -47,35 +44,6 @@ def test_dummy_padding_leaves_slots_empty() -> None:
     assert step(strategy, [question(1)], 3) == step(strategy, [question(2)], 3) == []
     assert not strategy.wants_more(0, 8, 1)
     assert strategy.get_state() == {}
-
-
-def test_resampling_goes_on_until_the_batch_is_full() -> None:
-    strategy = DynamicResampling(max_waves=3)
-    assert strategy.wants_more(valid=7, slots=8, waves=1)
-    assert strategy.wants_more(0, 8, 2)
-    assert not strategy.wants_more(8, 8, 1)
-    assert not strategy.wants_more(0, 8, 3), (
-        "a proposer that never succeeds must not hold the step up for ever"
-    )
-    assert step(strategy, [question(1)], 3) == []
-
-
-def test_reuse_fills_with_earlier_questions_only() -> None:
-    strategy = ReplayBuffer()
-    assert step(strategy, [question(1), question(2)], 2) == [], (
-        "there is nothing earlier in the first step"
-    )
-    assert set(step(strategy, [question(3)], 2)) == {question(1), question(2)}
-    assert set(step(strategy, [], 9)) == {question(1), question(2), question(3)}
-    assert not strategy.wants_more(0, 8, 1)
-
-
-def test_reuse_repeats_only_what_it_must() -> None:
-    strategy = ReplayBuffer()
-    step(strategy, [question(i) for i in range(4)], 0)
-    filled = step(strategy, [], 10)
-    counts = sorted(filled.count(question(i)) for i in range(4))
-    assert (len(filled), counts) == (10, [2, 2, 3, 3])
 
 
 def test_a_reused_question_does_not_enter_the_pool_again() -> None:
@@ -108,13 +76,6 @@ def test_a_step_after_a_reset_is_filled_with_its_own_questions() -> None:
     assert set(step(strategy, [], 5)) == {question(4)}
 
 
-def test_full_reuse_never_forgets() -> None:
-    strategy = make_strategy("reuse", reset_every=2)
-    for i in range(20):
-        step(strategy, [question(i)], 0)
-    assert len(step(strategy, [], 20)) == len({*step(strategy, [], 20)}) == 20
-
-
 @given(
     name=st.sampled_from(STRATEGIES),
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=8),
@@ -141,63 +102,6 @@ def test_a_state_taken_back_goes_on_the_same(
             "only earlier steps' questions, or after a reset, only its own"
         )
     assert first.get_state() == whole.get_state()
-
-
-def test_a_state_is_a_copy() -> None:
-    strategy = ReplayBuffer()
-    step(strategy, [question(1)], 0)
-    state = strategy.get_state()
-    step(strategy, [question(2)], 0)
-    assert len(state["pool"]) == 1
-
-
-def test_filling_is_seeded() -> None:
-    def filled(seed: int) -> list[PooledQuestion]:
-        strategy = ReplayBuffer()
-        step(strategy, [question(i) for i in range(20)], 0)
-        return step(strategy, [], 5, seed)
-
-    assert filled(1) == filled(1) != filled(2)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("dummy", DummyPadding),
-        ("resample", DynamicResampling),
-        ("reuse", ReplayBuffer),
-        ("periodic_reset", ReplayBuffer),
-        ("balanced", BalancedReuse),
-        ("compose", Composition),
-    ],
-)
-def test_by_name(name: str, kind: type) -> None:
-    strategy = make_strategy(name, reset_every=7)
-    assert type(strategy) is kind
-    assert make_strategy(name) is not make_strategy(name), (
-        "strategies have state: everybody gets an own one"
-    )
-    if isinstance(strategy, ReplayBuffer):
-        assert strategy.reset_every == (7 if name == "periodic_reset" else None)
-
-
-def test_all_names_are_known() -> None:
-    assert len({type(make_strategy(name)).__name__ + name for name in STRATEGIES}) == 6
-
-
-def test_settings_that_cannot_work() -> None:
-    with pytest.raises(ConfigError, match="did you mean 'reuse'"):
-        make_strategy("reus")
-    with pytest.raises(ConfigError, match="reset_every = 0"):
-        make_strategy("periodic_reset", reset_every=0)
-    with pytest.raises(ConfigError, match="max_waves = 0"):
-        DynamicResampling(0)
-    with pytest.raises(ConfigError, match=r"question\.searches = 0"):
-        PooledQuestion("what is it ?", GroundTruth("t", "it"), searches=0)
-    with pytest.raises(ConfigError, match="max_searches = 0"):
-        make_strategy("compose", max_searches=0)
-    with pytest.raises(ConfigError, match=f"max_waves = {MOST_WAVES + 1}: .* at most {MOST_WAVES}"):
-        DynamicResampling(MOST_WAVES + 1)
 
 
 def asked(text: str, answer: str, searches: int = 1) -> PooledQuestion:
@@ -284,15 +188,3 @@ def test_questions_are_put_together_up_to_one_search_beyond_the_longest(seed: in
         assert item.truth.answer == f"N{start + links}"
     assert 3 in {item.searches for item in filled}
     assert any(item.parts == 1 for item in filled)
-
-
-def test_no_question_is_longer_than_the_solver_may_search() -> None:
-    strategy = Composition(max_searches=2)
-    step(strategy, [*map(chain, range(8)), asked("what ?", "no", 2)], 0)
-    assert max(item.searches for item in step(strategy, [], 40)) == 2
-
-
-def test_where_nothing_fits_questions_are_played_again() -> None:
-    strategy = Composition(max_searches=5)
-    step(strategy, [question(1), question(2)], 0)
-    assert set(step(strategy, [], 10)) == {question(1), question(2)}

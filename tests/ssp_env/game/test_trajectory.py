@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripted import spell, word_tokenizer
 
 from ssp_env.errors import UsageError
-from ssp_env.game.config import MINI_GAME, GameConfig
+from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.trajectory import Limits, SearchRecord, Trajectory, Waiting
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
@@ -84,34 +84,6 @@ def test_a_whole_play(tokenizer: Tokenizer) -> None:
     assert list(trajectory.logprobs) == expected
 
 
-def test_roles_have_their_own_result() -> None:
-    proposer = begin(Role.PROPOSER, min_question_chars=0)
-    assert not write(proposer, "<answer> is </answer>")
-    assert write(proposer, "<question> what is </question>")
-    assert proposer.result == "what is"
-    verifier = begin(Role.VERIFIER)
-    assert not write(verifier, "<search> what </search>")
-    assert write(verifier, "<answer> is </answer>")
-    assert verifier.result == "is"
-
-
-def test_keys_differ() -> None:
-    assert len({begin().key for _ in range(10)}) == 10
-
-
-# -- endings -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_end_token_without_an_action(tokenizer: Tokenizer) -> None:
-    trajectory = begin(tokenizer=tokenizer)
-    write(trajectory, "<search> what")
-    assert tokenizer.eos_id is not None
-    assert trajectory.feed([tokenizer.eos_id])
-    assert trajectory.ending is Ending.FORMAT
-    assert (trajectory.mask[-1], trajectory.result) == (1, None)
-
-
 # -- thoughts ----------------------------------------------------------------------------------
 
 
@@ -149,15 +121,6 @@ def test_a_thought_counts_until_the_turn_ends(
     assert by_token.ids == ended.ids == [*whole.ids, *eos]
 
 
-def test_a_search_of_an_unclosed_thought_is_made() -> None:
-    trajectory = begin()
-    trajectory.feed_turn(WORDS.encode("<think> <search> what </search>"))
-    assert (trajectory.waiting, trajectory.query) == (Waiting.SEARCH, "what")
-    trajectory.observe([PAGE], WORDS.encode("<information> is </information>"))
-    assert not trajectory.thinking, "the next turn begins on its own"
-    assert write(trajectory, "<answer> the </answer>")
-
-
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_a_prompt_may_open_the_thought(tokenizer: Tokenizer) -> None:
     trajectory = begin(tokenizer=tokenizer, prompt="solve : <think>\n")
@@ -183,18 +146,6 @@ def test_token_budget(tokenizer: Tokenizer) -> None:
     assert trajectory.tokens_left == 1
     assert trajectory.feed(ids[8:])
     assert (trajectory.ending, trajectory.tokens_left) == (Ending.BUDGET_TOKENS, 0)
-
-
-def test_an_action_on_the_last_token_counts() -> None:
-    trajectory = begin(max_response_tokens=3)
-    assert write(trajectory, "<answer> the </answer>")
-    assert (trajectory.ending, trajectory.result) == (Ending.ACTION, "the")
-
-
-def test_an_end_token_on_the_last_place_is_a_format_error() -> None:
-    trajectory = begin(max_response_tokens=1)
-    assert trajectory.feed([1])
-    assert trajectory.ending is Ending.FORMAT
 
 
 def test_search_budget() -> None:
@@ -234,13 +185,6 @@ def test_an_observation_has_to_leave_room_for_a_token() -> None:
     assert fits.ending is Ending.BUDGET_TOKENS
 
 
-def test_a_search_on_the_last_token_finds_no_room() -> None:
-    trajectory = begin(max_response_tokens=3)
-    assert write(trajectory, "<search> what </search>")
-    trajectory.observe([], WORDS.encode("<information> nothing </information>"))
-    assert trajectory.ending is Ending.BUDGET_TOKENS
-
-
 def test_a_tag_never_reaches_over_an_observation() -> None:
     trajectory = begin(tokenizer=BYTES)
     write(trajectory, "<search> a </search>")
@@ -274,29 +218,6 @@ def test_tokens_after_the_end_of_a_turn(tokenizer: Tokenizer) -> None:
     assert trajectory.query.split() == (["what", "of"] if tokenizer is WORDS else ["whatof"])
 
 
-def test_tokens_after_the_budget() -> None:
-    trajectory = begin(max_response_tokens=2)
-    refused(trajectory, WORDS.encode("what is the"), None, "1 tokens were given after")
-    refused(trajectory, [1, 1], None, "1 tokens were given after")
-    assert write(trajectory, "what is")
-
-
-@pytest.mark.parametrize("token", [-1, WORDS.vocab_size, 10**9])
-def test_tokens_outside_the_vocabulary(token: int) -> None:
-    trajectory = begin()
-    refused(trajectory, [*WORDS.encode("<answer> what"), token], None, "outside the action space")
-    assert not write(trajectory, "</answer>"), "the refused opening is forgotten"
-
-
-def test_no_tokens_at_all() -> None:
-    refused(begin(), [], None, "at least one token")
-
-
-@pytest.mark.parametrize("logprobs", [[], [-1.0], [-1.0] * 3])
-def test_another_number_of_logprobs(logprobs: list[float]) -> None:
-    refused(begin(), WORDS.encode("what is"), logprobs, "2 tokens came with")
-
-
 def test_tokens_while_a_search_is_pending_or_after_the_end() -> None:
     trajectory = begin()
     write(trajectory, "<search> what </search>")
@@ -304,17 +225,6 @@ def test_tokens_while_a_search_is_pending_or_after_the_end() -> None:
     trajectory.observe([], [5])
     write(trajectory, "<answer> what </answer>")
     refused(trajectory, [5], None, "waits for nothing")
-
-
-def test_documents_that_nobody_asked_for() -> None:
-    trajectory = begin()
-    before = state(trajectory)
-    with pytest.raises(UsageError, match="waits for policy, not for documents"):
-        trajectory.observe([PAGE], [5])
-    assert state(trajectory) == before
-    trajectory.end(Ending.OUTAGE)
-    with pytest.raises(UsageError, match="waits for nothing"):
-        trajectory.observe([PAGE], [5])
 
 
 # -- the mask, over any stream -----------------------------------------------------------------
@@ -384,12 +294,3 @@ def test_the_mask_is_1_on_precisely_the_policys_tokens(
         assert trajectory.result is not None
         # Behind an action in a thought that was never closed, more may have been written.
         assert trajectory.thinking or spell(tokenizer, trajectory.ids).endswith(b"</answer>")
-
-
-@pytest.mark.parametrize("role", list(Role))
-def test_limits_of_a_config(role: Role) -> None:
-    limits = Limits.of(
-        role, GameConfig(max_searches=7, max_response_tokens=11, max_query_tokens=5), BYTES
-    )
-    assert (limits.max_response_tokens, limits.max_query_tokens) == (11, 5)
-    assert limits.max_searches == (7 if role in (Role.PROPOSER, Role.SOLVER) else 0)

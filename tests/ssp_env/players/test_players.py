@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from all_doors import ScriptPlayer
-from scripted import say
 
 import ssp_env
 from ssp_env.doors.dealer import Dealer
@@ -17,9 +15,8 @@ from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import advance_all
-from ssp_env.game.rules import Rules
-from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, scripted_player
-from ssp_env.players.cloze import GAP
+from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer
+from ssp_env.players.scripted import GAP
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import BPETokenizer
 from ssp_env.types import Role, World
@@ -47,9 +44,7 @@ def wiki() -> dict[str, Any]:
     return {"world": world, "retriever": BM25Retriever(world.corpus)}
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"seed": 5}, {"one_to_many": False}, {"one_to_many": True}], ids=str
-)
+@pytest.mark.parametrize("options", [{}, {"one_to_many": False}], ids=str)
 @pytest.mark.parametrize("name", ["mini", "small"])
 def test_the_mini_player_proposes_and_solves(name: str, options: dict[str, Any]) -> None:
     for game in play(MiniPlayer(TAGS), 40, world=name, world_options=options):
@@ -93,24 +88,9 @@ def test_the_mini_player_verifies_and_answers_by_heart() -> None:
         assert played.closed_book.result == "nothing"
 
 
-def test_the_mini_player_answers_whatever_it_is_asked() -> None:
-    for question in ("", "why", "what is the mentor of Nobody ?", "what is the of X ?"):
-        env = ssp_env.TextGame(
-            world="mini", game={"attempts": 1, "verifier": "none", "filters": ()}
-        )
-        env.reset(seed=1)
-        env.step(f"<question> {question} </question>")
-        while env.game.outcome is Outcome.PENDING:
-            (solver,) = [t for t in env.game.trajectories() if not t.done]
-            env.step(MiniPlayer(TAGS).write(solver))
-        assert env.game.attempts[0].trajectory.ending is Ending.ACTION
-        assert env.game.solve_rate == 0.0
-
-
-@pytest.mark.parametrize("seed", [0, 100, 200])
-def test_the_cloze_player_on_real_text(wiki: dict[str, Any], seed: int) -> None:
-    """Floors below what these seeds give: 43, 42 and 38 valid games of 50, all of them solved."""
-    games = play(ClozePlayer(TAGS), 50, seed, **wiki)
+def test_the_cloze_player_on_real_text(wiki: dict[str, Any]) -> None:
+    """A floor below its 43 valid games of 50, all of them solved."""
+    games = play(ClozePlayer(TAGS), 50, 0, **wiki)
     valid = [game for game in games if game.outcome is Outcome.VALID]
     assert len(valid) >= 35
     assert np.mean([game.solve_rate for game in valid]) >= 0.9
@@ -152,15 +132,6 @@ def test_the_cloze_player_answers_whatever_it_is_asked(wiki: dict[str, Any]) -> 
         assert env.game.attempts[0].trajectory.ending is Ending.ACTION
 
 
-def test_every_world_has_its_scripted_player(wiki: dict[str, Any]) -> None:
-    def rules(**setup: Any) -> Rules:
-        return ssp_env.raw_env(**setup).rules
-
-    assert isinstance(scripted_player(rules(world="mini")), MiniPlayer)
-    assert isinstance(scripted_player(rules(world="small")), MiniPlayer)
-    assert isinstance(scripted_player(rules(**wiki)), ClozePlayer)
-
-
 @pytest.mark.parametrize("name", ["mini", "small"])
 def test_scripted_players_speak_with_own_tags(name: str, wiki: dict[str, Any]) -> None:
     tags = Tags(search="find", question="ask", answer="reply")
@@ -179,8 +150,3 @@ def test_the_random_player_follows_its_generator() -> None:
         return [t.ids for game in games for t in game.trajectories()]
 
     assert tokens(1) == tokens(1) != tokens(2)
-
-
-def test_a_script_is_a_player() -> None:
-    (game,) = play(ScriptPlayer(say("<question> ? </question>")), 1, world="mini")
-    assert game.reason == "empty_question"

@@ -202,8 +202,8 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
 HEADER, GAME = 0, 1
 REFUSED = [
     (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 4"),
-    (HEADER, put("3", "config", "attempts"), "field 'config.attempts': "),
-    (HEADER, put(0, "config", "attempts"), "attempts = 0: must be at least 1"),
+    (HEADER, put(None, "config", "attempts"), "attempts"),
+    (HEADER, put(0, "config", "attempts"), "attempts = 0: "),
     (HEADER, put(5, "prompts", "texts", "solver"), "field 'prompts.texts.solver': "),
     (GAME, put(1, "start", "extra"), "field 'start.extra': "),
     (GAME, put("won", "outcome"), "field 'outcome': "),

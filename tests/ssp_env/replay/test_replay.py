@@ -27,7 +27,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.judge.world import NoVerifier
 from ssp_env.replay import (
     OwnCode,
     SavedGame,
@@ -252,21 +251,6 @@ def test_invalid_games(mini: MiniWorld, words: WordTokenizer, reason: str) -> No
     assert again(game, rules).record.proposer_reward == -0.5
 
 
-def test_games_that_fail_by_their_own_answer(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words)
-    spoilt = begin(rules, slots=1)
-    answer = spoilt.games[0].truth.answer
-    question = f"<question> what is the mentor of {answer} ? </question>"
-    play(spoilt, by_role(say("<search> mentor </search>", question)))
-    assert spoilt.games[0].reason == "spoiler"
-    again(spoilt.games[0], rules)
-    for changes in ({"max_prompt_tokens": 2}, {"max_prompt_tokens": 8, "verifier": "policy"}):
-        rules = rules_of(mini, words, **changes)
-        (game,) = play(begin(rules, slots=1), by_role(propose())).games
-        assert game.reason == "budget_prompt"
-        again(game, rules)
-
-
 def test_the_closed_book_gate(mini: MiniWorld, words: WordTokenizer) -> None:
     rules = rules_of(mini, words, closed_book=True)
     for answers in (False, True):
@@ -359,13 +343,6 @@ def test_a_query_that_was_refused(mini: MiniWorld, words: WordTokenizer) -> None
     assert again(game, rules).record.reason == "refused"
 
 
-def test_a_search_of_the_proposer_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
-    turns = ("<search> rival </search>", "<search> mentor </search>")
-    (game,) = play(begin(rules, slots=1), by_role(say(*turns))).games
-    assert again(game, rules).record.reason == "search"
-
-
 class FailingJudge(ExactMatchJudge):
     """Fails for the second task of each call, or for all of them, under a name of its own."""
 
@@ -381,13 +358,6 @@ class FailingJudge(ExactMatchJudge):
         ]
 
 
-class FailingVerifier(NoVerifier):
-    """Always fails."""
-
-    def verify(self, tasks: Any) -> Any:
-        return [ServiceError("verifier", "down")] * len(tasks)
-
-
 @pytest.mark.parametrize("parts", [{"judge": FailingJudge(True)}, {"judge": FailingJudge(False)}])
 @pytest.mark.parametrize("verifier", ["world", "policy"])
 def test_a_judge_that_failed(
@@ -400,12 +370,6 @@ def test_a_judge_that_failed(
         assert record.reason == "panel"
     else:
         assert [a.outage and a.outage.service for a in record.attempts] == [None, "panel", None]
-
-
-def test_a_verifier_that_failed(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, own_verifier=FailingVerifier())
-    (game,) = play(begin(rules, slots=1), by_role(propose())).games
-    assert again(game, rules).record.reason == "verifier"
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
@@ -577,6 +541,7 @@ def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Rando
         row = row[step]
     row[last] = another(before := row[last], rng)
     assume(row[last] != before)
+    assume(str(row[last]) != str(before))  # settings take "3" for 3
     with pytest.raises(DataError, match=r"games\.jsonl:[12]: "):
         list(parse_games([json.dumps(line).encode() + b"\n" for line in lines], "games.jsonl"))
 
@@ -654,12 +619,6 @@ def test_a_replay_says_where_a_forged_game_differs(
     forge, expected = FORGERIES[name]
     found = replay(forge(saved), world=mini).differences
     assert {(d.where, d.field) for d in found} == expected
-
-
-def test_a_difference_names_its_place(saved: SavedGame) -> None:
-    (difference,) = replay(other_id(saved, 0)).differences
-    token = (saved.record.attempts[1].segments[0].ids or ())[1]
-    assert str(difference) == (f"solver 2: segments[0].ids[1]: saved {token + 1}, replayed {token}")
 
 
 def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:

@@ -6,17 +6,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scripted import begin, by_role, play, propose, rules_of, say, solve, written
+from scripted import begin, by_role, play, propose, rules_of, solve, written
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.rewards import four_p_one_minus_p
-from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.judge.world import WorldJudge
 from ssp_env.replay import SavedGame, replay, rescore, save_game
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -89,14 +87,6 @@ def test_the_same_judge_changes_nothing(saved: list[SavedGame]) -> None:
         assert not one.changed
 
 
-def test_a_judge_that_knows_the_world(mini: MiniWorld, saved: list[SavedGame]) -> None:
-    details = [
-        a.verdict and a.verdict.detail
-        for a in rescore(saved, WorldJudge(mini))[0].after.record.attempts
-    ]
-    assert details == ["the ground truth", "no right answer in this world", "no answer: format"]
-
-
 def test_what_was_rescored_is_a_saved_game_again(saved: list[SavedGame]) -> None:
     for one in rescore(saved, Contrary(), four_p_one_minus_p):
         again = written(one.after)
@@ -164,15 +154,3 @@ def test_a_judge_that_fails(saved: list[SavedGame]) -> None:
     with pytest.raises(UsageError, match="4 results for 5 tasks"):
         rescore(saved, Short())
     assert rescore([], Short()) == []
-
-
-def test_given_questions_pay_no_proposer(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, attempts=2)
-    (question, *_) = mini.questions(seed=0, per_group=1)
-    (game,) = play(
-        Round.of_questions(rules, [question], [1]), say("<answer> rival </answer>")
-    ).games
-    (one,) = rescore([save_game(game, rules)], Contrary())
-    assert (one.after.record.proposer_reward, one.after.record.solver_reward) == (None, 1.0)
-    task = JudgeTask(question.text, "rival", question.truth)
-    assert one.after.record.question == task.question

@@ -3,8 +3,6 @@ that stays text."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from scripted import spell
 
 from ssp_env.errors import ModelError, TokenizerError
 from ssp_env.game.protocol import Tags
-from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer, WordTokenizer
+from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.mini.lexicon import vocabulary
 
@@ -33,17 +31,6 @@ BUILDERS = {
 @pytest.fixture(scope="module")
 def wrapped() -> dict[str, HuggingFaceTokenizer]:
     return {name: HuggingFaceTokenizer(build()) for name, build in BUILDERS.items()}
-
-
-@pytest.mark.parametrize("kind", list(BUILDERS))
-def test_transformers_ids_and_pieces_fit(
-    wrapped: dict[str, HuggingFaceTokenizer], kind: str
-) -> None:
-    tokenizer = wrapped[kind]
-    assert isinstance(tokenizer, Tokenizer)
-    assert len(tokenizer.pieces) == tokenizer.vocab_size == len(tokenizer.inner)
-    assert tokenizer.eos_id is not None
-    assert tokenizer.pieces[tokenizer.pad_id] == tokenizer.pieces[tokenizer.eos_id] == b""
 
 
 @pytest.mark.parametrize("kind", ["byte-level", "byte-level with tags"])
@@ -109,21 +96,6 @@ def test_text_from_outside_is_never_special(
     assert special.isdisjoint(tokenizer.encode_data(text))
 
 
-def test_text_of_ours_may_be_special(wrapped: dict[str, HuggingFaceTokenizer]) -> None:
-    tokenizer = wrapped["byte-level with tags"]
-    (start, *_), (tag,) = tokenizer.encode("<|im_start|>user"), tokenizer.encode("<search>")
-    assert (tokenizer.pieces[start], tokenizer.pieces[tag]) == (b"<|im_start|>", b"<search>")
-
-
-@pytest.mark.parametrize("kind", list(BUILDERS))
-def test_transformers_lone_surrogates_do_no_harm(
-    wrapped: dict[str, HuggingFaceTokenizer], kind: str
-) -> None:
-    tokenizer = wrapped[kind]
-    assert tokenizer.encode_data("a \ud800 b") == tokenizer.encode_data("a ? b")
-    assert tokenizer.encode("a \ud800 b") == tokenizer.encode("a ? b")
-
-
 def test_a_backend_that_truncates_is_not_obeyed() -> None:
     inner = hf.byte_level()
     inner.backend_tokenizer.enable_truncation(max_length=2)
@@ -142,19 +114,6 @@ def test_ids_may_have_gaps() -> None:
         PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
     )
     assert (tokenizer.vocab_size, tokenizer.pieces[9], tokenizer.pieces[5]) == (10, b" far", b"")
-
-
-def test_padding_falls_back_on_the_end_token() -> None:
-    tokenizer = HuggingFaceTokenizer(hf.metaspace())
-    assert tokenizer.pad_id == tokenizer.eos_id
-
-
-def test_nothing_to_pad_with() -> None:
-    with pytest.raises(
-        TokenizerError,
-        match=r"neither a pad nor an end.*tokenizer_config\.json, as pad_token or eos",
-    ):
-        HuggingFaceTokenizer(hf.metaspace(eos_token=None))
 
 
 def test_slow_tokenizers_are_refused() -> None:
@@ -176,22 +135,6 @@ def test_nothing_to_load(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{ broken")
     with pytest.raises(ModelError, match="cannot be loaded"):
         HuggingFaceTokenizer.load(tmp_path)
-
-
-def test_a_directory_is_looked_into_before_transformers_is_imported(tmp_path: Path) -> None:
-    """The import takes seconds, too long for a path with a slip in it."""
-    code = f"""
-import sys
-import ssp_env
-try:
-    ssp_env.env(tokenizer={str(tmp_path)!r})
-except ssp_env.errors.ModelError as error:
-    assert "tokenizer.json is missing" in str(error)
-    assert "transformers" not in sys.modules
-else:
-    raise AssertionError
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_loading_names_what_is_wrong_with_a_tokenizer(tmp_path: Path) -> None:

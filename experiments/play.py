@@ -1,7 +1,6 @@
 """A person against the policy: one of them writes a turn, then the game goes on.
 
-What is asked of the person and printed for them is the command's
-(``experiments/commands/play.py``); here is what happens in the game.
+Reading and printing is the command's (``experiments/commands/play.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from agents.rollout import play
 from ssp_env.errors import ServiceError
 from ssp_env.game.game import Game, Origin, Start
 from ssp_env.game.outcome import Outcome
-from ssp_env.game.record import record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -24,34 +22,32 @@ from ssp_env.types import Action, Document, GroundTruth
 
 WAVE = 8
 """Games of self-play that are played at a time, for their questions."""
-PATIENCE = 12
+MOST_BARREN = 12
 """Waves without any valid question after which there is nothing to solve."""
 OUTAGES = 3
 """Outages in a row after which there is nothing to play: waves without a question, or games."""
 
-_QUESTIONS, _SEAT = 0x9E57, 0x5EA7
+_QUESTIONS, _PERSON = 0x9E57, 0x5EA7
 """First numbers of the seeds of the policy's questions and of the person's games."""
 
 
 @dataclass(frozen=True)
-class Riddle:
+class Asked:
     """A question that the policy wrote, that was verified, and that the policy tried to solve."""
 
     question: str
     truth: GroundTruth
-    hops: int | None
-    """How many facts it chains, where the world knows."""
     read: tuple[Document, ...]
-    """What its proposer found, in order."""
+    """Documents that its proposer found, in order."""
     solve_rate: float
     """Share of the policy's attempts that were right."""
 
 
-class Seat:
-    """The person's place in a game; the policy plays all the rest."""
+class Part:
+    """The person's part of a game; the policy plays all the rest."""
 
-    def __init__(self, table: Table, round_: Round) -> None:
-        self._table, self._round = table, round_
+    def __init__(self, session: Session, round_: Round) -> None:
+        self._session, self._round = session, round_
         self.trajectory: Trajectory = round_.pending()[0]
 
     @property
@@ -61,12 +57,12 @@ class Seat:
 
     @property
     def over(self) -> bool:
-        """Whether the person's own part has ended."""
+        """True when the person's own part has ended."""
         return self.trajectory.done
 
     @property
     def searches_left(self) -> int:
-        """How many more searches the person has."""
+        """Searches that the person may still make."""
         return self.trajectory.limits.max_searches - len(self.trajectory.searches)
 
     def unknown_words(self, text: str) -> list[str]:
@@ -85,7 +81,7 @@ class Seat:
             ServiceError: the search, the verifier or the judge is out.
         """
         limits, before = self.trajectory.limits, len(self.trajectory.searches)
-        tags = self._table.rules.config.tags
+        tags = self._session.rules.config.tags
         turn = f"{tags.opening(action)} {content} {tags.closing(action)}"
 
         self.trajectory.feed_turn(limits.tokenizer.encode(turn))
@@ -101,17 +97,17 @@ class Seat:
         Raises:
             ServiceError: an outage has voided it.
         """
-        return _check_outage(play(self._round, self._table.engine, temperature=1.0).games[0])
+        return _check_outage(play(self._round, self._session.engine, temperature=1.0).games[0])
 
 
-class Table:
+class Session:
     """Deals games between a person and the policy; the seed decides every one of them."""
 
     def __init__(self, rules: Rules, engine: Engine, seed: int) -> None:
         self.rules, self.engine, self.seed = rules, engine, seed
         self._dealt = 0
 
-    def riddles(self) -> Iterator[Riddle]:
+    def questions(self) -> Iterator[Asked]:
         """Questions of the policy's own, easy and hard, as self-play makes them.
 
         Ends where the policy has not written any valid question for a long while.
@@ -120,9 +116,9 @@ class Table:
             ServiceError: outages have left no question of several waves in a row.
         """
         barren = outages = wave = 0
-        while barren < PATIENCE:
+        while barren < MOST_BARREN:
             games = self._self_play(wave)
-            found = [_riddle(game, self.rules) for game in games if game.outcome is Outcome.VALID]
+            found = [_asked(game) for game in games if game.outcome is Outcome.VALID]
             hit = [game for game in games if game.outage is not None]
             wave += 1
 
@@ -132,21 +128,21 @@ class Table:
                 _check_outage(hit[0])
             yield from found
 
-    def solver(self, riddle: Riddle) -> Seat:
+    def solver(self, asked: Asked) -> Part:
         """The person gets a question, once."""
         once = replace(self.rules, config=self.rules.config.replace(attempts=1))
-        seed = (_SEAT, self.seed, self._dealt)
-        start = Start(seed, 0, 0, riddle.truth, Origin.GIVEN, question=riddle.question)
-        return self._sit(Round.of_start(once, start))
+        seed = (_PERSON, self.seed, self._dealt)
+        start = Start(seed, 0, 0, asked.truth, Origin.GIVEN, question=asked.question)
+        return self._part(Round.of_start(once, start))
 
-    def proposer(self, truth: GroundTruth | None = None) -> Seat:
+    def proposer(self, truth: GroundTruth | None = None) -> Part:
         """The person gets an answer, a random one if none is given, and writes a question."""
         number = self._dealt
         if truth is None:
-            (truth,) = self._answers(np.random.default_rng([_SEAT, self.seed, number]), 1)
+            (truth,) = self._answers(np.random.default_rng([_PERSON, self.seed, number]), 1)
 
-        start = Start((_SEAT, self.seed, number), 0, 0, truth, Origin.PROPOSED, 1)
-        return self._sit(Round.of_start(self.rules, start))
+        start = Start((_PERSON, self.seed, number), 0, 0, truth, Origin.PROPOSED, 1)
+        return self._part(Round.of_start(self.rules, start))
 
     def rival(self, game: Game) -> Game:
         """The policy's own game about the same answer, begun in the same way.
@@ -157,9 +153,9 @@ class Table:
         round_ = Round.of_start(self.rules, Start.of(game))
         return _check_outage(play(round_, self.engine, temperature=1.0).games[0])
 
-    def _sit(self, round_: Round) -> Seat:
+    def _part(self, round_: Round) -> Part:
         self._dealt += 1
-        return Seat(self, round_)
+        return Part(self, round_)
 
     def _self_play(self, wave: int) -> list[Game]:
         """The games of one wave of self-play."""
@@ -182,7 +178,6 @@ def _check_outage(game: Game) -> Game:
     return game
 
 
-def _riddle(game: Game, rules: Rules) -> Riddle:
-    record = record_game(game, rules)
+def _asked(game: Game) -> Asked:
     assert game.question is not None, "a valid game has a question"
-    return Riddle(game.question, game.truth, record.hops, game.evidence, game.share_right)
+    return Asked(game.question, game.truth, game.evidence, game.share_right)

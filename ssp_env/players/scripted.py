@@ -1,0 +1,178 @@
+"""Scripted players: one for the mini-wiki, and one for real text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ssp_env.game.protocol import Tags
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.players.base import ScriptedPlayer
+from ssp_env.types import Action, Document, Role
+from ssp_env.wording.answers import normalise
+from ssp_env.worlds.mini.grammar import (
+    Hop,
+    fact_tables,
+    follow,
+    parse_question,
+    read_facts,
+    write_question,
+)
+from ssp_env.worlds.mini.lexicon import Relation
+
+GAP = "_____"
+_FRAME = 'What is missing in this sentence: "{}"'
+_SHORTEST, _LONGEST = 60, 400
+"""Characters of a sentence worth asking about."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
+_ASKED = re.compile(r'this sentence: "(.*)"', re.DOTALL)
+
+
+class MiniPlayer(ScriptedPlayer):
+    """Plays every role well: asks questions of ``hops`` hops, and reads answers off the pages.
+
+    Asked for a citizen of a nation, it names any that it has read of."""
+
+    def __init__(self, tags: Tags, hops: int = 1, citizens: bool = False) -> None:
+        """
+        Args:
+            tags: of the rules it plays by.
+            hops: facts to chain in a question.
+            citizens: begin the chain at a nation where a page names one, so that the question is
+                ambiguous: "the mentor of the citizen of V".
+        """
+        super().__init__(tags)
+        self._hops, self._citizens = hops, citizens
+
+    def write(self, trajectory: Trajectory) -> str:
+        """The next turn: one call."""
+        if trajectory.role is Role.PROPOSER:
+            return self._propose(trajectory)
+        if Action.SEARCH in trajectory.limits.actions:
+            return self._solve(trajectory)
+
+        # Only the documents given count.
+        parsed, tables = parse_question(trajectory.about), fact_tables(_facts(trajectory))
+        reached = follow(*parsed, *tables) if parsed is not None else frozenset()
+        return self.call("answer", min(reached) if len(reached) == 1 else "nothing")
+
+    def _propose(self, trajectory: Trajectory) -> str:
+        """Searches backwards from the answer, and asks for the way back."""
+        entity, seen = trajectory.about, {trajectory.about}
+        path: list[Hop] = []
+
+        for search in trajectory.searches:
+            last = len(path) + 1 == self._hops
+            nation = _nation(search.documents, entity) if last and self._citizens else None
+            facts = backwards(search.documents, entity, seen)
+            if nation is None and not facts:
+                break
+
+            entity, hop = nation or (facts[0][0], Hop(facts[0][1]))
+            path.append(hop)
+            seen.add(entity)
+
+        # Every search has found a fact, and more of them are wanted and allowed.
+        if len(path) == len(trajectory.searches) < min(self._hops, trajectory.limits.max_searches):
+            return self.call("search", entity)
+        return self.call("question", write_question(entity, path[::-1]))
+
+    def _solve(self, trajectory: Trajectory) -> str:
+        """Looks up one fact after another."""
+        parsed = parse_question(trajectory.about)
+        if parsed is None:
+            return self.call("answer", "nothing")
+
+        # Follows the facts that were found so far.
+        (entity, hops), tables = parsed, fact_tables(_facts(trajectory))
+        for hop in hops[: len(trajectory.searches)]:
+            reached = follow(entity, [hop], *tables)
+            if not reached or (len(reached) > 1 and not hop.inverted):
+                return self.call("answer", "nothing")
+            entity = min(reached)
+
+        more = len(trajectory.searches) < min(len(hops), trajectory.limits.max_searches)
+        return self.call("search" if more else "answer", entity)
+
+
+def _shown(trajectory: Trajectory) -> list[Document]:
+    found = [document for search in trajectory.searches for document in search.documents]
+    return [*found, *trajectory.documents]
+
+
+def _facts(trajectory: Trajectory) -> Iterator[tuple[str, Relation, str]]:
+    return read_facts(_shown(trajectory))
+
+
+def backwards(
+    documents: Iterable[Document], value: str, seen: set[str]
+) -> list[tuple[str, Relation]]:
+    """The new entities that have this value, each with its relation."""
+    return [
+        (subject, relation)
+        for subject, relation, object_ in read_facts(documents)
+        if object_ == value and subject not in seen and relation.inverse is None
+    ]
+
+
+def _nation(documents: Iterable[Document], citizen: str) -> tuple[str, Hop] | None:
+    """The nation of a person, and the hop that leads back from it."""
+    for subject, relation, value in read_facts(documents):
+        if subject == citizen and relation.inverse is not None:
+            return value, Hop(relation, inverted=True)
+    return None
+
+
+class ClozePlayer(ScriptedPlayer):
+    """Plays every role in any world whose passages are sentences, without a model.
+
+    As proposer it searches for the answer, picks the first sentence that mentions it, and asks for
+    the missing words. As solver, verifier or closed book it looks for a sentence that continues
+    before and after the gap as asked."""
+
+    def write(self, trajectory: Trajectory) -> str:
+        """The next turn: one call."""
+        proposes, about = trajectory.role is Role.PROPOSER, trajectory.about
+        if Action.SEARCH in trajectory.limits.actions and not trajectory.searches:
+            return self.call("search", about if proposes else _query(trajectory))
+
+        shown = _shown(trajectory)
+        if proposes:
+            return self.call("question", next(_questions(about, shown), _FRAME.format(GAP)))
+        return self.call("answer", _fill(about, shown))
+
+
+def _questions(answer: str, documents: Iterable[Document]) -> Iterator[str]:
+    """Questions about sentences of a suitable length that mention the answer once."""
+    mention = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)", re.IGNORECASE)
+    for document in documents:
+        for sentence in _SENTENCE_END.split(document.text):
+            if _SHORTEST <= len(sentence) <= _LONGEST and len(mention.findall(sentence)) == 1:
+                yield _FRAME.format(mention.sub(GAP, " ".join(sentence.split())))
+
+
+def _query(trajectory: Trajectory) -> str:
+    """The sentence around the gap, cut to the longest query allowed."""
+    asked = _ASKED.search(trajectory.about)
+    words = (asked[1] if asked else trajectory.about).replace(GAP, " ").split()
+
+    # Words are dropped from the end until the query fits its budget.
+    tokenizer, limit = trajectory.limits.tokenizer, trajectory.limits.max_query_tokens
+    while len(words) > 1 and len(tokenizer.encode_data(" ".join(words))) > limit:
+        words.pop()
+    return " ".join(words)
+
+
+def _fill(question: str, documents: Iterable[Document]) -> str:
+    """The words that stand in the gap, in the first passage that has the sentence."""
+    asked = _ASKED.search(question)
+
+    before, gap, after = (asked[1] if asked else question).partition(GAP)
+    if gap:
+        sentence = re.compile(re.escape(before) + r"(.{1,200}?)" + re.escape(after))
+        for document in documents:
+            found = sentence.search(" ".join(document.text.split()))
+            if found is not None and normalise(found[1]):
+                return found[1]
+    return "unknown"

@@ -1,0 +1,152 @@
+"""Tokenizers without a model: bytes, the words of a closed vocabulary, and a packaged BPE."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ssp_env.errors import TokenizerError
+from ssp_env.tokenizers.base import byte_level_alphabet, encodable
+
+PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
+WORD = r"\w+|[^\w\s]"
+"""A word: a run of letters and digits, or a single other character."""
+_BPE_END, _BPE_PAD = "<|end|>", "<|pad|>"
+
+
+class ByteTokenizer:
+    """Ids 0-255 are bytes; 256 ends a turn; 257 pads. Tags take several tokens."""
+
+    vocab_size = 258
+    eos_id: int | None = 256
+    pad_id = 257
+
+    def __init__(self) -> None:
+        self.pieces: Sequence[bytes] = (*(bytes([b]) for b in range(256)), b"", b"")
+
+    def encode(self, text: str) -> list[int]:
+        """UTF-8 bytes of the text; lone surrogates become question marks."""
+        return list(text.encode("utf-8", "replace"))
+
+    encode_data = encode
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the bytes; broken sequences become the replacement character."""
+        return b"".join(self.pieces[i] for i in ids).decode("utf-8", "replace")
+
+
+class WordTokenizer:
+    """One id per word. Tags are single tokens; words outside the vocabulary become ``<unk>``.
+
+    The ids are ``<pad>``, ``<eos>``, ``<unk>``, then the tags, then the words, each in the given
+    order."""
+
+    pad_id = 0
+    eos_id: int | None = 1
+    unknown_id = 2
+
+    def __init__(self, words: Iterable[str], tags: Iterable[str]) -> None:
+        """
+        Args:
+            words: the vocabulary, each entry a single word.
+            tags: tags of the protocol in full, such as ``<search>``.
+
+        Raises:
+            TokenizerError: an entry that is not one word, or that occurs twice.
+        """
+        self.tags = tuple(tags)
+        self.words = tuple(words)
+        for word in self.words:
+            if re.fullmatch(WORD, word) is None:
+                raise TokenizerError(f"{word!r} is not a single word; a word matches {WORD}")
+
+        self.tokens = (PAD, EOS, UNKNOWN, *self.tags, *self.words)
+        self.vocab_size = len(self.tokens)
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+        if len(self._ids) != self.vocab_size:
+            raise TokenizerError("a word or tag occurs twice in the vocabulary")
+
+        # After <pad>, <eos>, <unk> and the tags.
+        first_word = 3 + len(self.tags)
+        self.pieces: Sequence[bytes] = (
+            b"",
+            b"",
+            b" <unk>",
+            *(tag.encode() for tag in self.tags),
+            *(b" " + word.encode() for word in self.words),
+        )
+
+        self._plain = re.compile(WORD)
+        self._tagged = re.compile("|".join([*map(re.escape, self.tags), WORD]))
+        self._word_ids = {word: i for i, word in enumerate(self.words, start=first_word)}
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text's words and tags."""
+        return [self._ids.get(token, self.unknown_id) for token in self._tagged.findall(text)]
+
+    def encode_data(self, text: str) -> list[int]:
+        """Ids of the text's words; a tag in it is spelled out as the characters it is made of."""
+        return [self._word_ids.get(token, self.unknown_id) for token in self._plain.findall(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The tokens, with a space between them."""
+        return " ".join(self.tokens[i] for i in ids)
+
+
+class BPETokenizer:
+    """8,192 ids: padding, end, the ten tags under their default names, bytes, and merged bytes.
+
+    Spells everything, in about a quarter of the tokens of bytes. It was fitted to the passages of
+    wiki-mini; ``data/NOTICE-bpe.md`` has its licence.
+
+    Text from outside never becomes a tag's token: it is spelled in smaller ones. Tags of other
+    names take several tokens. ``transformers`` loads the same file, to the same ids."""
+
+    def __init__(self) -> None:
+        self._inner, self._data, self.pieces = _packaged()
+        self.vocab_size = len(self.pieces)
+        self.eos_id: int | None = self._inner.token_to_id(_BPE_END)
+        self.pad_id: int = self._inner.token_to_id(_BPE_PAD)
+
+    def __reduce__(self) -> tuple[type[BPETokenizer], tuple[()]]:
+        # All instances are alike, so copies and pickles need not hold the vocabulary.
+        return BPETokenizer, ()
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of text that we wrote; lone surrogates become question marks."""
+        return list(self._inner.encode(encodable(text)).ids)
+
+    def encode_data(self, text: str) -> list[int]:
+        """Ids of text from outside; tags and special tokens in it are spelled out."""
+        return list(self._data.encode(encodable(text)).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids; broken sequences become the replacement character."""
+        text = b"".join(self.pieces[i] or (self._inner.id_to_token(i) or "").encode() for i in ids)
+        return text.decode("utf-8", "replace")
+
+
+@cache
+def _packaged() -> tuple[Any, Any, Sequence[bytes]]:
+    """The tokenizer, its copy that knows no tags, and the bytes behind each id."""
+    # Imported here: games over words and bytes need no such library.
+    from tokenizers import Tokenizer
+
+    source = files("ssp_env.tokenizers").joinpath("data", "bpe", "tokenizer.json")
+    text = source.read_text(encoding="utf-8")
+    inner, data = Tokenizer.from_str(text), Tokenizer.from_str(text)
+    data.encode_special_tokens = True
+
+    spelled = {char: byte for byte, char in byte_level_alphabet().items()}
+    special = inner.get_added_tokens_decoder()
+    pieces = []
+    for i in range(inner.get_vocab_size()):
+        token = inner.id_to_token(i) or ""
+        if i not in special:
+            pieces.append(bytes(spelled[char] for char in token))
+        else:
+            pieces.append(b"" if token in (_BPE_END, _BPE_PAD) else token.encode())
+    return inner, data, tuple(pieces)
