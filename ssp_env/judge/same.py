@@ -63,8 +63,8 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         return True
     if asked.origin or asked.place:
         country = countries().get(" ".join(keys(mine)))
-        said = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
-        if country and country in said:
+        named = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
+        if country and country in named:
             return True
     return (
         (asked.person and _is_named(asked, gold, other))
