@@ -15,7 +15,7 @@ from ssp_env.wording.mention import mentions
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a filter looks at."""
+    """A proposed question with all that filters look at."""
 
     question: str
     truth: GroundTruth
