@@ -42,7 +42,7 @@ _GLUED = re.compile(
     r"(?<!\bMc)(?<!\bMac)(?<!\bFitz)(?<!\bDe)(?<!\bLa)(?<!\bLe)(?<!\bVan)(?<=[a-z])(?=[A-Z])"
     r"|(?<=[a-z]{3})(?=\d)"
 )
-"""Places where a capital or a digit sets a word apart inside another: ``ParisFrance``, ``Paris2024``."""
+"""Places where a word is set apart inside another: ``ParisFrance``, ``Paris2024``."""
 _WORD = re.compile(rf"{UNSPACED}+|\d+(?:\.\d+)+|(?:(?!{UNSPACED})[^\W_])+")
 _SIGNS = re.compile(
     r"-\s*\n\s*|(?<=\S)[^\w\s=<>+]+(?=\S)|[()\[\]*_]|(?<=\b[^\W\d_])\.\s+(?=[^\W\d_]\b)"
