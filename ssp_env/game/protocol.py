@@ -107,7 +107,7 @@ _SECOND_HALF = re.compile(rf"\A({_INSIDE})[{_RIGHT}]")
 
 
 def _names_in(bracketed: str) -> tuple[str, str]:
-    """What a reader could take for the tag's name.
+    """Words that a reader could take for the tag's name.
 
     The first word, since attributes may follow, or all of it without spaces.
     """
