@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from agents.config import LearningConfig
@@ -27,6 +26,6 @@ def test_every_setting_of_the_algorithms_and_of_health_is_listed_with_its_defaul
         listed |= {n: ast.literal_eval(v) for n, v in zip(names, values, strict=True)}
 
     learning, health = LearningConfig(), HealthConfig()
-    defaults = {f.name: getattr(learning, f.name) for f in fields(learning)}
+    defaults = dict(learning)
     expected = {name: value for name, value in defaults.items() if name not in ELSEWHERE}
-    assert listed == expected | {f.name: getattr(health, f.name) for f in fields(health)}
+    assert listed == expected | dict(health)

@@ -108,7 +108,8 @@ def search(
         _show(text, retriever.search([text], k)[0], f"of {passages:,} passages in {name}")
         return 0
 
-    from ssp_env.search.client import HTTPConfig, HTTPRetriever
+    from ssp_env.search.client import HTTPRetriever
+    from ssp_env.search.config import HTTPConfig
 
     if source != Source():
         raise UsageError("--url excludes --world, --corpus and --index")
