@@ -47,16 +47,16 @@ class Diagnosis:
     step: int
     """The last of the steps that showed it."""
     cause: str
-    """What was seen, in a sentence."""
+    """Sentence about what was seen."""
     helps: str
-    """What usually helps, in a sentence or two."""
+    """Sentence or two about what usually helps."""
 
     def __str__(self) -> str:
         return f"{self.cause}. What usually helps: {self.helps}"
 
 
 Look = Callable[[Figures, HealthConfig], str | None]
-"""What is wrong with a step, in words; empty if nothing, ``None`` if the step cannot tell."""
+"""Fault of a step, in words; empty if nothing, ``None`` if the step cannot tell."""
 
 
 class Monitor:

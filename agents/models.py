@@ -179,7 +179,7 @@ def adapt(lm: Any, rank: int, seed: int) -> None:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a weight of this name belongs to an adapter."""
+    """True if a weight of this name belongs to an adapter."""
     return name.endswith((_A, _B))
 
 

@@ -125,7 +125,7 @@ def answer(
 
 
 def waits_for_others(rules: Rules) -> bool:
-    """Whether a service of these rules waits for another machine, so that the order in which turns
+    """True if a service of these rules waits for another machine, so that the order in which turns
     are batched depends on which answers first."""
     return any(map(is_remote, (rules.retriever, rules.judge, rules.verifier)))
 

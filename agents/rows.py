@@ -45,7 +45,7 @@ class Row:
     question: str | None = None
     """Question that a proposal ended with."""
     void_turn: bool = False
-    """Whether its last turn has no complete action."""
+    """True if its last turn has no complete action."""
 
     @property
     def tokens(self) -> int:

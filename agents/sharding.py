@@ -88,7 +88,7 @@ def shard(
 
 
 def is_spread(tensor: Tensor) -> bool:
-    """Whether this process holds only a share of it."""
+    """True if this process holds only a share of it."""
     from torch.distributed.tensor import DTensor
 
     return isinstance(tensor, DTensor)
@@ -254,6 +254,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _cause(error: BaseException) -> object:
-    """What went wrong, of the first process that says so."""
+    """Error of the first process that says one."""
     failures = error.failures if isinstance(error, CheckpointException) else {}
     return next((cause for cause, _ in failures.values()), error)

@@ -19,7 +19,8 @@ FLOORS = (
     ("game", "worlds"),
     ("players", "replay"),
     ("doors",),
-    ("ssp_env", "commands", "testing", "cli"),
+    ("ssp_env", "commands", "testing"),
+    ("cli",),
     ("agents",),
     ("experiments",),
 )

@@ -17,7 +17,7 @@ class Request:
     """A sequence to be continued by one turn."""
 
     key: int
-    """Which trajectory. An engine may reuse what it computed under the same key before."""
+    """The trajectory. An engine may reuse what it computed under the same key before."""
     ids: Sequence[int]
     """All tokens so far; a later request of the same key continues an earlier one's tokens."""
     max_new_tokens: int
@@ -29,12 +29,12 @@ class Request:
     """From 0 up to, not including, 2**63. What is sampled follows from it, the ids, the weights and
     the temperature, never from what else the engine is doing."""
     role: str = Role.SOLVER
-    """Who writes. Engines of one policy need not know."""
+    """Role that writes. Engines of one policy need not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What was sampled for a request: equally many ids and behaviour log-probabilities (nats)."""
+    """Result of a request: equally many ids and behaviour log-probabilities (nats)."""
 
     ids: list[int]
     logprobs: list[float]
@@ -42,7 +42,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class StopRule:
-    """Where a turn may end; the stopping token is part of the generation."""
+    """End of a turn; the stopping token is part of the generation."""
 
     token_ids: frozenset[int]
     """Tokens that stop by themselves."""
@@ -66,7 +66,7 @@ class StopRule:
 
 
 def _can_be_spelled(tag: bytes, tokenizer: Tokenizer, own: int) -> bool:
-    """Whether a tag can be written without its own token.
+    """True if a tag can be written without its own token.
 
     It can if another token contains the tag, or ends with the beginning of it.
     """
@@ -88,7 +88,7 @@ class Engine(Protocol):
 
     @property
     def running(self) -> int:
-        """How many requests have been submitted and not finished."""
+        """Requests that were submitted and are not finished."""
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:

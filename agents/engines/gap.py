@@ -24,10 +24,10 @@ _BEFORE = 8
 
 @dataclass(frozen=True)
 class Gap:
-    """What a comparison found."""
+    """Result of a comparison."""
 
     tokens: int
-    """How many tokens were compared."""
+    """Tokens that were compared."""
     mean: float
     """Mean distance of their log-probabilities, in nats."""
     largest: float

@@ -86,7 +86,7 @@ class Partnered:
 
     @property
     def running(self) -> int:
-        """How many requests have been submitted to either and not finished."""
+        """Requests that were submitted to either and are not finished."""
         return self._policy.running + self._partner.running
 
     def submit(self, requests: Sequence[Request]) -> None:

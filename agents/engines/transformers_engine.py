@@ -30,7 +30,7 @@ own, and a copy of the cache."""
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What was computed for a turn that is over."""
+    """Cache of a turn that is over."""
 
     cache: RaggedCache
     row: int
@@ -74,7 +74,7 @@ class TransformersEngine:
 
     @property
     def running(self) -> int:
-        """How many requests have been submitted and not finished."""
+        """Requests that were submitted and are not finished."""
         return len(self._turns)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -301,7 +301,7 @@ class TransformersEngine:
         return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
 
     def _goes_on(self, key: int, ids: tuple[int, ...]) -> bool:
-        """Whether these tokens go on from what was computed under a key."""
+        """True if these tokens go on from what was computed under a key."""
         kept = self._kept.get(key)
         if kept is None or len(kept.seen) >= len(ids):
             return False
@@ -339,7 +339,7 @@ class TransformersEngine:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed: on a GPU, on the CPU (which has no type for it), or in C++."""
+    """True if an allocation failed: on a GPU, on the CPU (which has no type for it), or in C++."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     texts = ("can't allocate memory", "std::bad_alloc")
@@ -402,7 +402,7 @@ def check_architecture(model: Any) -> None:
 
 
 def _implied_layers(model: Any) -> list[str]:
-    """What the layers of a model are whose config does not say it."""
+    """Kinds of layers of a model whose config does not say them."""
     if getattr(model, "_is_stateful", False):
         return ["recurrent"]
 

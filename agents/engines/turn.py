@@ -49,7 +49,7 @@ class Turn:
 
     @property
     def generation(self) -> Generation:
-        """What was sampled so far."""
+        """Tokens sampled so far."""
         return Generation(self.ids, self.logprobs)
 
     @property

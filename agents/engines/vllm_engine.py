@@ -33,7 +33,7 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
-"""What vLLM reads from the environment, unless it says something else there."""
+"""Environment of vLLM, unless it says something else there."""
 _CPU_CACHE_BYTES = 2**28
 
 
@@ -83,7 +83,7 @@ class VLLMEngine:
         self._names: dict[int, str] = {}
         self._asked = 0
         self._failure: str | None = None
-        """What vLLM failed with, where no step has told it yet."""
+        """Failure of vLLM's that no step has raised yet."""
         self._lacks_weights: str | None = None
         """Why it does not have the weights of this version."""
 
@@ -101,7 +101,7 @@ class VLLMEngine:
 
     @property
     def running(self) -> int:
-        """How many requests have been submitted and not finished."""
+        """Requests that were submitted and are not finished."""
         return len(self._turns)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -275,7 +275,7 @@ class VLLMEngine:
 def arguments(
     model_dir: str | Path, on_gpu: bool, memory: float, longest: int | None, sleeps: bool
 ) -> dict[str, Any]:
-    """What vLLM is started with; see :class:`VLLMEngine`."""
+    """Arguments that vLLM is started with; see :class:`VLLMEngine`."""
     given: dict[str, Any] = {
         "model": str(model_dir),
         "skip_tokenizer_init": True,
@@ -296,7 +296,7 @@ def arguments(
 
 
 def _hybrid(model_dir: str | Path) -> bool:
-    """Whether a model has other layers than attention: vLLM cuts their prompts to cache them."""
+    """True if a model has other layers than attention: vLLM cuts their prompts to cache them."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(model_dir, local_files_only=True)

@@ -51,7 +51,7 @@ from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
 STATE = "self_play"
-"""Where a checkpoint keeps the number of the step, the state of the batch strategy, the moving
+"""Key of a checkpoint for the number of the step, the state of the batch strategy, the moving
 baselines, and games that were played ahead."""
 
 
@@ -66,7 +66,7 @@ class SSP(Algorithm):
     last_games: Sequence[GameRecord] = ()
     last_figures: Mapping[str, float] = {}
     last_gap: Gap | None = None
-    """What the latest comparison of engine and learner found."""
+    """Latest comparison of engine and learner."""
 
     @cached_property
     def credit(self) -> Credit:
@@ -316,7 +316,7 @@ class SSP(Algorithm):
         )
 
     def _asked(self) -> list[Question]:
-        """What an evaluation asks."""
+        """Questions of an evaluation."""
         if self._questions is None:
             self._questions = self.config.evaluation_questions()
         return self._questions

@@ -168,7 +168,7 @@ class SelfPlayConfig(AlgorithmConfig):
 
     @property
     def is_sharded(self) -> bool:
-        """Whether each learner holds only a share of the policy."""
+        """True where each learner holds only a share of the policy."""
         return self.sharding == "fsdp2"
 
     def learning(self) -> LearningConfig:
@@ -200,7 +200,7 @@ class SelfPlayConfig(AlgorithmConfig):
         return default.replace(**game)
 
     def search(self) -> SearchConfig:
-        """Where searches are answered, validated."""
+        """The search settings, validated."""
         return SearchConfig.of(self.env_config.get("search") or "")
 
     def make_world(self) -> World:
@@ -228,7 +228,7 @@ class SelfPlayConfig(AlgorithmConfig):
             raise ConfigError("world", world, fix)
 
     def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
-        """What games are played by."""
+        """Rules of the games."""
         make: Callable[..., Rules] | None = self.env_config.get("make_rules")
         if make is not None:
             return make(world, tokenizer, self.game())
@@ -255,7 +255,9 @@ class SelfPlayConfig(AlgorithmConfig):
         """
         for key in self.env_config:
             if key not in ENV_KEYS:
-                raise ConfigError(f"env_config.{key}", self.env_config[key], nearest(key, ENV_KEYS))
+                fix = f"{nearest(key, ENV_KEYS)}; parts of your own come by make_rules, or by "
+                fix += "--rules my_module:make_rules of ssp train"
+                raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
         # RLlib makes a second config for its evaluation, which it fills in and never uses here.
         if not self.in_evaluation:
             self._refuse_unread()

@@ -51,7 +51,7 @@ class RoundTask:
     number: int
     """Its place in the step, from 0."""
     slots: int
-    """How many questions it is to have."""
+    """Questions that it is to have."""
 
 
 @dataclass(frozen=True)

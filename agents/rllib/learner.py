@@ -45,12 +45,12 @@ class SSPLearner(TorchLearner):
 
     @property
     def is_sharded(self) -> bool:
-        """Whether this learner holds only its share of the policy."""
+        """True if this learner holds only its share of the policy."""
         return bool(self.config.is_sharded)
 
     @property
     def _is_first(self) -> bool:
-        """Whether this learner speaks for all."""
+        """True for the learner that speaks for all."""
         group = torch.distributed
         return not group.is_initialized() or group.get_rank() == 0
 

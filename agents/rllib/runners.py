@@ -52,8 +52,7 @@ class Runners:
 
     @property
     def in_half(self) -> bool:
-        """Whether weights travel in bfloat16: engines on a GPU compute in it; elsewhere nothing is
-        rounded."""
+        """True where weights travel in bfloat16, as engines on a GPU compute in it."""
         return bool(self._config.num_gpus_per_env_runner > 0)
 
     # -- weights -------------------------------------------------------------------------------

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from torch.nn.utils.rnn import pad_sequence
 from transformers import Lfm2ForCausalLM
 
 from agents.tiny.model import HEAD_SIZE, WIDTH, tiny_model, tiny_tokenizer
 from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from ssp_env.checks import at_least
-from ssp_env.errors import ConfigError
+from ssp_env.config import Settings
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -25,33 +26,27 @@ _TRACES = 0xB007
 """Second number of the seed that demonstrations are drawn by."""
 
 
-@dataclass(frozen=True)
-class BootstrapConfig:
-    """How the base policy is made."""
+class BootstrapConfig(Settings):
+    """Settings of the base policy's training."""
 
-    seed: int = 0
+    section: ClassVar[str] = "bootstrap"
+
+    seed: NonNegativeInt = 0
     """Weights, worlds and demonstrations follow from it."""
-    width: int = WIDTH
-    """Of the policy's layers, a multiple of 64; see :func:`agents.tiny.model.tiny_config`."""
-    steps: int = 1800
+    width: Annotated[int, Field(ge=HEAD_SIZE, multiple_of=HEAD_SIZE)] = WIDTH
+    """Of the policy's layers, a multiple of 64, the width of an attention head; see
+    :func:`agents.tiny.model.tiny_config`."""
+    steps: PositiveInt = 1800
     """Optimizer steps."""
-    tokens_per_step: int = 6000
+    tokens_per_step: PositiveInt = 6000
     """Tokens of one step's batch, padding included, at most."""
-    lr: float = 4e-3
+    lr: NonNegativeFloat = 4e-3
     """Highest learning rate of AdamW at width 128, at others in inverse proportion to the width; 50
     steps of warm-up, linear decay to a twentieth."""
-    simple_share: float = 0.45
+    simple_share: NonNegativeFloat = 0.45
     """The first share of the steps shows one-hop demonstrations without faults."""
-    traces: TraceConfig = field(default_factory=TraceConfig)
-    """What the demonstrations are like."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "bootstrap", 1, "steps", "tokens_per_step")
-        at_least(self, "bootstrap", 0, "seed", "lr", "simple_share")
-        at_least(self, "bootstrap", HEAD_SIZE, "width")
-        if self.width % HEAD_SIZE:
-            fix = f"attention heads are {HEAD_SIZE} wide: give a multiple of it"
-            raise ConfigError("bootstrap.width", self.width, fix)
+    traces: TraceConfig = TraceConfig()
+    """Settings of the demonstrations."""
 
 
 def bootstrap(
@@ -130,19 +125,9 @@ def _batches(
             parts[-1].append(trace)
 
         for i in rng.permutation(len(parts)):
-            yield _padded(parts[i])
-
-
-def _padded(rows: list[Trace]) -> tuple[torch.Tensor, torch.Tensor]:
-    longest = max(len(row.ids) for row in rows)
-    ids = torch.zeros(len(rows), longest, dtype=torch.long)
-    mask = torch.zeros(len(rows), longest)
-
-    for i, row in enumerate(rows):
-        ids[i, : len(row.ids)] = torch.tensor(row.ids)
-        mask[i, : len(row.mask)] = torch.tensor(row.mask, dtype=torch.float)
-
-    return ids, mask
+            ids = [torch.tensor(trace.ids) for trace in parts[i]]
+            mask = [torch.tensor(trace.mask, dtype=torch.float) for trace in parts[i]]
+            yield pad_sequence(ids, batch_first=True), pad_sequence(mask, batch_first=True)
 
 
 def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

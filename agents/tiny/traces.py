@@ -8,12 +8,13 @@ verification sees through them depends on the noise."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field, PositiveInt
 
-from ssp_env.checks import at_least
-from ssp_env.errors import ConfigError
+from ssp_env.config import Settings
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
@@ -28,68 +29,42 @@ CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
 
 
-@dataclass(frozen=True)
-class TraceConfig:
-    """What the demonstrations are like."""
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class TraceConfig(Settings):
+    """Settings of the demonstrations."""
+
+    section: ClassVar[str] = "traces"
 
     solver_hops: tuple[float, ...] = (0.58, 0.22, 0.20)
     """Shares of solver questions with 1, 2, 3 hops."""
-    careless_relations: int = 8
-    """After how many relations of :data:`CARELESS_ORDER` the player tends to answer at once."""
-    premature: float = 0.85
-    """How often it does so there.
-
-    If this did not depend on the relation, the greedy policy would be on a knife's edge: it would
-    answer all two-hop questions early, or none.
-    """
-    premature_deep: float = 0.6
-    """How often it answers after the second hop of a three-hop question, whatever the relation."""
-    solver_slips: float = 0.15
+    careless_relations: Annotated[int, Field(ge=0, le=len(RELATIONS))] = 8
+    """Number of relations of :data:`CARELESS_ORDER` after which the player tends to answer at
+    once."""
+    premature: Share = 0.85
+    """Chance that it does so there. If this did not depend on the relation, the greedy policy would
+    be on a knife's edge: it would answer all two-hop questions early, or none."""
+    premature_deep: Share = 0.6
+    """Chance of an answer after the second hop of a three-hop question, whatever the relation."""
+    solver_slips: Share = 0.15
     """Share of solver demonstrations with a wrong value at some hop."""
-    broken: float = 0.06
+    broken: Share = 0.06
     """Share of demonstrations whose last tag is missing."""
-    proposer_share: float = 0.5
+    proposer_share: Share = 0.5
     """Share of proposer demonstrations."""
     proposer_hops: tuple[float, ...] = (0.72, 0.24, 0.04)
     """Shares of proposals with 1, 2, 3 hops."""
-    proposer_slips: float = 0.12
+    proposer_slips: Share = 0.12
     """Share of proposals with a wrong relation at some hop."""
-    proposer_citizens: float = 0.75
-    """How often a one-hop proposal about a person asks for a citizen of its nation: about a quarter
-    of all proposals."""
-    solver_citizens: float = 0.0
+    proposer_citizens: Share = 0.75
+    """Chance that a one-hop proposal about a person asks for a citizen of its nation: about a
+    quarter of all proposals."""
+    solver_citizens: Share = 0.0
     """Share of solver questions that begin with a citizen of a nation; the player takes any that it
     reads of."""
-    worlds_every: int = 400
+    worlds_every: PositiveInt = 400
     """Demonstrations per world; a fixed world would be learnt by heart."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "traces", 1, "worlds_every")
-        if not 0 <= self.careless_relations <= len(RELATIONS):
-            raise ConfigError(
-                "traces.careless_relations", self.careless_relations, f"give 0 to {len(RELATIONS)}"
-            )
-
-        for name in ("solver_hops", "proposer_hops"):
-            if abs(sum(getattr(self, name)) - 1) > 1e-6:
-                raise ConfigError(
-                    f"traces.{name}", getattr(self, name), "the shares must add up to 1"
-                )
-
-        for name in (
-            "premature",
-            "premature_deep",
-            "solver_slips",
-            "broken",
-            "proposer_share",
-            "proposer_slips",
-            "proposer_citizens",
-            "solver_citizens",
-        ):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(
-                    f"traces.{name}", getattr(self, name), "a share lies between 0 and 1"
-                )
 
 
 @dataclass(frozen=True)
@@ -124,8 +99,7 @@ class TraceWriter:
 
         Looking a value up is learnt from these or not at all: among faulty ones a model stays where
         it copies names that are not in the documents."""
-        clean = replace(
-            self.config,
+        clean = self.config.replace(
             premature=0.0,
             premature_deep=0.0,
             solver_slips=0.0,
@@ -162,9 +136,8 @@ class TraceWriter:
             return None
 
         start, hops = steps[0].entity, [step.hop for step in steps]
-        trace = self._start(
-            rules.prompts.solver(write_question(start, hops), self.game.max_searches)
-        )
+        prompt = rules.prompts.solver(write_question(start, hops), self.game.max_searches)
+        trace = Trace(list(prompt), [0] * len(prompt))
         stop_after = len(steps)
 
         for count in range(1, len(steps)):
@@ -240,7 +213,8 @@ class TraceWriter:
         return self.config.premature if hops[0].relation in self._careless else 0.0
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
-        trace = self._start(rules.prompts.proposer(answer, 1))
+        prompt = rules.prompts.proposer(answer, 1)
+        trace = Trace(list(prompt), [0] * len(prompt))
         wanted = self._hops(self.config.proposer_hops)
         slip_at = (
             int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
@@ -285,9 +259,6 @@ class TraceWriter:
             if value == entity and relation.inverse is None and subject not in seen
         ]
         return back[int(self.rng.integers(len(back)))] if back else None
-
-    def _start(self, prompt: list[int]) -> Trace:
-        return Trace(list(prompt), [0] * len(prompt))
 
     def _write(self, trace: Trace, text: str) -> None:
         ids = self.tokenizer.encode(text)

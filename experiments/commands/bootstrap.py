@@ -8,7 +8,6 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +93,11 @@ def _train(config: BootstrapConfig, interrupted: Callable[[], object]) -> Any:
 
 
 def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:
-    """Where the weights come from; kept beside them."""
+    """Provenance of the weights, kept in origin.json."""
     return {
         "command": f"ssp bootstrap --seed {config.seed} --width {config.width} "
         f"--steps {config.steps} --out DIR",
-        "config": asdict(config),
+        "config": config.model_dump(mode="json"),
         "sha256": digest,
         "git_commit": git_commit(),
         "machine": machine(),

@@ -19,9 +19,9 @@ from ssp_env.errors import RunError
 
 POLICY = "policy"
 SHARES = ("algorithm/learner", "learner")
-"""Where learners have written, below the checkpoint of a run or of RLlib's algorithm."""
+"""Folders that learners write, below the checkpoint of a run or of RLlib's algorithm."""
 LM = "lm."
-"""How the names of the causal LM's weights begin there."""
+"""Beginning of the names of the causal LM's weights."""
 
 
 def run(arguments: Namespace) -> int:

@@ -183,7 +183,7 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
-        """Whether all games are over."""
+        """True once all games are over."""
         return all(round_.done for round_ in self._rounds)
 
     @property

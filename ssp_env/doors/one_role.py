@@ -73,7 +73,7 @@ class Seat:
 
     @property
     def over(self) -> bool:
-        """Whether the present game has ended."""
+        """True once the present game has ended."""
         return self.round is not None and self.round.done
 
     @property

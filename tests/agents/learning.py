@@ -11,6 +11,8 @@ import torch
 from playful import LEARNING
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
+from agents.config import LearningConfig
+from agents.losses import Algorithm, reinforce_loss
 from agents.models import load_model
 from agents.rllib.algorithm import SSPConfig
 from agents.rllib.learner import SSPLearner
@@ -80,3 +82,18 @@ def some_rows(model_dir: Path, count: int = 6, noise: float = 0.0, seed: int = 0
             )
         )
     return rows
+
+
+def leave_one_out(
+    rewards: np.ndarray, groups: np.ndarray, baseline: float, learning: LearningConfig
+) -> np.ndarray:
+    """RLOO: the reward less the mean of the *others* of its group."""
+    found = np.zeros(len(rewards))
+    for group in np.unique(groups):
+        own = groups == group
+        others = (rewards[own].sum() - rewards[own]) / max(1, own.sum() - 1)
+        found[own] = rewards[own] - others
+    return found
+
+
+RLOO = Algorithm(leave_one_out, reinforce_loss, grouped=True, kl=True)

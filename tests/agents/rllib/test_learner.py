@@ -14,9 +14,10 @@ from playful import playful_model
 
 from agents.models import load_model
 from agents.rllib.module import MODULE_ID, to_batch
-from agents.rows import Row
+from agents.rows import Row, credited
 from agents.tiny.bootstrap import save_policy
 from agents.tiny.model import tiny_tokenizer
+from ssp_env.errors import ConfigError
 
 
 def plain_updates(
@@ -208,3 +209,19 @@ def test_rllibs_loss_hook_is_the_same_loss(model_dir: Path, rows: list[Row]) -> 
         module_id=MODULE_ID, config=learner.config, batch=columns, fwd_out=out
     )
     assert float(loss.detach()) == pytest.approx(update(learner, rows)["loss"], rel=1e-5)
+
+
+def test_an_algorithm_of_ones_own_is_named_by_its_module(model_dir: Path, rows: list[Row]) -> None:
+    own = learner_for(model_dir, solver_algorithm="learning:RLOO", kl_coeff=0.1)
+    learning = own.learning
+    attempts = [
+        replace(row, role="solver", group="one", reward=reward)
+        for row, reward in zip(rows, (1.0, 0.0, 0.0), strict=False)
+    ]
+    credited_rows = credited(attempts, learning, {})
+    assert [row.advantage for row in credited_rows] == [1.0, -0.5, -0.5]
+    start = weights_of(own)
+    assert update(own, credited_rows)["kl"] == pytest.approx(0.0, abs=1e-7)
+    assert distance(weights_of(own), start) > 0.0
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        learner_for(model_dir, solver_algorithm="learning:PPO")

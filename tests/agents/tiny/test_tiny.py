@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,9 @@ class Drawn:
 
 
 FAULTLESS: dict[str, Any] = {
-    field.name: 0.0
-    for field in fields(TraceConfig)
-    if field.type == "float" and field.name != "proposer_share"
+    name: 0.0
+    for name, field in TraceConfig.model_fields.items()
+    if field.annotation is float and name != "proposer_share"
 }
 """Every chance of a fault is 0."""
 
