@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 
 FLOORS = (
     ("errors", "version", "wording"),
-    ("types", "checks", "config", "disk", "net", "settings"),
-    ("tokenizers",),
+    ("types", "checks", "config", "disk", "net"),
+    ("tokenizers", "settings"),
     ("search", "judge"),
     ("game", "worlds"),
     ("players", "replay"),
