@@ -80,9 +80,6 @@ class GameBatch:
         Args:
             num_games: number of games.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         check_positive_count("num_games", num_games)
 
