@@ -13,8 +13,8 @@ PAGE = (Path(__file__).resolve().parents[1] / "docs" / "algorithms.md").read_tex
 ELSEWHERE = {
     *("batch_size", "round_size", "minibatches", "learning_roles", "partner"),
     *("lr", "warmup_steps", "decay_steps", "beta2"),
-    *("max_grad_norm", "kl_coeff", "temperature", "strategy", "reset_every"),
-    *("microbatch_tokens", "gradient_checkpointing", "precision", "role_norms_every", "lora_rank"),
+    *("kl_coeff", "temperature", "strategy", "reset_every"),
+    *("microbatch_tokens", "gradient_checkpointing", "precision", "lora_rank"),
 }
 """Fields of learning that are no matter of the algorithm."""
 
