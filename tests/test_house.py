@@ -30,7 +30,8 @@ FLOORS = (
     ("game", "worlds"),
     ("players", "replay"),
     ("doors",),
-    ("ssp_env", "cli", "commands", "testing"),
+    ("ssp_env", "commands", "testing"),
+    ("cli",),
 )
 """The rooms of ``ssp_env`` from the ground up, as ARCHITECTURE.md draws them; ``ssp_env`` itself is
 what ``import ssp_env`` runs."""

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from experiments.report.page import runs_of_page, write_page
-from experiments.report.runs import Run, open_runs
+from experiments.report.page import write_page
+from experiments.report.runs import open_runs
 from ssp_env.errors import RunError
 
 
@@ -26,8 +26,6 @@ def run(paths: Sequence[str], *, out: str | None = None, tokens: bool = False) -
         raise RunError(f"--out {page}: there is no directory {page.parent}")
 
     runs = open_runs(paths)
-    if out is None:
-        _check_same_runs(page, runs)
     written = write_page(runs, page, tokens=tokens, progress=_shown)
 
     number = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}"
@@ -46,24 +44,6 @@ def default_name(paths: Sequence[str]) -> str:
     if len(others) > 1:
         return f"report-{first}-and-{len(others)}-more.html"
     return f"report-{'-'.join([first, *others])}.html"
-
-
-def _check_same_runs(out: Path, runs: Sequence[Run]) -> None:
-    """
-    Raises:
-        RunError: a page of other runs, or something else, has the default name.
-    """
-    if not out.exists():
-        return
-    found = runs_of_page(out)
-    if found is None:
-        raise RunError(f"{out} is there already, and is no report; name another file by --out")
-    # Runs are named as seen from here, where the page with its own name lies too.
-    if [Path(path).resolve() for path in found] != [run.path.resolve() for run in runs]:
-        raise RunError(
-            f"{out} is a report of other runs ({', '.join(found)}); name another file by --out, "
-            f"or name this one to replace it"
-        )
 
 
 def _shown(steps: list[Any]) -> Any:

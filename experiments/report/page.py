@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -28,7 +27,6 @@ from experiments.report.runs import (
 from experiments.run.rundir import flat
 from experiments.stats import over_runs
 from ssp_env.disk import finished_in_full
-from ssp_env.errors import RunError
 from ssp_env.replay import SavedGame, read_games
 
 PARTS = Path(__file__).parent / "page"
@@ -133,10 +131,7 @@ def described(runs: Sequence[Run], live: bool) -> dict[str, Any]:
         "overview": overview,
         "settings": shown_settings,
         "charts": drawn,
-        "runs": [
-            {"key": run.key, "path": str(run.path), "steps": [*map(_version, run.files.items())]}
-            for run in runs
-        ],
+        "runs": [{"key": run.key, "steps": [*map(_version, run.files.items())]} for run in runs],
     }
 
 
@@ -163,26 +158,6 @@ def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
         without=off,
         pieces=games.pieces_of(saved) if tokens and rules.tokens else None,
     )
-
-
-def runs_of_page(path: Path) -> list[str] | None:
-    """The run directories of a page, as they were named when it was written.
-
-    Returns:
-        ``None`` if the file is no page of runs.
-
-    Raises:
-        RunError: the file cannot be read.
-    """
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise RunError(f"{path} cannot be read: {error}") from error
-    found = re.search(r'<script type="text/plain" id="data">([\w+/=]+)</script>', text)
-    if found is None:
-        return None
-    data = json.loads(zlib.decompress(base64.b64decode(found[1])))
-    return [run["path"] for run in data["runs"]]
 
 
 def packed(value: Any) -> str:

@@ -19,7 +19,6 @@ import ray
 from agents.rllib.algorithm import SSP, SSPConfig
 from experiments.config import RunConfig
 from experiments.run.process import (
-    filtered_stderr,
     ignore_at_exit,
     quiet_libraries,
     uninterrupted,
@@ -69,9 +68,7 @@ def algorithm_config(config: RunConfig) -> SSPConfig:
 
 def build(config: RunConfig) -> SSP:
     """The algorithm, with its model loaded. The caller stops it."""
-    with filtered_stderr():
-        algorithm = algorithm_config(config).build_algo()
-
+    algorithm = algorithm_config(config).build_algo()
     assert isinstance(algorithm, SSP)
     # RLlib makes a folder for results in the home directory. It stays empty: ours is elsewhere.
     Path(algorithm.logdir).rmdir()

@@ -6,8 +6,6 @@ import atexit
 import logging
 import os
 import signal
-import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,8 +17,6 @@ LOGGED = {
     "transformers.integrations.hub_kernels": "falling back to its reference PyTorch implementation",
 }
 """Loggers, and a part of the one message of each that is dropped."""
-NATIVE = b"has constructor arguments in the object store and max_restarts > 0"
-"""Part of a line that Ray's C++ code writes past Python: RLlib creates its env runners this way."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -128,22 +124,3 @@ def quiet_libraries() -> None:
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-
-
-@contextmanager
-def filtered_stderr() -> Iterator[None]:
-    """Holds back what is written to file descriptor 2, then writes all but the known line."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-
-            held.seek(0)
-            os.write(2, b"".join(line for line in held if NATIVE not in line))

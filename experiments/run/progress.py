@@ -141,53 +141,40 @@ class Progress:
         if self._live.is_started:
             self._live.refresh()
         elif step % LINE_EVERY == 0 or step in (1, self._steps):
-            self.note(f"step {step}/{self._steps}  {self._brief()}")
+            cells = "  ".join(f"{name} {value}" for name, value in self._cells().items())
+            self.note(f"step {step}/{self._steps}  {cells}")
 
     def _beat(self, text: str) -> None:
         if not self._live.is_started:  # the panel shows it
             self.note(text)
 
-    def _brief(self) -> str:
-        """Figures that one line has room for."""
-        f = self._figures
+    def _cells(self) -> dict[str, str]:
+        """The figures that matter, as text."""
+        f, seconds = self._figures, self._seconds
+
+        def both(name: str) -> str:
+            return f"{_show(f, f'proposer_{name}')}/{_show(f, f'solver_{name}')}"
+
+        shares = [(v, k.removeprefix("invalid_")) for k, v in f.items() if k.startswith("invalid_")]
+        why = [f"{name} {share:.2f}" for share, name in sorted(shares, reverse=True)[:3]]
         void = f"  void {f['void_games']:.0f}" if f.get("void_games") else ""
-        return (
-            f"proposer {_show(f, 'proposer_reward')}  solver {_show(f, 'solver_reward')}  "
-            f"valid {_show(f, 'valid_rate')}  true {_show(f, 'true_share')}  "
-            f"hops {_show(f, 'question_hops')}  "
-            f"searches {_show(f, 'proposer_searches')}/{_show(f, 'solver_searches')}{void}  "
-            f"seconds {_show(self._seconds, 'step')}"
-        )
+        return {
+            "reward": f"{both('reward')} (proposer/solver)",
+            "valid": f"{_show(f, 'valid_rate')}  true {_show(f, 'true_share')}{void}",
+            "invalid": "  ".join(why) or "-",
+            "hops": f"{_show(f, 'question_hops')}  searches {both('searches')}",
+            "seconds": f"{_show(seconds, 'step')} a step",
+            "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens",
+        }
 
     def _panel(self) -> Group:
-        f, s = self._figures, self._seconds
-        reasons = sorted(
-            ((v, k.removeprefix("invalid_")) for k, v in f.items() if k.startswith("invalid_")),
-            reverse=True,
-        )
-        why = "  ".join(f"{name} {share:.2f}" for share, name in reasons[:3])
-        kinds = ("reused", "composed", "void")
-        games = "   ".join(f"{kind} {_show(f, f'{kind}_games', '.0f')}" for kind in kinds)
-        engine = s.get("engine")
-        speed = f"{f['policy_tokens'] / engine:,.0f}" if engine and "policy_tokens" in f else "-"
-        cells = {
-            "reward": f"proposer {_show(f, 'proposer_reward')}   "
-            f"solver {_show(f, 'solver_reward')}",
-            "valid": f"{_show(f, 'valid_rate')}   {why}",
-            "accepted": f"true {_show(f, 'true_share')}   ambiguous {_show(f, 'ambiguous_share')}",
-            "questions": f"hops {_show(f, 'question_hops')}   {games}",
-            "searches": f"proposer {_show(f, 'proposer_searches')}   "
-            f"solver {_show(f, 'solver_searches')}",
-            "speed": f"{_show(s, 'step')} s a step   {speed} policy tokens/s",
-            "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens so far",
-        }
         table = Table.grid(padding=(0, 3))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis")
-        for name, value in cells.items():
+        for name, value in self._cells().items():
             table.add_row(name, Text(value))
         return Group(self._bar, table)
 
 
-def _show(figures: dict[str, float], name: str, form: str = ".2f") -> str:
-    return f"{figures[name]:{form}}" if name in figures else "-"
+def _show(figures: dict[str, float], name: str) -> str:
+    return f"{figures[name]:.2f}" if name in figures else "-"

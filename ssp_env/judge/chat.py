@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
-import httpx
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
@@ -70,6 +69,8 @@ class ChatClient:
             MissingExtra: the package openai is not installed.
         """
         try:
+            # Imported here: settings are read without them.
+            import httpx
             import openai
         except ImportError as error:
             raise MissingExtra(
@@ -158,6 +159,7 @@ class ChatClient:
         Raises:
             ServiceError: no reply; the fault is ``text`` unless the server was away or overloaded.
         """
+        import httpx
         import openai
 
         messages: Any = [Message("user", prompt)] if isinstance(prompt, str) else prompt

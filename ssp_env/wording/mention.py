@@ -32,7 +32,7 @@ _UMLAUTS = str.maketrans(
 )
 _CAPITAL_I = re.compile(r"(?<=[a-z])I(?![A-Z])")
 _SMALL_L = re.compile(r"\bl(?=[bcdfghjkmnpqrstvwxz])")
-_SIGNED_WORD = re.compile(rf"{UNSPACED}+|\d+(?:\.\d+)+|(?:(?!{UNSPACED})[^\W_])+")
+_SIGNED_WORD = re.compile(r"(?=\S*[A-Za-z]\S*[A-Za-z])[A-Za-z0134578@$!|]{4,}")
 """A word in which digits and signs may stand for letters."""
 _AS_LETTERS = [str.maketrans("0134578@$!|", f"o{one}eastbas{one}{one}") for one in "il"]
 
@@ -43,7 +43,7 @@ _GLUED = re.compile(
     r"|(?<=[a-z]{3})(?=\d)"
 )
 """Where a capital or a digit sets a word apart inside another: ``ParisFrance``, ``Paris2024``."""
-_WORD = re.compile(rf"{UNSPACED}+|(?:\d+(?:\.\d+)*)?(?:(?!{UNSPACED})[^\W_])+|\d+(?:\.\d+)*")
+_WORD = re.compile(rf"{UNSPACED}+|\d+(?:\.\d+)+|(?:(?!{UNSPACED})[^\W_])+")
 _SIGNS = re.compile(
     r"-\s*\n\s*|(?<=\S)[^\w\s=<>+]+(?=\S)|[()\[\]*_]|(?<=\b[^\W\d_])\.\s+(?=[^\W\d_]\b)"
 )

@@ -62,7 +62,8 @@ function chart(data, means, smooth, hidden) {
 }
 
 const resized = new ResizeObserver((entries) => {
-  for (const { target } of entries) if (target.clientWidth !== target.shown) target.draw();
+  // Drawing changes sizes, which an observer must not do at once.
+  for (const { target } of entries) if (target.clientWidth !== target.shown) requestAnimationFrame(() => target.draw());
 });
 
 /** Draws a chart at its present width, in the present colours. */

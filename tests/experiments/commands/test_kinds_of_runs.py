@@ -38,15 +38,6 @@ def test_same_seed_plays_the_same_games_in_another_process(
     assert list(games(run).items()) == list(games(whole).items())[:3]
 
 
-def test_another_seed_plays_others(
-    policy: Path, whole_run: tuple[Path, str], tmp_path: Path
-) -> None:
-    run = train(policy, tmp_path / "run", "--steps", "1", "--seed", "1")
-    answers = [[game.answer for game in all_games(path)][:8] for path in (run, whole_run[0])]
-    assert answers[0] != answers[1]
-    assert json.loads((run / "summary.json").read_text())["seed"] == 1
-
-
 def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) -> None:
     # Without the KL there is nothing that a solver could learn from games that it always loses.
     settings = (
@@ -63,23 +54,6 @@ def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) 
     assert tokens[alone] < tokens[both]
 
 
-def test_token_ids_can_be_left_out(
-    policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """``record_tokens``: the same games, which can be printed and rescored, but not replayed."""
-    full = train(policy, tmp_path / "full", "--steps", "1")
-    bare = train(policy, tmp_path / "bare", "--steps", "1", "--set", "record_tokens=false")
-    assert all_games(bare) == [game.without_tokens() for game in all_games(full)]
-    assert '"tokens":false' in games(bare)["step_000001.jsonl"].splitlines()[0]
-    capsys.readouterr()
-    assert main(["replay", str(bare), "--game", "1", "--judge", "exact"]) == 0
-    shown = capsys.readouterr().out
-    assert "not replayed: the game was written without token ids" in shown
-    assert "exact: " in shown
-    assert main(["replay", str(bare), "--check"]) == 2
-    assert "written without token ids" in capsys.readouterr().err
-
-
 def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Path) -> None:
     settings = (*(s for s in SETTINGS if "verifier" not in s), "game.noise_documents=3")
     run = train(policy, tmp_path / "run", "--steps", "1", "--verifier", "auto", settings=settings)
@@ -89,16 +63,6 @@ def test_noise_and_verdicts_are_kept_with_a_verifier(policy: Path, tmp_path: Pat
     drawn = [(noise.document.id, game.evidence) for game in verified for noise in game.noise]
     assert all(name not in evidence for name, evidence in drawn)
     assert json.loads((run / "summary.json").read_text())["verifier"] == "world"
-
-
-def test_real_passages_with_the_tiny_policy(untrained: Path, tmp_path: Path) -> None:
-    sizes = ("learning.batch_size=4", "evaluation.per_group=1", "game.max_response_tokens=24")
-    run = train(untrained, tmp_path / "run", "--world", "wiki-mini", "--steps", "2", settings=sizes)
-    summary = json.loads((run / "summary.json").read_text())
-    assert (summary["world"], summary["verifier"], summary["steps"]) == ("wiki-mini", "policy", 2)
-    benchmarks = {"2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"}
-    assert set(summary["accuracy"]["base"]) == set(summary["accuracy"]["final"]) == benchmarks
-    assert all(game.hops is None for game in all_games(run))
 
 
 def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from agents.models import load_model
 from experiments.commands import plot
 from experiments.run.checks import check_model
-from experiments.run.process import filtered_stderr, quiet_libraries
+from experiments.run.process import quiet_libraries
 from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -168,19 +168,3 @@ def test_only_known_messages_are_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     logger.removeHandler(listener)
     assert heard == ["something else"]
     assert len([known for known in logger.filters if type(known).__name__ == "_Drop"]) == 1
-
-
-def test_only_known_lines_of_native_code_are_dropped(capfd: pytest.CaptureFixture[str]) -> None:
-    @filtered_stderr()
-    def fail() -> None:
-        os.write(
-            2,
-            b"first\n[x] core_worker.cc:1: Actor with class name: 'SSPEnvRunner' has constructor "
-            b"arguments in ",
-        )
-        os.write(2, b"the object store and max_restarts > 0. If\nlast\n")
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert capfd.readouterr().err == "first\nlast\n"

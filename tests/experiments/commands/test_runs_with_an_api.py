@@ -13,7 +13,6 @@ import pytest
 from runs import SETTINGS, all_games, arguments, metrics
 
 from ssp_env.cli import main
-from ssp_env.judge.base import Verdict
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -123,17 +122,6 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
         sum(void),
         0,
     )
-
-
-def test_verifier_alone_leaves_the_judging_to_exact_match(
-    server: Server, policy: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    assert main([*command(policy, run, server), "--steps", "1"]) == 0
-    assert set(server.calls) == {"greeting", "verifier"}
-    verified = [game.verification for game in all_games(run) if game.verification]
-    assert verified
-    assert all(verdict == Verdict(False, "read as 'what it says'") for verdict in verified)
 
 
 def test_judge_that_is_down_at_the_base_evaluation_ends_the_run(

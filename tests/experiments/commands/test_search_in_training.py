@@ -111,22 +111,6 @@ def test_an_index_directory_is_corpus_and_search(
     assert losses == [line["learner_loss"] for line in timeless(indexed)[1:]]
 
 
-def test_an_evaluation_says_what_it_rests_on(
-    policy: Path, files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["eval", "--model", str(policy), "--per-group", "1"]
-    shown = []
-    for name, search in (("own", []), ("index", ["--search", str(files / "index")])):
-        games = tmp_path / f"{name}.jsonl"
-        assert main([*command, *search, "--out", str(games)]) == 0
-        (found,) = re.findall(r"fingerprint: ([0-9a-f]{12})", capsys.readouterr().out)
-        header = json.loads(games.read_text().splitlines()[0])
-        assert f'"fingerprint": "{found}"' in json.dumps(header)
-        shown.append(found)
-    # The same passages, but BM25 on disk is not quite that in memory.
-    assert shown[0] != shown[1]
-
-
 @pytest.mark.parametrize(
     ("search", "says"),
     [

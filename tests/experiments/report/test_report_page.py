@@ -198,26 +198,9 @@ def test_incomplete_runs_are_refused_with_the_place(
         open_runs([str(tmp_path / "nothing")])
 
 
-def test_a_page_is_named_after_its_runs_and_replaces_no_other(
-    two_runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    report(two_runs[0])
-    report(two_runs[0])
-    report(*two_runs)
-    names = sorted(file.name for file in tmp_path.iterdir())
-    assert names == ["report-seed0-seed1.html", "report-seed0.html"]
+def test_a_page_is_named_after_its_runs() -> None:
+    assert default_name(["a/x", "b/y/"]) == "report-x-y.html"
     assert default_name(["a/x", "b/y/", "z"]) == "report-x-and-2-more.html"
-
-    other = make_run(tmp_path / "elsewhere" / "seed0", steps=1)
-    before = Path("report-seed0.html").read_bytes()
-    with pytest.raises(RunError, match="is a report of other runs"):
-        report(other.path)
-    assert Path("report-seed0.html").read_bytes() == before
-    report(other.path, out=Path("report-seed0.html"))
-    Path("report-seed0.html").write_text("<p>mine</p>")
-    with pytest.raises(RunError, match="is no report"):
-        report(two_runs[0])
 
 
 def test_what_is_no_run_is_refused_in_words(two_runs: list[str], tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import pytest
-
 from experiments.run.evaluation import Accuracy, accuracies
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord, TrajectoryRecord
@@ -36,28 +34,6 @@ def test_accuracy_is_the_first_attempt_s_by_group() -> None:
         record("invalid"),
     ]
     assert accuracies(asked, played) == {"1": Accuracy(0, 2), "2": Accuracy(1, 2, 1)}
-
-
-def test_every_question_needs_a_game() -> None:
-    with pytest.raises(ValueError):
-        accuracies([question("1")], [])
-
-
-@pytest.mark.parametrize(
-    ("right", "asked", "low", "high"),
-    # Wilson's score interval as statistics texts tabulate it.
-    [
-        (0, 10, 0.0, 0.2775),
-        (5, 10, 0.2366, 0.7634),
-        (10, 10, 0.7225, 1.0),
-        (75, 150, 0.4209, 0.5791),
-    ],
-)
-def test_interval_is_wilson_s(right: int, asked: int, low: float, high: float) -> None:
-    assert Accuracy(right, asked).interval() == (
-        pytest.approx(low, abs=1e-4),
-        pytest.approx(high, abs=1e-4),
-    )
 
 
 def test_nothing_asked_is_nothing_known() -> None:

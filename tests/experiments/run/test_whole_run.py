@@ -109,7 +109,7 @@ def test_the_terminal_shows_the_run_and_nothing_else(whole_run: Run) -> None:
     assert any(re.search(r"accuracy base:  1: \d\.\d{3}  2: ", line) for line in shown)
     assert any(f"everything is in {whole_run[0]}/" in line for line in shown)
 
-    panel = r"self-play|reward|valid|accepted|questions|searches|speed|sampled"
+    panel = r"self-play|reward|valid|invalid|hops|seconds|sampled"
     notes = r"\s*\d+:\d\d (evaluating|accuracy|starting|[\d,]+ turns)"
     known = rf"loading PyTorch|{notes}|{panel}|accuracy on|[┏┃┡│└]|6 steps"
     assert [line for line in shown if not re.match(known, line)] == []
