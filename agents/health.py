@@ -11,9 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 
 from agents.config import ROLES
 from ssp_env.config import Settings
@@ -26,6 +26,10 @@ Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
 
 
+MAX_OVERLONG = 0.9
+"""Share of a role's trajectories that run into the token budget."""
+
+
 class HealthConfig(Settings):
     """When a run is stopped."""
 
@@ -35,8 +39,6 @@ class HealthConfig(Settings):
     """Steps in a row that have to show the same sign; ``None`` never stops a run."""
     max_engine_gap: PositiveFloat = 0.5
     """Mean distance between the log-probabilities of engine and learner, in nats per token."""
-    max_overlong: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of a role's trajectories that run into the token budget."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,6 @@ def _faults(figures: Figures, config: HealthConfig) -> dict[str, str | None]:
     if overlong:
         role = max(overlong, key=overlong.__getitem__)
         what = f"{overlong[role]:.0%} of the {role}'s trajectories ran into the token budget"
-        faults["overlong"] = what if overlong[role] > config.max_overlong else ""
+        faults["overlong"] = what if overlong[role] > MAX_OVERLONG else ""
 
     return faults

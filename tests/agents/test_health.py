@@ -89,7 +89,6 @@ def test_an_outage_is_quoted() -> None:
     [
         ("patience", 2, {"valid_rate": 0.0}),
         ("max_engine_gap", 0.1, {"engine_gap": 0.2}),
-        ("max_overlong", 0.5, {"solver_overlong": 0.6}),
     ],
 )
 def test_every_threshold_acts(name: str, value: Any, figures: dict[str, Any]) -> None:
