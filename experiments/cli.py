@@ -132,10 +132,9 @@ def evaluate(
         json: Print one JSON object.
         out: Also write every game to this file, as JSON lines; a stopped one is continued.
     """
-    return _run(
-        "eval",
+    return _command("eval")(
         chosen,
-        targets=targets or [],
+        targets or [],
         per_group=per_group,
         questions=questions,
         attempts=attempts,
@@ -183,14 +182,13 @@ def sweep(
         keep_checkpoints: Keep the last policies of finished trials.
         quiet: Show only errors and the tables.
     """
-    return _run(
-        "sweep",
+    return _command("sweep")(
         chosen,
-        name=name,
+        name,
         list=list,
         dry_run=dry_run,
-        arms=None if arms is None else [*arms],
-        seeds=None if seeds is None else [*seeds],
+        arms=arms,
+        seeds=seeds,
         steps=steps,
         parallel=parallel,
         out=out,
@@ -221,7 +219,7 @@ def league(
         attempts: Attempts of each solver at a question (default: as in training).
         out: Directory of tables, data and figure.
     """
-    return _run("league", chosen, players=players, answers=answers, attempts=attempts, out=out)
+    return _command("league")(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 
 
 def play(
@@ -239,7 +237,7 @@ def play(
         role: Role that you play.
         games: Stop after so many (default: never).
     """
-    return _run("play", chosen, role=role, games=games)
+    return _command("play")(chosen, role=role, games=games)
 
 
 def probe(
@@ -353,7 +351,7 @@ def questions(
         window: Steps per column of the table (default: an eighth of the run).
         json: Print one JSON object.
     """
-    return _run("questions", run=run, out=out, all=all, window=window, json=json)
+    return _command("questions")(run, out=out, all=all, window=window, json=json)
 
 
 def report(

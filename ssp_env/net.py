@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
-
-import httpx
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    stop_after_attempt,
-    stop_before_delay,
-    wait_exponential_jitter,
-)
+from urllib.parse import urlsplit
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
 
@@ -26,8 +18,9 @@ T = TypeVar("T")
 
 OVERLOADED = frozenset({408, 425, 429, 502, 503, 504})
 """Statuses of a server, or of a proxy before it, that is away or has too much to do."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
+"""Seconds before the second call, which double each time, and their bound; jitter adds to them."""
 
-_pauses = wait_exponential_jitter(multiplier=0.25, max=8.0, jitter=0.25)
 _sleep = asyncio.sleep
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
 _lock = threading.Lock()
@@ -107,7 +100,7 @@ class Connections(Generic[T]):
 async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: float) -> T:
     """Awaits a call, and again after a growing pause as long as it raises TransientServiceError.
 
-    The jitter of the pauses has its own generator: nothing that is compared depends on it.
+    The jitter is not seeded: nothing that is compared depends on it.
 
     Args:
         call: makes the call.
@@ -118,16 +111,20 @@ async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: floa
         ServiceError: the last failure; its cause is what ``call`` raised.
     """
 
-    def pause(state: RetryCallState) -> float:
+    import tenacity  # here, so that settings do not wait for it
+
+    def pause(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
-        return max(_pauses(state), getattr(error, "retry_after", None) or 0.0)
+        grown = min(FIRST_PAUSE * 2.0 ** (state.attempt_number - 1), LONGEST_PAUSE)
+        asked: float | None = getattr(error, "retry_after", None)
+        return max(grown * random.uniform(1, 1.25), asked or 0.0)
 
     calls = 0
     try:
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(attempts) | stop_before_delay(seconds),
+        async for attempt in tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_before_delay(seconds),
             wait=pause,
-            retry=retry_if_exception_type(TransientServiceError),
+            retry=tenacity.retry_if_exception_type(TransientServiceError),
             sleep=_sleep,
             reraise=True,
         ):
@@ -140,12 +137,6 @@ async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: floa
     raise AssertionError("unreachable: tenacity raises the last error")
 
 
-def retry_after(response: httpx.Response) -> float | None:
-    """Seconds that a server asks to be left alone."""
-    value = response.headers.get("Retry-After", "").strip()
-    return float(value) if re.fullmatch(r"\d{1,9}", value) else None
-
-
 def check_url(name: str, url: str, example: str) -> None:
     """Checks the setting ``name``.
 
@@ -156,16 +147,15 @@ def check_url(name: str, url: str, example: str) -> None:
     if not re.match(r"https?://[^/\s]", url):
         raise ConfigError(name, url, fix)
 
-    shown = "..." if "@" in url else url  # before it may be a password
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise ConfigError(name, shown, f"{fix} ({error})") from error
-    if parsed.userinfo:
+    if "@" in url:
         fix = "leave user and password out; name an environment variable with a token instead"
-        raise ConfigError(name, shown, fix)
-    if parsed.port is not None and not 1 <= parsed.port <= 65535:
-        raise ConfigError(name, shown, f"a port is a number from 1 to 65535, not {parsed.port}")
+        raise ConfigError(name, "...", fix)
+    try:
+        port = urlsplit(url).port
+    except ValueError as error:
+        raise ConfigError(name, url, f"{fix} ({error})") from error
+    if port == 0:
+        raise ConfigError(name, url, "a port is a number from 1 to 65535")
 
 
 def check_key_name(name: str, variable: str | None) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
+from json import dumps
 from pathlib import Path
 
 import torch
@@ -18,8 +17,8 @@ from rich.progress import track
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
-from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import RunConfig, load_preset, parse_assignment
+from experiments.cli import DEFAULT_PRESET, Chosen
+from experiments.config import RunConfig, load_preset
 from experiments.evaluation.answers import (
     CHUNK,
     Answers,
@@ -50,15 +49,46 @@ from ssp_env.types import Question
 from ssp_env.worlds.files import read_questions, sample_questions
 
 
-def run(arguments: Namespace) -> int:
-    """Answers the evaluation questions, and prints accuracies with intervals."""
+def run(
+    chosen: Chosen,
+    targets: Sequence[str],
+    *,
+    per_group: int | None = None,
+    questions: str | None = None,
+    attempts: int | None = None,
+    prompts: str | None = None,
+    closed_book: bool = False,
+    retriever: str | None = None,
+    player: str = "engine",
+    json: bool = False,
+    out: str | None = None,
+) -> int:
+    """Prints accuracies with intervals; see :func:`experiments.cli.evaluate`."""
     quiet_libraries()
-    targets = _targets(arguments)
-    evaluated = [_evaluate(arguments, target) for target in targets]
+    if closed_book and player == "api":
+        raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
+    _check_targets(chosen.model, targets, out)
 
-    seed = arguments.seed or 0
-    if arguments.json:
-        print(json.dumps(as_data(evaluated, seed), indent=2))
+    evaluated = list[Evaluated]()
+    policies: list[str | None] = [*targets] if targets else [chosen.model]
+    for target in policies:
+        if target is not None and Path(target).is_file():
+            evaluated.append(_read(target))
+            continue
+        config = evaluation_config(
+            replace(chosen, model=target), per_group=per_group, attempts=attempts, prompts=prompts
+        )
+        given = None if questions is None else list(read_questions(questions))
+        drawn = any(text.startswith("evaluation.per_group") for text in chosen.set or ())
+        if given and (per_group is not None or drawn):
+            given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
+        one = _evaluate(config, given, closed_book, retriever, player, Path(out) if out else None)
+        asked = "unseen questions" if given is None else f"the questions of {questions}"
+        evaluated.append(replace(one, asked=asked))
+
+    seed = chosen.seed or 0
+    if json:
+        print(dumps(as_data(evaluated, seed), indent=2))
         return 0
     for place, one in enumerate(evaluated):
         if place:
@@ -69,22 +99,19 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _targets(arguments: Namespace) -> list[str | None]:
-    """Model directories and files of games to be evaluated; ``None`` is the preset's policy.
-
-    Raises:
-        ConfigError: options that exclude each other.
+def _check_targets(model: str | None, targets: Sequence[str], out: str | None) -> None:
     """
-    targets, out = [*arguments.targets], arguments.out
-    if arguments.model is not None and targets:
-        raise ConfigError("--model", arguments.model, "name the model once, without --model")
+    Raises:
+        ConfigError: options that exclude each other, or a file that is there already.
+        ModelError: a policy that is not there.
+    """
+    if model is not None and targets:
+        raise ConfigError("--model", model, "name the model once, without --model")
     if len(targets) > 2:
         raise ConfigError("the third policy", targets[2], "at most two are compared")
     if len(targets) == 2 and out:
         fix = "evaluate one policy at a time with --out, then compare the two files"
         raise ConfigError("--out", out, fix)
-    if arguments.closed_book and arguments.player == "api":
-        raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
     if out and Path(out).exists():
         shown = f"ssp eval {shlex.quote(out)} shows it"
         fix = f"it is there already; {shown}, or remove it or name another file"
@@ -94,26 +121,52 @@ def _targets(arguments: Namespace) -> list[str | None]:
     for target in targets[1:]:
         if not Path(target).is_file():
             check_model(Path(target))
-    return targets or [arguments.model]
 
 
-def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
-    if target is not None and Path(target).is_file():
-        return _read(target)
+def evaluation_config(
+    chosen: Chosen, *, per_group: int | None, attempts: int | None, prompts: str | None
+) -> RunConfig:
+    """Settings of a command line; its ``--seed`` draws the questions.
 
-    config = evaluation_config(Namespace(**{**vars(arguments), "model": target}))
-    given = None if arguments.questions is None else list(read_questions(arguments.questions))
-    named = {parse_assignment(assignment)[0] for assignment in arguments.set}
-    if given and (arguments.per_group is not None or "evaluation.per_group" in named):
-        given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
+    Raises:
+        ConfigError: an unknown preset or setting, or a value that cannot work.
+    """
+    values = load_preset(chosen.preset or DEFAULT_PRESET)
+    if prompts is not None:
+        values["game"] = {**values.get("game", {}), **format_settings(prompts)}
+    config = replace(chosen, seed=None).config(values)
+    given = {"per_group": per_group, "seed": chosen.seed}
+    named = {name: value for name, value in given.items() if value is not None}
+    evaluation = config.evaluation.replace(**named)
+
+    count = 1 if attempts is None else attempts
+    if count < 1:
+        raise ConfigError("--attempts", count, "must be at least 1")
+    if count > 1 and evaluation.temperature == 0:
+        fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
+        raise ConfigError("evaluation.temperature", 0, fix)
+    game = config.game.replace(attempts=count, verifier="none")
+    return config.replace(evaluation=evaluation, game=game)
+
+
+def _evaluate(
+    config: RunConfig,
+    given: list[Question] | None,
+    closed_book: bool,
+    retriever: str | None,
+    player: str,
+    out: Path | None,
+) -> Evaluated:
+    """Lets one policy answer; see :func:`run` for the options."""
     rules, questions = check(config, given)
-    if arguments.retriever is not None:
-        rules = with_retriever(arguments.retriever, rules, questions, config.evaluation.seed)
+    if retriever is not None:
+        rules = with_retriever(retriever, rules, questions, config.evaluation.seed)
 
     engine: Engine | None = None
-    if arguments.player == "api":
-        answers = by_player(ChatPlayer(ChatClient(config.openai.chat())))
-        name = f"{config.openai.model} behind {config.openai.base_url}"
+    if player == "api":
+        served = config.served_model()
+        answers = by_player(ChatPlayer(ChatClient(served)))
+        name = f"{served.model} behind {served.base_url}"
     else:
         torch.set_num_threads(config.compute.threads)
         name = str(config.model_dir)
@@ -127,46 +180,14 @@ def _evaluate(arguments: Namespace, target: str | None) -> Evaluated:
         )
         answers = by_engine(engine, config.evaluation.temperature)
 
-    out = Path(arguments.out) if arguments.out else None
     records = _answers(config, rules, questions, answers, name, out)
     known: Sequence[bool | None] = [None] * len(questions)
-    if arguments.closed_book and engine is not None:
+    if closed_book and engine is not None:
         known = from_memory(rules, questions, engine, config.evaluation.seed)
 
     own = name_of(rules.judge)
-    return Evaluated(
-        name,
-        [answered(record, own, knew) for record, knew in zip(records, known, strict=True)],
-        own,
-        fingerprint(rules),
-        "unseen questions" if given is None else f"the questions of {arguments.questions}",
-    )
-
-
-def evaluation_config(arguments: Namespace) -> RunConfig:
-    """Settings of a command line; its ``--seed`` draws the questions.
-
-    Raises:
-        ConfigError: an unknown preset or setting, or a value that cannot work.
-    """
-    chosen = {"per_group": arguments.per_group, "seed": arguments.seed}
-    named = {name: value for name, value in vars(arguments).items() if name not in chosen}
-    values = load_preset(arguments.preset or DEFAULT_PRESET)
-    if arguments.prompts is not None:
-        values["game"] = {**values.get("game", {}), **format_settings(arguments.prompts)}
-
-    config = settings(Namespace(**named), values)
-    given = {name: value for name, value in chosen.items() if value is not None}
-    evaluation = config.evaluation.replace(**given)
-
-    attempts = 1 if arguments.attempts is None else arguments.attempts
-    if attempts < 1:
-        raise ConfigError("--attempts", attempts, "must be at least 1")
-    if attempts > 1 and evaluation.temperature == 0:
-        fix = "greedy attempts are all alike: give it more than 0, or --attempts 1"
-        raise ConfigError("evaluation.temperature", 0, fix)
-    game = config.game.replace(attempts=attempts, verifier="none")
-    return config.replace(evaluation=evaluation, game=game)
+    results = [answered(record, own, knew) for record, knew in zip(records, known, strict=True)]
+    return Evaluated(name, results, own, fingerprint(rules))
 
 
 def _answers(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from argparse import Namespace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import load_preset
+from experiments.cli import Chosen
 from experiments.league.games import Player, find_players, play_league, settings_of
 from experiments.league.results import League, as_data, draw, make_tables
 from experiments.run.checks import check
@@ -24,20 +23,20 @@ from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError
 
 
-def run(arguments: Namespace) -> int:
+def run(
+    chosen: Chosen, targets: Sequence[str], *, answers: int, attempts: int | None, out: Path
+) -> int:
     """Plays the league, prints its tables and writes them down."""
     quiet_libraries()
-    out = Path(arguments.out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} is not empty; choose another --out")
-    players = find_players(arguments.players)
-    held = None if arguments.preset else settings_of(arguments.players)
-    config = settings(arguments, held or load_preset(arguments.preset or DEFAULT_PRESET))
-    attempts = config.game.attempts if arguments.attempts is None else arguments.attempts
+    players = find_players(targets)
+    config = chosen.config(None if chosen.preset else settings_of(targets))
+    attempts = config.game.attempts if attempts is None else attempts
     if attempts < 1:
         raise ConfigError("--attempts", attempts, "must be at least 1")
-    if arguments.answers < 2:
-        raise ConfigError("--answers", arguments.answers, "must be at least 2")
+    if answers < 2:
+        raise ConfigError("--answers", answers, "must be at least 2")
 
     rules, _ = check(config)
     torch.set_num_threads(config.compute.threads)
@@ -48,7 +47,7 @@ def run(arguments: Namespace) -> int:
             players,
             config,
             rules,
-            answers=arguments.answers,
+            answers=answers,
             attempts=attempts,
             tell=lambda what: print(what, file=sys.stderr),
         )

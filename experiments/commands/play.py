@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from rich.panel import Panel
 from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
-from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import load_preset
+from experiments.cli import Chosen
 from experiments.play import OUTAGES, Part, Session
 from experiments.run.checks import check
 from experiments.run.process import quiet_libraries
@@ -92,24 +90,24 @@ class Skip(Exception):
     """The person wants another game."""
 
 
-def run(arguments: Namespace) -> int:
+def run(chosen: Chosen, *, role: str, games: int | None) -> int:
     """Plays until the person quits, or ``--games`` are played."""
     quiet_libraries()
-    config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
+    config = chosen.config()
     rules, _ = check(config)
 
     torch.set_num_threads(config.compute.threads)
     model = load_model(config.model_dir, "cuda" if config.compute.gpus_per_env_runner else "cpu")
     engine = TransformersEngine(model, rules.tokenizer, StopRule.of(config.game, rules.tokenizer))
 
-    terminal = Terminal(arguments.role)
+    terminal = Terminal(role)
     session, score = Session(rules, engine, config.seed), Score()
     terminal.rules(config.world, config.game.attempts)
-    games = solve(terminal, session, score) if arguments.role == "solver" else None
+    play = solve if role == "solver" else propose
     try:
         with suppress(Quit):
-            for _ in games or propose(terminal, session, score):
-                if arguments.games is not None and score.games >= arguments.games:
+            for _ in play(terminal, session, score):
+                if games is not None and score.games >= games:
                     return 0
                 terminal.say(f"[dim]{score}[/dim]")
             terminal.say("The policy has not written any valid question for a long while.")

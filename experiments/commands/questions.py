@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from argparse import Namespace
+from json import dumps
 from pathlib import Path
 
 from rich.console import Console
@@ -18,35 +17,35 @@ _COLUMNS = 8
 """Columns of a run's table where nobody says how many steps each has."""
 
 
-def run(arguments: Namespace) -> int:
+def run(directory: str, *, out: str | None, all: bool, window: int | None, json: bool) -> int:
     """Writes the ledger, if asked to, and prints the figures."""
-    if arguments.window is not None and arguments.window < 1:
-        raise ConfigError("--window", arguments.window, "must be at least 1")
+    if window is not None and window < 1:
+        raise ConfigError("--window", window, "must be at least 1")
 
-    games = list(games_of(arguments.run))
-    entries = ledger(games, arguments.run)
-    kept = [entry for entry in entries if arguments.all or entry["accepted"]]
+    games = list(games_of(directory))
+    entries = ledger(games, directory)
+    kept = [entry for entry in entries if all or entry["accepted"]]
     accepted = sum(entry["accepted"] for entry in entries)
 
     steps, asked = max((step for step, _ in games), default=1), written(games)
-    windows = by_step(asked, arguments.window or -(-steps // _COLUMNS))
+    windows = by_step(asked, window or -(-steps // _COLUMNS))
     lengths = by_hops(asked)
     subjects = topics([entry["question"] for entry in kept])
 
-    if arguments.out:
-        with finished_in_full(Path(arguments.out)) as file:
-            file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
+    if out:
+        with finished_in_full(Path(out)) as file:
+            file.writelines(dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
 
-    if arguments.json:
+    if json:
         figures = {
-            "run": str(arguments.run),
+            "run": directory,
             "questions": len(entries),
             "accepted": accepted,
             "windows": windows,
             "hops": lengths,
             "topics": [{"words": words, "share": share} for words, share in subjects],
         }
-        print(json.dumps(figures, indent=2))
+        print(dumps(figures, indent=2))
         return 0
 
     _show("by step", {f"{each['first_step']}-{each['last_step']}": each for each in windows})
@@ -54,8 +53,8 @@ def run(arguments: Namespace) -> int:
     print(f"{len(entries)} different questions, {accepted} of them accepted")
     for words, share in subjects:
         print(f"  {share:4.0%}  {', '.join(words)}")
-    if arguments.out:
-        print(f"{len(kept)} questions are in {arguments.out}")
+    if out:
+        print(f"{len(kept)} questions are in {out}")
     return 0
 
 

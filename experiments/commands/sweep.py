@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.cli import Chosen
 from experiments.config import parse_assignment
 from experiments.run.provenance import git_commit, machine
 from experiments.sweeps.definition import Sweep, Trial, find, read_sweep, shipped, trials
@@ -23,68 +23,87 @@ from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
 
-def run(arguments: Namespace) -> int:
-    """Plays what is left of a sweep, and prints its tables."""
-    if arguments.list:
+def run(
+    chosen: Chosen,
+    name: str | None,
+    *,
+    list: bool = False,
+    dry_run: bool = False,
+    arms: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: int | None = None,
+    parallel: int | None = None,
+    out: str | None = None,
+    resume: bool = False,
+    tables: bool = False,
+    keep_checkpoints: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Plays what is left of a sweep, and prints its tables; see :func:`experiments.cli.sweep`."""
+    if list:
         for known in shipped():
             sweep = read_sweep(find(known))
             print(f"{known}: {sweep.title}\n    {', '.join(sweep.all_arms())}")
         return 0
-    if arguments.name is None:
+    if name is None:
         raise SSPError(f"name a sweep ({', '.join(shipped())}) or a YAML file of your own")
-    if arguments.parallel is not None and arguments.parallel < 1:
-        raise ConfigError("--parallel", arguments.parallel, "must be at least 1")
+    if parallel is not None and parallel < 1:
+        raise ConfigError("--parallel", parallel, "must be at least 1")
 
-    file = find(arguments.name)
-    name = file.stem
-    directory = SweepDirectory(arguments.out or Path("runs") / "sweeps" / name)
-    if arguments.tables:
-        sweep, commands = directory.read(name)
-        _finish(name, sweep, commands, directory)
-        return 0
-
-    command = shlex.join(["ssp", *sys.argv[1:]])
-    if arguments.resume:
-        sweep, commands = directory.read(name)
-        if more := sorted({*(arguments.arms or ())} - {*sweep.all_arms()}):
+    file = find(name)
+    directory = SweepDirectory(out or Path("runs") / "sweeps" / file.stem)
+    if resume or tables:
+        sweep, commands = directory.read(file.stem)
+        if tables:
+            _finish(file.stem, sweep, commands, directory)
+            return 0
+        if more := sorted({*(arms or ())} - {*sweep.all_arms()}):
             fix = "a sweep keeps the arms that it began with; choose another --out"
             raise ConfigError("--arms", more, fix)
-        added = [seed for seed in arguments.seeds or () if seed not in sweep.seeds]
-        sweep = _changed(sweep, arguments).replace(seeds=(*sweep.seeds, *added))
+        added = [seed for seed in seeds or () if seed not in sweep.seeds]
+        sweep = sweep.replace(seeds=(*sweep.seeds, *added))
     else:
-        sweep, commands = _changed(read_sweep(file), arguments), []
-        if arguments.seeds is not None:
-            sweep = sweep.replace(seeds=tuple(arguments.seeds))
-        if arguments.arms:
-            sweep = sweep.choose(arguments.arms)
+        sweep, commands = read_sweep(file), []
+        sweep = sweep.replace(seeds=tuple(seeds or sweep.seeds))
+        sweep = sweep.choose(arms) if arms else sweep
 
+    sweep = _changed(sweep, chosen, steps, keep_checkpoints)
     planned = trials(sweep)
-    if arguments.dry_run:
+    if dry_run:
         _show_plan(sweep, planned)
         return 0
-    _check(planned, directory, arguments.resume)
+    _check(planned, directory, resume)
     left = [trial for trial in planned if directory.state(trial) not in ENDED]
-    if left and command not in commands:
-        commands.append(command)
-    with directory.claimed(name, sweep, commands):
-        failed = _play(left, len(planned), sweep, directory, arguments)
-        _finish(name, sweep, commands, directory)
+    if left:
+        commands = [*dict.fromkeys([*commands, shlex.join(["ssp", *sys.argv[1:]])])]
+    with directory.claimed(file.stem, sweep, commands):
+        if not quiet:
+            done = len(planned) - len(left)
+            print(f"{plural(len(left), 'trial')} to play, {done} done", file=sys.stderr)
+        again = ["ssp", "sweep", name, "--out", str(directory.path), "--resume"]
+        failed = _play(left, sweep, directory, again, parallel, quiet) if left else {}
+        _finish(file.stem, sweep, commands, directory)
     return 1 if failed else 0
 
 
-def _changed(sweep: Sweep, arguments: Namespace) -> Sweep:
+def _changed(sweep: Sweep, chosen: Chosen, steps: int | None, keep_checkpoints: bool) -> Sweep:
     """The sweep with the settings that the command line names."""
-    given = vars(arguments)
-    if given.get("seed") is not None:
-        raise ConfigError("--seed", given["seed"], "give --seeds, each arm is played with each")
-    names = {name: name for name in ("steps", "world", "model", "search", "rules")}
-    names["verifier"] = "game.verifier"
-    changes = {names[name]: given[name] for name in names if given.get(name) is not None}
-    changes |= dict(parse_assignment(assignment) for assignment in arguments.set)
+    if chosen.seed is not None:
+        raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is played with each")
+    given = {
+        "steps": steps,
+        "world": chosen.world,
+        "model": chosen.model,
+        "search": chosen.search,
+        "rules": chosen.rules,
+        "game.verifier": chosen.verifier,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    changes |= dict(parse_assignment(assignment) for assignment in chosen.set or ())
     return sweep.replace(
         set={**sweep.set, **changes},
-        preset=arguments.preset or sweep.preset,
-        keep_checkpoints=arguments.keep_checkpoints or sweep.keep_checkpoints,
+        preset=chosen.preset or sweep.preset,
+        keep_checkpoints=keep_checkpoints or sweep.keep_checkpoints,
     )
 
 
@@ -115,32 +134,28 @@ def _check(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) ->
 
 def _play(
     left: Sequence[Trial],
-    all_of_them: int,
     sweep: Sweep,
     directory: SweepDirectory,
-    arguments: Namespace,
+    again: Sequence[str],
+    parallel: int | None,
+    quiet: bool,
 ) -> dict[str, str]:
-    """Plays the trials that have not ended; by name, the errors of those that failed."""
-    if not arguments.quiet:
-        done = all_of_them - len(left)
-        print(f"{plural(len(left), 'trial')} to play, {done} done", file=sys.stderr)
-    if not left:
-        return {}
+    """Plays the trials that have not ended; by name, the errors of those that failed.
 
+    Args:
+        left: the trials.
+        sweep: to which they belong.
+        directory: of the sweep.
+        again: command that resumes it.
+        parallel, quiet: as on the command line.
+    """
     from experiments.sweeps.tuning import tune_trials
 
+    keep = sweep.keep_checkpoints
     try:
-        failed = tune_trials(
-            left,
-            directory,
-            keep_checkpoints=sweep.keep_checkpoints,
-            parallel=arguments.parallel,
-            quiet=arguments.quiet,
-        )
+        failed = tune_trials(left, directory, keep_checkpoints=keep, parallel=parallel, quiet=quiet)
     except KeyboardInterrupt:
-        words = ["ssp", "sweep", arguments.name, "--out", str(directory.path), "--resume"]
-        if arguments.parallel is not None:
-            words += ["--parallel", str(arguments.parallel)]
+        words = [*again, *(["--parallel", str(parallel)] if parallel is not None else [])]
         print(f"ssp: stopped; continue with: {shlex.join(words)}", file=sys.stderr)
         raise
     for trial in left:

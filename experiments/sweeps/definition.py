@@ -6,6 +6,7 @@ Everything is checked before anything is played.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import product
@@ -113,7 +114,7 @@ class Sweep(Settings):
         """The arm that the others are compared with."""
         return self.baseline or next(iter(self.all_arms()))
 
-    def choose(self, arms: list[str]) -> Self:
+    def choose(self, arms: Sequence[str]) -> Self:
         """The sweep with these of its arms alone.
 
         Raises:
@@ -125,7 +126,7 @@ class Sweep(Settings):
                 raise ConfigError("--arms", arm, nearest(arm, known))
         if baseline not in arms:
             fix = f"the others are compared with {baseline!r}: add it"
-            raise ConfigError("--arms", arms, fix)
+            raise ConfigError("--arms", list(arms), fix)
 
         paper = self.paper
         if paper is not None:

@@ -108,7 +108,8 @@ def search(
         _show(text, retriever.search([text], k)[0], f"of {passages:,} passages in {name}")
         return 0
 
-    from ssp_env.search.client import HTTPConfig, HTTPRetriever
+    from ssp_env.search.client import HTTPRetriever
+    from ssp_env.search.config import HTTPConfig
 
     if source != Source():
         raise UsageError("--url excludes --world, --corpus and --index")
@@ -182,7 +183,7 @@ def index(
             raise UsageError("ssp index --check takes a directory alone, and no other option")
         return _check(check)
 
-    from ssp_env.search.index import build_index, needs_encoder
+    from ssp_env.search.index import adopt_index, build_index, needs_encoder
     from ssp_env.search.store import read_manifest
 
     if corpus is None or out is None:
@@ -209,8 +210,6 @@ def index(
         if adopt is None:
             folder = build_index(corpus, out, kind, encoder=model, progress=progress)
         else:
-            from ssp_env.search.dense import adopt_index
-
             folder = adopt_index(corpus, out, adopt, model, progress)
 
     said = _summary(folder, read_manifest(folder), adopt)

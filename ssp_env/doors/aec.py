@@ -11,11 +11,17 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.wrappers import AssertOutOfBoundsWrapper, OrderEnforcingWrapper
 
 from ssp_env.doors.dealer import Dealer
-from ssp_env.doors.observation import Observation, Observer, Watcher, final_info, turn_info
+from ssp_env.doors.observation import (
+    Observation,
+    Observer,
+    Watcher,
+    final_info,
+    result_of,
+    turn_info,
+)
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import RenderModeError, UsageError
 from ssp_env.game.game import Game
-from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -184,20 +190,12 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
     @property
     def game(self) -> Game:
-        """The current game.
-
-        Raises:
-            UsageError: there is none before the first reset.
-        """
+        """The current game."""
         return self._round.games[0]
 
     @property
     def trajectory(self) -> Trajectory | None:
-        """The trajectory that the next token goes to; ``None`` when the game is over.
-
-        Raises:
-            UsageError: there is none before the first reset.
-        """
+        """The trajectory that the next token goes to; ``None`` when the game is over."""
         pending = self._round.pending()
         return pending[0] if pending else None
 
@@ -224,16 +222,13 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             self.infos[agent] = turn_info(self._round, self._current)
 
     def _finish(self) -> None:
-        game = self.game
-        # Both are None in a void game.
-        self.rewards[PROPOSER] = float(game.proposer_reward or 0.0)
-        self.rewards[SOLVER] = float(game.solver_reward or 0.0)
+        self.rewards, terminated, truncated = result_of(self._round)
         # One flag for both agents: PettingZooEnv of RLlib never ends an episode with two different
         # ones.
-        flags = self.truncations if game.outcome is Outcome.VOID else self.terminations
-        for agent in self.agents:
-            flags[agent] = True
-            self.infos[agent] = final_info(game, self.rules.config.attempts)
+        self.terminations = dict.fromkeys(self.agents, terminated)
+        self.truncations = dict.fromkeys(self.agents, truncated)
+        info = final_info(self.game, self.rules.config.attempts)
+        self.infos = {agent: dict(info) for agent in self.agents}
 
 
 def check_render_mode(render_mode: str | None, metadata: dict[str, Any]) -> None:

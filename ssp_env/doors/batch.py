@@ -80,9 +80,6 @@ class GameBatch:
         Args:
             num_games: number of games.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         check_positive_count("num_games", num_games)
 
@@ -183,7 +180,7 @@ class GameBatch:
 
     @property
     def done(self) -> bool:
-        """Whether all games are over."""
+        """True once all games are over."""
         return all(round_.done for round_ in self._rounds)
 
     @property

@@ -20,6 +20,7 @@ from ssp_env.errors import ConfigError
 from ssp_env.game.config import UNMASKED, suited
 from ssp_env.game.game import Game
 from ssp_env.game.legal import LegalMoves
+from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.types import Immutable
@@ -242,6 +243,18 @@ def final_info(game: Game, attempts: int) -> Info:
         "answer": game.truth.answer,
         "solve_rate": game.solve_rate or 0.0,
     }
+
+
+def result_of(round_: Round) -> tuple[dict[str, float], bool, bool]:
+    """Rewards by agent (0 in the middle of a game), terminated, truncated.
+
+    A void game pays nothing and is truncated, since an outage does not end play.
+    """
+    game = round_.games[0]
+    paid = {"proposer": game.proposer_reward, "solver": game.solver_reward}
+    void = game.outcome is Outcome.VOID
+    rewards = {agent: float(reward or 0.0) for agent, reward in paid.items()}
+    return rewards, round_.done and not void, round_.done and void
 
 
 def attempt_of(round_: Round, current: Trajectory) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ssp_env.doors.aec import as_token, check_render_mode, render
 from ssp_env.doors.dealer import Dealer, single_attempt
-from ssp_env.doors.observation import Info, Observation, Observer, Watcher, info_of
+from ssp_env.doors.observation import Info, Observation, Observer, Watcher, info_of, result_of
 from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game, Origin
@@ -62,18 +62,14 @@ class Seat:
 
     @property
     def game(self) -> Game:
-        """The present game.
-
-        Raises:
-            UsageError: there is none before the first deal.
-        """
+        """The present game."""
         if self.round is None:
             raise UsageError("call reset() first")
         return self.round.games[0]
 
     @property
     def over(self) -> bool:
-        """Whether the present game has ended."""
+        """True once the present game has ended."""
         return self.round is not None and self.round.done
 
     @property
@@ -100,13 +96,10 @@ class Seat:
 
     @property
     def result(self) -> tuple[float, bool, bool]:
-        """Reward (0 in the middle of a game), terminated, truncated.
-
-        A void game is truncated, since an outage does not end play.
-        """
-        paid = self.game.proposer_reward if self.role is Role.PROPOSER else self.game.solver_reward
-        void = self.over and self.game.outcome is Outcome.VOID
-        return float(paid or 0.0), self.over and not void, void
+        """Reward (0 in the middle of a game), terminated, truncated."""
+        assert self.round is not None
+        rewards, terminated, truncated = result_of(self.round)
+        return rewards[self.role.value], terminated, truncated
 
 
 def advance_seats(seats: Sequence[Seat], other: Player) -> None:
@@ -283,9 +276,6 @@ class SolverEnv(OneRoleEnv):
             render_mode: ``ansi``, ``human`` or ``None``.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`. One attempt is played,
                 whatever ``game.attempts`` says.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         resolved = set_up_role(Role.SOLVER, setup, "other", "questions", "render_mode")
         super().__init__(Role.SOLVER, resolved, other, questions, render_mode)
@@ -303,9 +293,6 @@ class ProposerEnv(OneRoleEnv):
                 given.
             render_mode: ``ansi``, ``human`` or ``None``.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         resolved = set_up_role(Role.PROPOSER, setup, "other", "render_mode")
         super().__init__(Role.PROPOSER, resolved, other, None, render_mode)

@@ -37,9 +37,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         Args:
             config: RLlib's ``env_config``: the fields of :class:`~ssp_env.doors.setup.Setup`, and
                 ``render_mode``.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         super().__init__()
         self._env = SearchSelfPlayEnv(**dict(config or {}))
@@ -50,12 +47,11 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         # Never emptied: RLlib's check of an env looks up in it who took part in the last step.
         self.agents = list(self.possible_agents)
 
-        self.observation_spaces = {
-            agent: self._observation_space(agent) for agent in self.possible_agents
-        }
-        self.action_spaces = {
-            agent: self._env.action_space(agent) for agent in self.possible_agents
-        }
+        self.observation_spaces, self.action_spaces = {}, dict(self._env.action_spaces)
+        for agent, space in self._env.observation_spaces.items():
+            mask = gym.spaces.Box(0.0, 1.0, space["action_mask"].shape, np.float32)
+            spaces = {"observations": space["observation"], "action_mask": mask}
+            self.observation_spaces[agent] = gym.spaces.Dict(spaces)
 
         self._started = False
         self._played: dict[str, None] = {}
@@ -161,14 +157,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
                 "action_mask": seen["action_mask"].astype(np.float32),
             },
         }
-
-    def _observation_space(self, agent: str) -> gym.spaces.Dict:
-        space = self._env.observation_space(agent)
-        assert isinstance(space, gym.spaces.Dict)
-
-        size = int(space["action_mask"].shape[0])  # type: ignore[index]
-        mask = gym.spaces.Box(0.0, 1.0, (size,), np.float32)
-        return gym.spaces.Dict({"observations": space["observation"], "action_mask": mask})
 
 
 def register() -> str:

@@ -7,12 +7,11 @@ from typing import Any, Unpack
 
 from ssp_env.checks import one_of
 from ssp_env.doors.dealer import Dealer
-from ssp_env.doors.observation import Info, info_of
+from ssp_env.doors.observation import Info, info_of, result_of
 from ssp_env.doors.one_role import Seat, advance_seats, set_up_role
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Game
-from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import Player, player_for
@@ -33,9 +32,6 @@ class TextGame:
         """
         Args:
             setup: see :class:`~ssp_env.doors.setup.Setup`. ``bpe`` is a good tokenizer for text.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         self.rules = set_up(setup).rules
 
@@ -57,11 +53,7 @@ class TextGame:
         return self._show()
 
     def step(self, text: str) -> tuple[str, dict[str, float], bool, bool, Info]:
-        """Takes a turn; returns the next text, both rewards, terminated, truncated, info.
-
-        Raises:
-            UsageError: a step before the first reset or after the end.
-        """
+        """Takes a turn; returns the next text, both rewards, terminated, truncated, info."""
         round_ = self._round
         if round_.done:
             raise UsageError("the game is over: call reset()")
@@ -69,14 +61,9 @@ class TextGame:
         _write(round_.pending()[0], text)
         round_.advance()
 
-        game, void = self.game, self.game.outcome is Outcome.VOID
-        paid = {
-            "proposer": float(game.proposer_reward or 0.0),
-            "solver": float(game.solver_reward or 0.0),
-        }
-
+        paid, terminated, truncated = result_of(round_)
         shown, info = self._show()
-        return shown, paid, round_.done and not void, void, info
+        return shown, paid, terminated, truncated, info
 
     @property
     def game(self) -> Game:
@@ -110,9 +97,6 @@ class TextRole:
             other: plays everything else; scripted when not given.
             questions: for the solver: draw from these, with no proposer.
             setup: see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         one_of("role", role, ("proposer", "solver"))
 
@@ -139,11 +123,7 @@ class TextRole:
         return self._show(), self._seat.info
 
     def step(self, text: str) -> tuple[str, float, bool, bool, Info]:
-        """Takes a turn; returns the next text, the reward, terminated, truncated, info.
-
-        Raises:
-            UsageError: a step before the first reset or after the end.
-        """
+        """Takes a turn; returns the next text, the reward, terminated, truncated, info."""
         _write(self._seat.turn, text)
         advance_seats([self._seat], self._other)
         return self._show(), *self._seat.result, self._seat.info

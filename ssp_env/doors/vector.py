@@ -135,9 +135,6 @@ class SolverVectorEnv(OneRoleVectorEnv):
             other: as in the single env; asked for many turns at once.
             questions: as in the single env.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         resolved = set_up_role(Role.SOLVER, setup, "num_envs", "other", "questions")
         super().__init__(num_envs, Role.SOLVER, resolved, other, questions)
@@ -154,9 +151,6 @@ class ProposerVectorEnv(OneRoleVectorEnv):
             num_envs: number of games side by side.
             other: as in the single env; asked for many turns at once.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-
-        Raises:
-            ConfigError: a setting that cannot work.
         """
         resolved = set_up_role(Role.PROPOSER, setup, "num_envs", "other")
         super().__init__(num_envs, Role.PROPOSER, resolved, other, None)

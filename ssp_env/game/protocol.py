@@ -106,12 +106,16 @@ _FIRST_HALF = re.compile(rf"[{_LEFT}]({_INSIDE})\Z")
 _SECOND_HALF = re.compile(rf"\A({_INSIDE})[{_RIGHT}]")
 
 
+_SMALL_CAPITALS = str.maketrans("внχωᎶ", "bhxwg")
+"""Letters that look like small capitals, which Unicode's table of look-alikes lacks."""
+
+
 def _names_in(bracketed: str) -> tuple[str, str]:
-    """What a reader could take for the tag's name.
+    """Words that a reader could take for the tag's name.
 
     The first word, since attributes may follow, or all of it without spaces.
     """
-    words = skeleton(bracketed).casefold().replace("/", " ").split()
+    words = skeleton(bracketed.translate(_SMALL_CAPITALS)).casefold().replace("/", " ").split()
     return (words[0] if words else ""), "".join(words)
 
 

@@ -30,7 +30,7 @@ from ssp_env.judge.same import (
 from ssp_env.judge.words import read, vocabulary
 from ssp_env.wording.answers import compatible, normalise
 
-LONGEST = 1_000
+LONGEST = 300
 """Characters of a text that is read as people would; a longer one has to be the same words."""
 
 
@@ -67,7 +67,8 @@ def _matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str 
     said = _stripped(prediction)
     if not said:
         return None
-    golds = {variant: w for w in wordings for variant in _variants(w, bare="(" not in said)}
+    short = [wording for wording in wordings if len(wording) <= LONGEST]
+    golds = {variant: w for w in short for variant in _variants(w, bare="(" not in said)}
     if _contradicts(golds, said):
         return None
     for gold, wording in golds.items():
@@ -124,9 +125,8 @@ _EVASIVE = re.compile(
 def _stripped(prediction: str) -> str:
     """The prediction without what is said around an answer; nothing where it evades."""
     text = _MARKUP.sub("", compatible(prediction).replace("’", "'")).strip()
-    first = text.partition(",")[0].strip(".! ").lower()
-    if first in ("yes", "no"):
-        return first
+    if re.match(r"(?:yes|no)\b", text, re.IGNORECASE):
+        return text  # "No, they were not" does not evade
     while (begins := _BEFORE.match(text)) and begins.end() < len(text):
         text = text[begins.end() :]
     text = _BEHIND.sub("", text)
@@ -164,7 +164,7 @@ _JOINS = re.compile(
 
 
 def _guesses(said: str) -> list[str]:
-    """What a text offers as answers, and what it says in brackets or further sentences."""
+    """Parts of a text: answers that it offers, brackets and further sentences."""
     inside = [a or b for a, b in _BRACKETS.findall(said)]
     outside = _JOINS.split(_BRACKETS.sub(" ", said))
     return [part.strip(" .,") for part in (*outside, *inside) if part and read(part)]

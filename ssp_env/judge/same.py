@@ -57,13 +57,14 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
     if not mine or not other:
         return not mine and bool(gold.split()) and gold.split() == given.split()
     if keys(mine) in (("yes",), ("no",)):
-        return keys(mine) == keys(other)[:1]
+        said = keys(other)
+        return keys(mine) == said[:1] and not {"yes", "no", "or", "maybe"} & {*said[1:]}
     if _alike_run(asked, mine, other) or _letters(mine) == _letters(other):
         return True
     if asked.origin or asked.place:
         country = countries().get(" ".join(keys(mine)))
-        said = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
-        if country and country in said:
+        named = (countries().get(" ".join(keys(run))) for run in (other, _without_form(other)))
+        if country and country in named:
             return True
     return (
         (asked.person and _is_named(asked, gold, other))
@@ -131,21 +132,19 @@ def _as_date(word: Word) -> Date | None:
     return Date(int(word.key), 0, None)
 
 
+_MONEY = frozenset({"dollar", "euro", "pound", "yen", "rupee", "much", "cost"})
+_NEEDED = {"share": frozenset({"percent", "percentage"})} | dict.fromkeys(
+    ("dollar", "euro", "sterling", "yen", "rupee"), _MONEY
+)
+"""Units that may be missing only where the question has one of these words."""
+
+
 def _same_amount(asked: Asked, gold: Amount, given: Amount) -> bool:
     if gold.dimension != given.dimension:
-        # A unit may be missing, but a percent sign or a currency only where it is asked for.
-        named = {"share": {"percent", "percentage"}}.get(
-            gold.dimension or given.dimension, {"dollar", "euro", "pound", "yen", "much", "cost"}
-        )
-        money = (gold.dimension or given.dimension) in (
-            "dollar",
-            "euro",
-            "sterling",
-            "yen",
-            "share",
-        )
-        free = "" in (gold.dimension, given.dimension) and (not money or named & asked.words)
-        return bool(free) and _rounded(gold.value, given)
+        needed = _NEEDED.get(gold.dimension or given.dimension)
+        missing = not (gold.dimension and given.dimension)
+        named = needed is None or not needed.isdisjoint(asked.words)
+        return missing and named and _rounded(gold.value, given)
     if gold.factor == given.factor and gold.offset == given.offset:
         return _rounded(gold.value, given)
     return abs(gold.in_base_units - given.in_base_units) <= 0.01 * abs(gold.in_base_units)
@@ -356,7 +355,7 @@ def _same_item(asked: Asked, gold: str, given: str) -> bool:
     return (
         _alike_run(asked, mine, other)
         or _is_acronym(given, gold)
-        or same_person(gold, given, asked.person or True)
+        or same_person(gold, given, asked_for=True)
     )
 
 

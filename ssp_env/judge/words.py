@@ -50,7 +50,7 @@ class Word:
     is_name: bool = False
     """It begins with a capital or is a figure."""
     gap: str = ""
-    """What stands between it and the word before."""
+    """The signs between it and the word before."""
     amount: Amount | None = None
     date: Date | None = None
 
@@ -114,6 +114,7 @@ _SIGNS = tuple(
     for found, read in (
         (r"[‐-―−]", "-"),
         (r"\u2044", "/"),
+        # Languages, keys, blood types, names: C++, C#, E♭, O-, P!nk, Ke$ha, U.S.A.
         (r"(?<=[A-Za-z])\+\+", " plus plus"),
         (r"(?<=\b[A-G])[#♯]|(?<=\b[A-G])[ -]sharp\b", " sharp"),
         (r"(?<=\b[A-G])[♭]", " flat "),
@@ -127,6 +128,7 @@ _SIGNS = tuple(
         (r"(?<=\w)['’](?=\w)|(?<=s)['’](?=\s|$)", ""),
         (r"(?i)\bst\.? (?=[A-Z])", "Saint "),
         (r"(?i)\bmt\.? (?=[A-Z])", "Mount "),
+        # Numbers: 1,000, 1 000, .5, dates in figures, ranges, minus, decades and centuries.
         (r"(?<=\d),(?=\d{3}\b)", ""),
         (r"(?<![\d.])(\d{1,3})\s(\d{3})(?![\d.])", r"\1\2"),
         (r"(?<![\w.-])\.(?=\d)", "0."),
@@ -136,9 +138,11 @@ _SIGNS = tuple(
         (r"(?<=\d)\s?-\s?(?=\d)|(?<=\d[a-z]{2})\s?-\s?(?=\d)", " to "),
         (r"(?<![\w)])-(?=\d)|(?<=UTC|GMT)\s?-", " minus "),
         (r"(?<=UTC|GMT)\s?\+", " plus "),
+        # Clatskanie, OR.
         (r",\s*([A-Z]{2,3})\b", lambda m: f", {_short_regions().get(m[1].lower(), m[1])}"),
         (r"(?<=\d)'?0'?s\b", "0 decade"),
         (r"\b(\d{1,2})00 decade", lambda m: f"{int(m[1]) + 1} century"),
+        # Units and currencies.
         (r"°\s?C\b", " celsius"),
         (r"°\s?F\b", " fahrenheit"),
         (r"°", " degree "),
@@ -156,8 +160,8 @@ _SIGNS = tuple(
         (r"(?i)\ba dozen\b", "12"),
     )
 )
-_DECADES = {f"{tens}ties": f"19{at}0 decade" for at, tens in enumerate(
-    ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine"), 2)}  # fmt: skip
+_TENS = ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine")
+_DECADES = {f"{tens}ties": f"19{at}0 decade" for at, tens in enumerate(_TENS, 2)}
 _TOKEN = re.compile(r"[^\W\d_]+\d+|\d+(?:\.\d+)*|[^\W\d_]+")
 _ROMAN = re.compile(r"(?=[IVX])X{0,2}(?:IX|IV|V?I{0,3})")
 _SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}

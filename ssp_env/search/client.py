@@ -12,24 +12,14 @@ import json
 import sys
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import httpx
-from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from ssp_env.config import Settings
 from ssp_env.errors import ServiceError, TransientServiceError
-from ssp_env.net import (
-    OVERLOADED,
-    Connections,
-    check_key_name,
-    check_url,
-    read_key,
-    retried,
-    retry_after,
-    run,
-)
+from ssp_env.net import OVERLOADED, Connections, read_key, retried, run
 from ssp_env.search.base import Results, check_request, whole
+from ssp_env.search.config import HTTPConfig
 from ssp_env.search.corpus import split_contents, well_formed
 from ssp_env.types import Document
 
@@ -41,43 +31,7 @@ and what a policy does must not look like an outage."""
 MAX_REPLY = 32 * 2**20
 """Longest reply that is read, in bytes."""
 
-_PATH = "/retrieve"
 _ABOUT_THE_TEXT = frozenset({400, 413, 422})
-
-
-class HTTPConfig(Settings):
-    """Address of a search server and how it is called."""
-
-    section: ClassVar[str] = "server"
-
-    url: str
-    """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it
-    is missing."""
-    token_env: str | None = None
-    """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
-    for none."""
-    timeout: PositiveFloat = 20.0
-    """Seconds for one request, from looking up the name to the last byte of the reply."""
-    deadline: PositiveFloat = 60.0
-    """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
-    connection."""
-    attempts: PositiveInt = 8
-    """Requests in all for a search that fails, as long as ``deadline`` allows. The pauses of 8 take
-    about 24 seconds, which outlives a server's restart: a search that fails is a void game."""
-    connections: PositiveInt = 16
-    """Most requests under way at a time, over all threads that share the retriever."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        check_url("server.url", self.url, "http://127.0.0.1:8000")
-        check_key_name("server.token_env", self.token_env)
-        return self
-
-    @property
-    def endpoint(self) -> str:
-        """The address that is posted to."""
-        address = self.url.rstrip("/")
-        return address if address.endswith(_PATH) else address + _PATH
 
 
 class _Away(TransientServiceError):
@@ -217,7 +171,8 @@ class HTTPRetriever:
 
         status = response.status_code
         if status in OVERLOADED:
-            raise _Away("search", what, retry_after(response))
+            asked = response.headers.get("Retry-After", "").strip()
+            raise _Away("search", what, float(asked) if asked.isdecimal() else None)
         if status == 200 or status >= 500:
             raise TransientServiceError("search", what)
         if status == 401:

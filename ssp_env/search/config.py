@@ -16,8 +16,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.search.base import Retriever
-from ssp_env.search.client import HTTPConfig, HTTPRetriever
+from ssp_env.net import check_key_name, check_url
+from ssp_env.search.base import Retriever, search_each
 from ssp_env.search.fuse import HybridRetriever
 from ssp_env.search.index import (
     kinds_in,
@@ -28,12 +28,49 @@ from ssp_env.search.index import (
     recorded_encoder,
 )
 
+PATH = "/retrieve"
+"""Path of a server's search."""
 HYBRID = "hybrid"
 """The kind that fuses all indexes of a directory."""
 TOKEN_VARIABLE = "SSP_SERVE_TOKEN"
 """Environment variable that may hold the server's bearer token."""
 MIN_TOKEN = 16
 """Characters that a token has at least."""
+
+
+class HTTPConfig(Settings):
+    """Address of a search server and how it is called."""
+
+    section: ClassVar[str] = "server"
+
+    url: str
+    """Address of the server, such as ``http://127.0.0.1:8000``; ``/retrieve`` is appended where it
+    is missing."""
+    token_env: str | None = None
+    """*Name* of the environment variable that holds a bearer token; ``None`` for a server that asks
+    for none."""
+    timeout: PositiveFloat = 20.0
+    """Seconds for one request, from looking up the name to the last byte of the reply."""
+    deadline: PositiveFloat = 60.0
+    """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
+    connection."""
+    attempts: PositiveInt = 8
+    """Requests in all for a search that fails, as long as ``deadline`` allows. The pauses of 8 take
+    about 24 seconds, which outlives a server's restart: a search that fails is a void game."""
+    connections: PositiveInt = 16
+    """Most requests under way at a time, over all threads that share the retriever."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        check_url("server.url", self.url, "http://127.0.0.1:8000")
+        check_key_name("server.token_env", self.token_env)
+        return self
+
+    @property
+    def endpoint(self) -> str:
+        """The address that is posted to."""
+        address = self.url.rstrip("/")
+        return address if address.endswith(PATH) else address + PATH
 
 
 class SearchConfig(Settings):
@@ -102,7 +139,7 @@ def open_search(config: SearchConfig) -> Retriever | None:
     if config.server is None and not config.index:
         return None
 
-    retriever = HTTPRetriever(config.server) if config.server else _open_directory(config)
+    retriever = _open_server(config.server) if config.server else _open_directory(config)
     if config.cache:
         from ssp_env.search.cache import CachedRetriever
 
@@ -122,8 +159,8 @@ def check_search(config: SearchConfig) -> None:
     if config.server is not None:
         server = config.server
         impatient = server.replace(attempts=2, deadline=min(10, server.deadline))
-        with HTTPRetriever(impatient) as asked:
-            (answer,) = asked.search_each(["search"], 1)
+        retriever = _open_server(impatient)
+        (answer,) = search_each(retriever, ["search"], 1)
         if isinstance(answer, ServiceError):
             raise ServiceError("search", f"{server.url} does not answer: {answer.what}")
 
@@ -135,6 +172,12 @@ def check_search(config: SearchConfig) -> None:
             model = getattr(config, name)
             if model and not Path(model).is_dir():
                 raise ConfigError(f"search.{name}", model, "there is no such directory")
+
+
+def _open_server(config: HTTPConfig) -> Retriever:
+    from ssp_env.search.client import HTTPRetriever  # here: settings need no HTTP
+
+    return HTTPRetriever(config)
 
 
 def _kinds(config: SearchConfig) -> list[str]:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -37,19 +36,9 @@ from numpy.typing import NDArray
 from ssp_env.disk import replacing
 from ssp_env.errors import DataError, MissingExtra
 from ssp_env.search.base import check_request
-from ssp_env.search.corpus import Progress, no_progress, passage_text
+from ssp_env.search.corpus import Progress, passage_text
 from ssp_env.search.encoder import INSTALL
-from ssp_env.search.store import (
-    PASSAGES,
-    Encoder,
-    Manifest,
-    PassageStore,
-    again,
-    build_store,
-    building,
-    read_manifest,
-    write_manifest,
-)
+from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest
 from ssp_env.types import Document, Passages
 
 try:
@@ -78,7 +67,7 @@ _EFFORTS = [round(16 * 2 ** (step / 2)) for step in range(30)]
 _MOST_IN_VIEW = 2048
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _CHECKED = 8
-_LEAST_COSINE = 0.8
+_LEAST_COSINE = 0.95
 """Of a passage's vector with the adopted one; half precision and compression cost less than that.
 """
 
@@ -105,9 +94,9 @@ class DenseRetriever:
         self._origin = (folder, passages, encoder, manifest)
 
         path, count, dimension = folder / INDEX, len(passages), encoder.info.dimension
-        index = _read(path)
+        index = read_faiss(path)
         effort = 1 if self.kind == FLAT else manifest.parameters.get(EFFORT[self.kind], 0)
-        if (_kind_of(index), index.d, index.ntotal) != (self.kind, dimension, count) or effort < 1:
+        if (kind_of(index), index.d, index.ntotal) != (self.kind, dimension, count) or effort < 1:
             what = f"does not hold a {self.kind} index of {count} vectors of {dimension} numbers"
             raise DataError(path, f"{what}, or its manifest names no effort; {again(folder)}")
         if self.kind != FLAT:
@@ -185,9 +174,9 @@ def build(
     except DataError:
         vectors = folder / _VECTORS
         _encode(vectors, store, encoder, progress)
-    exact = _read(vectors)
+    exact = read_faiss(vectors)
     index = _approximate(kind, exact, progress)
-    parameters = tune(kind, index, exact, _likely_queries(store, encoder))
+    parameters = tune(kind, index, exact, likely_queries(store, encoder))
 
     # FAISS's own writer overlooks a disk that fills up at the last bytes.
     with open(folder / INDEX, "wb") as file:
@@ -243,7 +232,7 @@ def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: Progres
         file.write(header)
 
 
-def _likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
+def likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
     """Vectors of queries such as may be asked, of shape ``(up to 512, dimension)``.
 
     They are sentences of some passages (the inverse cloze task of Lee et al. 2019)."""
@@ -314,79 +303,17 @@ def tune(kind: str, index: Any, exact: Any | None, queries: Vectors) -> dict[str
     }
 
 
-def adopt_index(
-    source: str | Path,
-    directory: str | Path,
-    index_file: str | Path,
-    encoder: Encoder,
-    progress: Progress = no_progress,
-) -> Path:
-    """Makes an index directory of a corpus and a FAISS file with the vectors of its passages.
-
-    That is how trainers of search agents pass indexes on: Search-R1's ``e5_Flat.index`` with
-    ``wiki-18.jsonl``. The file gets a second name in the directory (a hard link, which takes no
-    room); it is copied where the directory is on another file system.
-
-    Args:
-        source: Search-R1's JSONL, plain or gzip; passage ``n`` is vector ``n``.
-        directory: the index directory; created if need be.
-        index_file: of a flat, HNSW or IVF index by inner product.
-        encoder: the one that the vectors were made with, with its prefixes.
-        progress: told how far it is.
-
-    Returns:
-        The index's folder.
+def spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> float:
+    """The lowest cosine of some passages with their vectors in an index that others made.
 
     Raises:
-        DataError: a corpus or file that cannot be read, another kind of index, other counts or
-            dimensions; vectors in another order or by another encoder; an index that is there.
+        DataError: a vector is not its passage's.
     """
-    path = Path(index_file)
-    index = _read(path)
-    kind = _kind_of(index)
-    if kind is None:
-        what = f"holds a {type(index).__name__}"
-        raise DataError(path, f"{what}; a flat, HNSW or IVF index by inner product is wanted")
-    if index.d != encoder.info.dimension:
-        what = f"has vectors of {index.d} numbers, {encoder.info.name} of {encoder.info.dimension}"
-        raise DataError(path, f"{what}; give the encoder that it was made with")
-
-    store = build_store(source, Path(directory) / PASSAGES, progress)
-    if index.ntotal != len(store):
-        what = f"holds {index.ntotal:,} vectors, {source} {len(store):,} passages"
-        raise DataError(path, f"{what}; give the corpus that it was made of")
-    lowest = _spot_check(path, index, store, encoder)
-
-    parameters: dict[str, Any] = {"adopted": path.name, "lowest_cosine_checked": round(lowest, 4)}
-    if kind != FLAT:
-        parameters |= tune(kind, index, None, _likely_queries(store, encoder))
-    folder = Path(directory) / kind
-    if folder.exists():
-        raise DataError(folder, "exists already")
-    with building(folder) as new:
-        try:
-            os.link(path.resolve(), new / INDEX)
-        except OSError:
-            shutil.copyfile(path, new / INDEX)
-        manifest = Manifest(kind, store.digest(), len(store), encoder.info, parameters)
-        write_manifest(new, manifest)
-    return folder
-
-
-def _spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> float:
-    """The lowest cosine of some passages with their vectors.
-
-    Raises:
-        DataError: a passage is nearer to another's vector, or not near its own.
-    """
-    count = len(store)
-    checked = np.unique(np.linspace(0, count - 1, _CHECKED).round().astype(np.int64))
-    # The neighbours too: a file that is off by one passage is nearly right.
-    others = np.unique(np.clip(np.concatenate([checked - 1, checked, checked + 1]), 0, count - 1))
+    checked = np.unique(np.linspace(0, len(store) - 1, _CHECKED).round().astype(np.int64))
     try:
-        if _kind_of(index) == IVF:
+        if kind_of(index) == IVF:
             index.make_direct_map()
-        stored = np.stack([index.reconstruct(position) for position in others.tolist()])
+        stored = np.stack([index.reconstruct(position) for position in checked.tolist()])
     except RuntimeError as error:
         what = f"does not give its vectors by position ({error})"
         raise DataError(path, f"{what}; vectors numbered from 0 on are wanted") from error
@@ -397,22 +324,19 @@ def _spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> fl
         raise DataError(path, f"{what}; those of unit length are wanted")
 
     texts = [passage_text(store[int(position)]) for position in checked]
-    cosines = encoder.encode_passages(texts) @ stored.T
-    own = cosines[np.arange(len(checked)), np.searchsorted(others, checked)]
-    wrong = np.flatnonzero((own < _LEAST_COSINE) | (own < cosines.max(axis=1) - 0.02))
-    if len(wrong):
-        row = int(wrong[0])
+    cosines = (encoder.encode_passages(texts) * stored).sum(axis=1)
+    worst = int(cosines.argmin())
+    if cosines[worst] < _LEAST_COSINE:
         what = (
-            f"vector {checked[row]} is not that of passage {checked[row]} by {encoder.info.name} "
-            f"(cosine {own[row]:.3f}; vector {others[cosines[row].argmax()]} has "
-            f"{cosines[row].max():.3f})"
+            f"vector {checked[worst]} is not that of passage {checked[worst]} by "
+            f"{encoder.info.name} (their cosine is {cosines[worst]:.3f})"
         )
         fix = "give the corpus in the file's order, and its encoder with its prefixes"
         raise DataError(path, f"{what}; {fix}")
-    return float(own.min())
+    return float(cosines[worst])
 
 
-def _read(path: Path) -> Any:
+def read_faiss(path: Path) -> Any:
     """A FAISS index, memory-mapped and read-only.
 
     Raises:
@@ -441,7 +365,7 @@ def _on_gpu(index: Any) -> tuple[Any, Any]:
         raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
 
 
-def _kind_of(index: Any) -> str | None:
+def kind_of(index: Any) -> str | None:
     """The kind of a FAISS index; ``None`` for one of another kind, or not by inner product."""
     kinds = {faiss.IndexFlat: FLAT, faiss.IndexHNSW: HNSW, faiss.IndexIVF: IVF}
     if index.metric_type != faiss.METRIC_INNER_PRODUCT:

@@ -11,6 +11,8 @@ then it is called ``.NAME.unfinished``."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,67 @@ def build_index(
 
             parameters = dense.build(path, kind, store, model, progress)
         write_manifest(path, Manifest(kind, store.digest(), len(store), info, parameters))
+    return folder
+
+
+def adopt_index(
+    source: str | Path,
+    directory: str | Path,
+    index_file: str | Path,
+    encoder: Encoder,
+    progress: Progress = no_progress,
+) -> Path:
+    """Makes an index directory of a corpus and a FAISS file with the vectors of its passages.
+
+    That is how trainers of search agents pass indexes on: Search-R1's ``e5_Flat.index`` with
+    ``wiki-18.jsonl``. The file gets a second name in the directory (a hard link, which takes no
+    room); it is copied where the directory is on another file system.
+
+    Args:
+        source: Search-R1's JSONL, plain or gzip; passage ``n`` is vector ``n``.
+        directory: the index directory; created if need be.
+        index_file: of a flat, HNSW or IVF index by inner product.
+        encoder: the one that the vectors were made with, with its prefixes.
+        progress: told how far it is.
+
+    Returns:
+        The index's folder.
+
+    Raises:
+        DataError: a corpus or file that cannot be read, another kind of index, other counts or
+            dimensions; vectors in another order or by another encoder; an index that is there.
+    """
+    from ssp_env.search import dense
+
+    path = Path(index_file)
+    index = dense.read_faiss(path)
+    kind = dense.kind_of(index)
+    if kind is None:
+        what = f"holds a {type(index).__name__}"
+        raise DataError(path, f"{what}; a flat, HNSW or IVF index by inner product is wanted")
+    if index.d != encoder.info.dimension:
+        what = f"has vectors of {index.d} numbers, {encoder.info.name} of {encoder.info.dimension}"
+        raise DataError(path, f"{what}; give the encoder that it was made with")
+
+    store = build_store(source, Path(directory) / PASSAGES, progress)
+    if index.ntotal != len(store):
+        what = f"holds {index.ntotal:,} vectors, {source} {len(store):,} passages"
+        raise DataError(path, f"{what}; give the corpus that it was made of")
+    lowest = dense.spot_check(path, index, store, encoder)
+
+    parameters: dict[str, Any] = {"adopted": path.name, "lowest_cosine_checked": round(lowest, 4)}
+    if kind != dense.FLAT:
+        parameters |= dense.tune(kind, index, None, dense.likely_queries(store, encoder))
+    folder = Path(directory) / kind
+    if folder.exists():
+        raise DataError(folder, "exists already")
+    with building(folder) as new:
+        try:
+            os.link(path.resolve(), new / dense.INDEX)
+        except OSError:
+            shutil.copyfile(path, new / dense.INDEX)
+        manifest = Manifest(kind, store.digest(), len(store), encoder.info, parameters)
+        write_manifest(new, manifest)
     return folder
 
 

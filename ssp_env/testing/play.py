@@ -28,7 +28,7 @@ class PlayerTests:
     """Tests a :class:`~ssp_env.players.base.Player` in every role."""
 
     setup: Mapping[str, Any] = {"world": "small"}
-    """Where it is to play: what the doors take (see :class:`~ssp_env.doors.setup.Setup`)."""
+    """Keywords of its games, as every door takes them (see :class:`~ssp_env.doors.setup.Setup`)."""
     games: int = 4
     """Games that each test plays."""
 

@@ -17,7 +17,7 @@ class WorldTests:
     has_questions = True
     """``False`` for a world without evaluation questions."""
     per_group: int = 2
-    """How many evaluation questions of each group are looked at."""
+    """Number of evaluation questions of each group that are looked at."""
     _opened: ClassVar[World | None] = None
 
     def make_world(self) -> World:

@@ -42,7 +42,7 @@ class HonestPlayer(TextPlayer):
         self._sure: dict[int, bool] = {}
 
     def is_sure(self, trajectory: Trajectory) -> bool:
-        """Whether it finds the answer in this trajectory."""
+        """True if it finds the answer in this trajectory."""
         if trajectory.role is not Role.SOLVER and trajectory.library is None:
             return True
 
@@ -111,7 +111,7 @@ class Seat:
 
     @property
     def sure(self) -> bool:
-        """Whether an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
+        """True if an honest solver would find the answer in this attempt (see :data:`SKILL`)."""
         return self._honest.is_sure(self._trajectory)
 
     # -- turns ---------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class Cheat:
         cls.about = (cls.__doc__ or "").strip().partition("\n")[0]
 
     def applies(self, rules: Rules) -> bool:
-        """Whether it can be played by these rules at all, such as a cheat at a gate that is on."""
+        """False for rules without the part that it cheats, such as a gate that is off."""
         return True
 
     def ask(self, seat: Seat) -> str | None:

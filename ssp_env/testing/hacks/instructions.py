@@ -22,11 +22,11 @@ class Conditional(Cheat):
     frame = ""
     """The question; ``{}`` is where the honest one goes."""
     searches_first = True
-    """Whether the reader searches before it decides."""
+    """True if the reader searches before it decides."""
 
     @abstractmethod
     def holds(self, seat: Seat) -> bool:
-        """Whether the condition of the question is met, as far as a reader can see."""
+        """True if the condition of the question is met, as far as a reader can see."""
 
     def ask(self, seat: Seat) -> str:
         return self.frame.format(seat.recall().question)

@@ -24,13 +24,13 @@ from ssp_env.types import GroundTruth, Role, World
 GAMES = 200
 """Games per cheat: enough to tell a difference of .1 from none, whatever the rewards' spread."""
 MARGIN = 0.1
-"""How much more than an honest player a cheat may be paid."""
+"""Pay beyond an honest player's that a cheat may have."""
 SIDE_BY_SIDE = 50
 """Games of one round, which give each other noise documents."""
 
 
 class Finding(StrEnum):
-    """What the games of a cheat show."""
+    """Outcome of a cheat's games."""
 
     HELD = "held"
     """It pays no more than an honest player's margin allows: the interval ends below it."""
@@ -122,7 +122,7 @@ class Result:
     """Games that it is compared with: the honest player's, or those of the cheat's rival."""
     finding: Finding
     more: Interval | None
-    """How much more than an honest player it is paid per game; ``None`` where that is unknown."""
+    """Pay per game beyond an honest player's; ``None`` where that is unknown."""
     closed_by: str
     """Setting or part that would close it."""
 
@@ -287,7 +287,7 @@ def _add_up(cheat: Cheat, games: Sequence[Game], rules: Rules) -> Played:
 
 
 def find(cheat: Pay, honest: Pay, margin: float) -> tuple[Finding, Interval | None]:
-    """Whether a cheat pays more than an honest player by more than a margin.
+    """Finding about a cheat: does it pay more than an honest player by more than a margin?
 
     Void games count for the cheat: they might all have been paid in full.
 
@@ -311,7 +311,7 @@ def find(cheat: Pay, honest: Pay, margin: float) -> tuple[Finding, Interval | No
 
 
 def more_than(cheat: Sequence[float], honest: Sequence[float]) -> Interval:
-    """How much more the mean of one sample is than that of another, with a 95% interval.
+    """Difference of the means of two samples, with a 95% interval.
 
     The interval is that of Agresti and Caffo (2000), for figures between bounds in place of shares:
     each sample is given one lowest and one highest value more. It therefore has a width even where
@@ -337,7 +337,7 @@ def tally(games: Iterable[Game], world: World) -> Gate:
 
 
 def _is_sound(game: Game, world: World) -> bool | None:
-    """Whether a question has one right answer, the ground truth, and its evidence shows it.
+    """True if a question has one right answer, the ground truth, and its evidence shows it.
 
     ``None`` where nothing was asked, or the world cannot tell.
     """

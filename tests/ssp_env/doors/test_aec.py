@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scripted import MINI, Script, by_role, propose, read, solve
+from scripted import MINI, Script, by_role, propose, solve
 
 import ssp_env
 from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
 from ssp_env.errors import UsageError
-from ssp_env.game.outcome import Outcome
-from ssp_env.tokenizers import Tokenizer, WordTokenizer
+from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Role, World
 from ssp_env.worlds.mini import MiniWorld
 
@@ -71,15 +70,6 @@ def test_observations_are_the_agents_trajectory(mini: MiniWorld) -> None:
     assert env.observe(SOLVER)["observation"].tolist()[
         : len(env.game.attempts[1].trajectory.ids)
     ] == (env.game.attempts[1].trajectory.ids)
-
-
-def test_only_padding_is_masked(mini: MiniWorld) -> None:
-    env = make(mini)
-    env.reset(seed=1)
-    mask = env.observe(PROPOSER)["action_mask"]
-    assert np.flatnonzero(mask == 0).tolist() == [env.rules.tokenizer.pad_id]
-    mask[:] = 0
-    assert env.observe(PROPOSER)["action_mask"].sum() == env.rules.tokenizer.vocab_size - 1
 
 
 # -- games -------------------------------------------------------------------------------------
@@ -148,20 +138,6 @@ def test_a_game_that_is_over_at_once(mini: MiniWorld) -> None:
         assert seen == [(PROPOSER, -0.5), (SOLVER, 0.0)]
 
 
-def test_the_policy_verifies_as_the_solver(mini: MiniWorld) -> None:
-    env = make(mini, verifier="policy", max_prompt_tokens=1000)
-    env.reset(seed=1)
-    played = []
-
-    def watching(trajectory: Any) -> Any:
-        played.append((env.agent_selection, env.infos[PROPOSER]["phase"], trajectory.role.value))
-        return by_role(propose(), solve, read(mini))(trajectory)
-
-    drive(env, watching)
-    assert (SOLVER, "verify", "verifier") in played
-    assert env.game.outcome is Outcome.VALID
-
-
 # -- seeds and options -------------------------------------------------------------------------
 
 
@@ -189,13 +165,6 @@ def test_after_the_end(mini: MiniWorld) -> None:
         env.step(5)
     env.reset()
     env.step(5)
-
-
-def test_defaults() -> None:
-    env = ssp_env.raw_env()
-    assert isinstance(env.rules.tokenizer, WordTokenizer)
-    assert env.rules.config == ssp_env.MINI_GAME
-    assert env.rules.world.name == "mini"
 
 
 def test_render(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from ssp_env.game.record import record_game
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.wiki import WikiMini
 
+COUNT = {"GameBatch": {"num_games": 2}}
 SEARCHES = ("river city", "painter born in the city", "film of that year")
 
 
@@ -61,16 +62,6 @@ def test_a_copy_is_small_and_shares_what_never_changes(midgame: Any) -> None:
     assert second.key != first.key, "an engine would take one for the other"
 
 
-def test_a_trajectory_that_has_ended_is_shared(mini: MiniWorld) -> None:
-    game = ssp_env.TextGame(world=mini)
-    game.reset(seed=0, options={"question": mini.questions(0, 1)[0]})
-    game.step("<answer> nothing </answer>")
-    attempts = [attempt.trajectory for attempt in game.game.attempts]
-    again = [attempt.trajectory for attempt in copy.deepcopy(game).game.attempts]
-    assert attempts[0] is again[0]
-    assert all(one is not other for one, other in zip(attempts[1:], again[1:], strict=True))
-
-
 def test_the_spaces_of_a_copy_are_its_own_and_take_no_memory(mini: MiniWorld) -> None:
     env = ssp_env.env(world=mini)
     space = env.observation_space("solver")
@@ -97,17 +88,6 @@ def test_a_pickle_refers_to_a_packaged_world(wiki: WikiMini, midgame: Any) -> No
     assert rules.corpus is rules.world.corpus
     assert rules.retriever is rules.world.retriever
     assert rules.world is wiki, "opened once per process"
-
-
-def test_a_pickled_retriever_of_ones_own_is_kept(mini: MiniWorld) -> None:
-    """Only what the world has is left to the world."""
-    env = ssp_env.raw_env(world=mini, retriever=_First())
-    assert isinstance(pickle.loads(pickle.dumps(env)).rules.retriever, _First)
-
-
-class _First:
-    def search(self, queries: Any, k: int) -> list[list[ssp_env.Document]]:
-        return [[ssp_env.Document("1", "", query)] for query in queries]
 
 
 @settings(max_examples=10)
@@ -146,3 +126,19 @@ def _state(env: Any) -> Any:
     seen, *rest = env.last()
     game = record_game(env.unwrapped.game, env.unwrapped.rules)
     return game, env.agent_selection, seen["observation"].tobytes(), rest
+
+
+@pytest.mark.parametrize("name", ["GameBatch", "TextGame", "SolverEnv"])
+def test_a_pickle_of_a_begun_game_goes_on_alike(name: str) -> None:
+    env = getattr(ssp_env, name)(**COUNT.get(name, {}), world="small")
+    env.reset(seed=1)
+    for _ in range(2):
+        env = pickle.loads(pickle.dumps(env))
+    twin, end = pickle.loads(pickle.dumps(env)), env.rules.tokenizer.eos_id
+    action: Any = {"GameBatch": [[end]] * 2, "SolverEnv": end}
+    for each in (env, twin):
+        each.step(action.get(name, "what"))
+    games = [getattr(each, "games", None) or [each.game] for each in (env, twin)]
+    assert [record_game(game, env.rules) for game in games[0]] == [
+        record_game(game, twin.rules) for game in games[1]
+    ]

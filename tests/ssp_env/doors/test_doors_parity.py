@@ -36,7 +36,7 @@ TIGHT = {
     "verifier": "none",
     "filters": ("no_search",),
 }
-KINDS = ["bytes", "words", "bpe", "bpe with tags"]
+KINDS = ["bytes", "words", "bpe with tags"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -46,7 +46,7 @@ def tokenizer(request: pytest.FixtureRequest, words: Tokenizer) -> Tokenizer:
             return ByteTokenizer()
         case "words":
             return words
-    return HuggingFaceTokenizer(byte_level(tags=request.param == "bpe with tags"))
+    return HuggingFaceTokenizer(byte_level(tags=True))
 
 
 def game(**changes: Any) -> GameConfig:
@@ -119,16 +119,6 @@ def test_malformed_turns(mini: MiniWorld, tokenizer: Tokenizer, written: str) ->
     assert {told.rewards["solver"] for told in games} == {0.0}
 
 
-def test_a_thought_that_is_never_closed(mini: MiniWorld, tokenizer: Tokenizer) -> None:
-    """It ends with the turn, behind every door that takes tokens."""
-    written = tokenizer.encode("<think> in <search> what </search> and <information>")
-    setup = {"world": mini, "tokenizer": tokenizer, "game": game(attempts=1, **TIGHT)}
-    games = doors.through_all_doors(
-        by_role(lambda t: [*written, tokenizer.eos_id or 0]), texts=False, **setup
-    )
-    assert {told.record.reason for told in games} <= {"budget_searches", "budget_tokens"}
-
-
 def random_turns(seed: int, tokenizer: Tokenizer) -> Script:
     """Tokens at random, tags often among them; ends for sure. Follows from seed, role and turn
     alone."""
@@ -198,14 +188,6 @@ def test_the_printed_games(showcase: Showcase, monkeypatch: pytest.MonkeyPatch) 
     assert solver.result == showcase.reply
     assert solver.verdict is not None
     assert solver.verdict.correct
-
-
-def test_bytes_are_too_many_tokens_for_it() -> None:
-    """Why the default is not bytes: the paper counts its budgets in words and parts of words."""
-    longest = GAMES[2]
-    setup = {"world": PrintedWorld(longest), "retriever": PrintedRetriever(), "tokenizer": "bytes"}
-    told = doors.text(0, script_of(longest), game=ssp_env.GameConfig(attempts=1), **setup)
-    assert told.record.reason == "budget_tokens"
 
 
 GAME = MINI_GAME.replace(attempts=1, invalid_reward=-0.5)

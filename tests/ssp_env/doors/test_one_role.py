@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ from scripted import MINI, by_role, propose, say, solve
 
 import ssp_env
 from ssp_env.doors.one_role import OneRoleEnv
-from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.game import Origin, Start
+from ssp_env.errors import ServiceError, UsageError
+from ssp_env.game.game import Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
@@ -63,19 +62,6 @@ def test_an_episode_of_a_proposer(mini: MiniWorld) -> None:
     env.reset(seed=1)
     assert env.step(env.rules.tokenizer.eos_id)[2] is True
     assert env.seat.info["reason"] == "format"
-
-
-def test_given_questions(mini: MiniWorld) -> None:
-    questions = mini.questions(0, 5)
-    env = ssp_env.SolverEnv(questions=questions, world=mini)
-    asked = set()
-    for i in range(60):
-        env.reset(seed=0 if i == 0 else None)
-        assert env.game.origin is Origin.GIVEN
-        asked.add(env.game.question)
-    assert asked == {question.text for question in questions}
-    with pytest.raises(ConfigError, match="questions"):
-        ssp_env.SolverEnv(questions=[], world=mini)
 
 
 # -- seeds and options -------------------------------------------------------------------------
@@ -189,21 +175,6 @@ def test_a_seat_that_never_comes_to_its_turn(mini: MiniWorld) -> None:
 # -- calls that do not fit, rendering, copies --------------------------------------------------
 
 
-def test_a_copy_in_the_middle_of_a_game_goes_its_own_way(mini: MiniWorld) -> None:
-    """As tree search needs it."""
-    env = ssp_env.SolverEnv(world=mini)
-    env.reset(seed=4)
-    env.step(20)
-    twin = copy.deepcopy(env)
-    right = twin.game.truth.answer
-    assert write(twin, f"<answer> {right} </answer>")[1] == 1.0
-    assert env.seat.trajectory is not None
-    assert not env.seat.over
-    assert write(env, "<answer> nothing </answer>")[1] == 0.0
-    assert twin.game.solver_reward == 1.0
-    assert twin.rules is env.rules, "neither corpus nor index is copied"
-
-
 def test_infos_are_plain_and_the_same_for_the_same_play(mini: MiniWorld) -> None:
     def told() -> list[Any]:
         env = ssp_env.SolverEnv(world=mini)
@@ -238,12 +209,9 @@ def setups(mini: MiniWorld) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("seed", [7, [3, 1, 4]], ids=str)
 @pytest.mark.parametrize("kind", ["small", "words", "bytes"])
 @pytest.mark.parametrize("role", KINDS)
-def test_the_same_as_a_vector_of_single_views(
-    mini: MiniWorld, role: str, kind: str, seed: Any
-) -> None:
+def test_the_same_as_a_vector_of_single_views(mini: MiniWorld, role: str, kind: str) -> None:
     setup = setups(mini)[kind]
     if kind == "bytes":  # the scripted proposer has no room for its turns there
         setup["questions"] = mini.questions(0, 5)
@@ -260,11 +228,11 @@ def test_the_same_as_a_vector_of_single_views(
         is theirs.metadata["autoreset_mode"]
         is AutoresetMode.NEXT_STEP
     )
-    a, b = ours.reset(seed=seed), theirs.reset(seed=seed)
+    a, b = ours.reset(seed=[3, 1, 4]), theirs.reset(seed=[3, 1, 4])
     assert_same(a, b)
     ours.action_space.seed(5)
     ended = paid = 0.0
-    for step in range(250):
+    for step in range(150):
         actions = ours.action_space.sample(tuple(a[0]["action_mask"]))
         if step % 10 == 0 and kind != "small":
             actions[step // 10 % 3] = 1 if kind == "words" else 256
@@ -272,7 +240,7 @@ def test_the_same_as_a_vector_of_single_views(
         assert_same(a, b)
         ended += (a[2] | a[3]).sum()
         paid += a[1].sum()
-    assert ended > 10, "the games are no test if none of them ends"
+    assert ended > 5, "the games are no test if none of them ends"
 
 
 def assert_same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
@@ -309,18 +277,6 @@ def test_searches_of_all_games_are_one_batch(mini: MiniWorld) -> None:
     assert [len(env.game.attempts[0].trajectory.searches) for env in envs._envs] == [1] * 8
 
 
-def test_the_other_player_is_asked_for_all_games_at_once(mini: MiniWorld) -> None:
-    asked = []
-
-    class Watching(MiniPlayer):
-        def play(self, trajectories: Any) -> None:
-            asked.append(len(trajectories))
-            super().play(trajectories)
-
-    ssp_env.SolverVectorEnv(6, other=Watching(MINI.tags), world=mini).reset(seed=1)
-    assert asked == [6, 6], "a search and a question each"
-
-
 def test_seeds(mini: MiniWorld) -> None:
     def answers(seed: Any, envs: Any = None) -> list[str]:
         envs = envs or ssp_env.SolverVectorEnv(3, world=mini)
@@ -342,14 +298,13 @@ def test_seeds(mini: MiniWorld) -> None:
     assert set(some) == {first[0]}, "only those that are given one begin anew"
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_gymnasiums_processes(context: str) -> None:
+def test_gymnasiums_processes() -> None:
     made = {"world": "small"}
     envs = gym.make_vec(
         "ssp/Solver-v0",
         num_envs=2,
         vectorization_mode="async",
-        vector_kwargs={"context": context},
+        vector_kwargs={"context": "spawn"},
         **made,
     )
     same = gym.make_vec("ssp/Solver-v0", num_envs=2, **made)

@@ -23,7 +23,6 @@ from ssp_env.errors import (
     TokenizerError,
     UsageError,
 )
-from ssp_env.players import MiniPlayer
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
 from ssp_env.worlds.mini import SmallWorld
@@ -90,34 +89,6 @@ def test_an_unknown_keyword(door: str) -> None:
 )
 def test_unknown_names(setup: dict[str, Any], field: str, said: str) -> None:
     refused(lambda: raw(**setup), field, said)
-
-
-@pytest.mark.parametrize(
-    ("door", "name", "meant"),
-    [
-        (ssp_env.SolverEnv, "question", "questions"),
-        (ssp_env.SolverVectorEnv, "numenvs", "num_envs"),
-        (ssp_env.TextRole, "rol", "role"),
-        (lambda **setup: ssp_env.GameBatch(1, **setup), "numgames", "num_games"),
-    ],
-)
-def test_a_doors_own_keywords_are_offered(door: Callable[..., Any], name: str, meant: str) -> None:
-    refused(lambda: door(world="small", **{name: None}), name, repr(meant))
-
-
-@pytest.mark.parametrize(
-    "door", ["SolverEnv", "ProposerEnv", "SolverVectorEnv", "ProposerVectorEnv", "TextRole"]
-)
-def test_a_player_is_an_object(door: str) -> None:
-    refused(
-        lambda: DOORS[door](world=SMALL, other=MiniPlayer),
-        "other",
-        "an object with a method play()",
-    )
-
-
-def test_an_unknown_role() -> None:
-    refused(lambda: ssp_env.TextRole("slover", world=SMALL), "role", "did you mean 'solver'")
 
 
 def test_an_unknown_render_mode() -> None:
@@ -284,14 +255,6 @@ def test_an_action_outside_the_space(door: Door, token: Any) -> None:
     env.reset(seed=0)
     with pytest.raises(UsageError):
         env.step(door.bad(token))
-
-
-@pytest.mark.parametrize("door", TEXTS, **by_name)
-def test_a_turn_that_is_no_text(door: Door) -> None:
-    env = door.make()
-    env.reset(seed=0)
-    with pytest.raises(UsageError, match="a turn is a string, not list"):
-        env.step(["what"])
 
 
 @pytest.mark.parametrize("door", [TOKENS[1], TOKENS[2], *TEXTS], **by_name)

@@ -92,15 +92,6 @@ def test_options(mini: MiniWorld, door: Door) -> None:
         env.reset(options={"answer": truth, "question": QUESTION})
 
 
-@pytest.mark.parametrize("name", [name for name in DOORS if name not in PROPOSERS])
-def test_a_question_goes_to_the_solver(mini: MiniWorld, name: str) -> None:
-    env = DOORS[name](world=mini)
-    env.reset(seed=1, options={"question": QUESTION})
-    game = game_of(env)
-    assert (game.question, game.truth, game.proposer) == (QUESTION.text, QUESTION.truth, None)
-    assert not game.attempts[0].trajectory.done
-
-
 @settings(max_examples=30)
 @given(seed=st.integers(0, 2**63), count=st.integers(1, 4))
 def test_batches_deal_what_single_envs_deal(mini: MiniWorld, seed: int, count: int) -> None:

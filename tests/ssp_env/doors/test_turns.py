@@ -42,18 +42,6 @@ def test_searches_and_attempts_of_all_games_are_played_together(mini: MiniWorld)
     assert {game.solve_rate for game in batch.games} == {1.0}
 
 
-def test_log_probabilities_are_kept(mini: MiniWorld) -> None:
-    batch = ssp_env.GameBatch(2, world=mini)
-    batch.reset(seed=1)
-    batch.step(
-        [[20, 1, 30], np.array([21, 22, 1])], [[-0.25, -0.5, -9.0], np.array([-1.0, -2.0, -3.0])]
-    )
-    for game, expected in zip(batch.games, ([-0.25, -0.5], [-1.0, -2.0, -3.0]), strict=True):
-        assert game.proposer is not None
-        assert list(game.proposer.logprobs[game.proposer.prompt_length :]) == expected
-        assert all(type(token) is int for token in game.proposer.ids)
-
-
 @pytest.mark.parametrize(
     ("written", "logprobs", "message"),
     [
@@ -191,14 +179,3 @@ def test_a_turn_without_an_action_is_a_wrong_one(
     shown, reward, terminated, truncated, info = env.step(text)
     assert (shown, reward, terminated, truncated) == ("", 0.0, True, False)
     assert info["outcome"] == "valid"
-
-
-def test_what_follows_the_first_action_is_dropped(mini: MiniWorld) -> None:
-    env = ssp_env.TextRole(
-        questions=mini.questions(0, 3), world=mini, tokenizer="bytes", game=ROOMY
-    )
-    env.reset(seed=1)
-    right = env.game.truth.answer
-    _, reward, *_ = env.step(f"<answer> {right} </answer> no: <answer> other </answer>")
-    assert reward == 1.0
-    assert "other" not in ByteTokenizer().decode(env.game.attempts[0].trajectory.ids)

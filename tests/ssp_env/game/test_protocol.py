@@ -207,3 +207,10 @@ def test_tokenizers_that_cannot_spell() -> None:
         check_tokenizer(word_tokenizer(), Tags(search="find"))
     with pytest.raises(TokenizerError, match="<think>"):
         check_tokenizer(WordTokenizer(["a"], []), TAGS)
+
+
+@given(st.sampled_from(["think", "search", "information", "question", "answer"]), st.data())
+def test_tags_in_letters_that_look_the_same_are_defused(name: str, data: st.DataObject) -> None:
+    alike = {"a": "аɑᴀ", "e": "еᴇ", "h": "һнʜ", "i": "іιɪІ", "n": "ոɴ", "o": "оοօ", "s": "ѕꜱ"}
+    written = "".join(data.draw(st.sampled_from(c + alike.get(c, ""))) for c in name)
+    assert TAGS.defuse(f"x <{written}> y </{written}>") == f"x ‹{written}› y ‹/{written}›"

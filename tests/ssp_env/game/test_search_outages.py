@@ -22,7 +22,7 @@ from ssp_env.worlds.mini import MiniWorld
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("ssp_env.net._pauses", lambda state: 0.001)
+    monkeypatch.setattr("ssp_env.net.FIRST_PAUSE", 0.001)
 
 
 def bm25(world: MiniWorld) -> Any:

@@ -86,6 +86,7 @@ GUESSES = [
     ("When was it?", "1985", "1986"),
     ("How many are there?", "42", "43"),
     ("Which film came out earlier, Moner Manush or Dear Child?", "Moner Manush", "Dear Child"),
+    ("Are both in one country?", "no", "yes"),
     ("", "Bob Dylan", "Joan Baez"),
 ]
 

@@ -28,7 +28,7 @@ from ssp_env.types import Document
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("ssp_env.net._pauses", lambda state: 0.001)
+    monkeypatch.setattr("ssp_env.net.FIRST_PAUSE", 0.001)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from clustered import ClusteredEncoder
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.search.corpus import passage_text
-from ssp_env.search.dense import BLOCK, FLAT, HNSW, IVF, adopt_index, nearest
-from ssp_env.search.index import KINDS, build_index, open_index
+from ssp_env.search.dense import BLOCK, FLAT, HNSW, IVF, nearest
+from ssp_env.search.index import KINDS, adopt_index, build_index, open_index
 from ssp_env.search.store import EncoderInfo, read_manifest
 from ssp_env.types import Document
 
