@@ -51,7 +51,6 @@ CHANGEABLE = (
     "record_tokens",
     "health.patience",
     "health.max_engine_gap",
-    "health.max_overlong",
     "compute.env_runners",
     "compute.learners",
     "compute.gpus_per_env_runner",
