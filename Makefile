@@ -13,7 +13,7 @@ export OMP_NUM_THREADS := 1
 # Compiled modules have to be kept, whatever the shell says: pip does not compile them here.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install train test lint size bench sweeps science vllm-check clean
+.PHONY: install train test lint settings size bench sweeps science vllm-check clean
 
 install: $(VENV)/.everything
 
@@ -43,6 +43,10 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# docs/settings.md, after a change of settings.
+settings: install
+	$(BIN)/python docs/make_settings.py
 
 # This checkout beside another one, in one run: env, training step, search server, imports. Five minutes on two cores.
 OTHER ?= ../before

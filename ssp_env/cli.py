@@ -21,10 +21,12 @@ GROUP = "ssp.commands"
 CHECKOUT = "git clone the repository, then: pip install -e '.[train]'"
 EXTRAS = {
     **dict.fromkeys(
-        ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX"), "train"
+        ("ray", "torch", "transformers", "tokenizers", "safetensors", "tensorboardX", "pandas"),
+        "train",
     ),
     "matplotlib": "plot",
     "sklearn": "analysis",
+    "choix": "analysis",
     "fastapi": "serve",
     "uvicorn": "serve",
 }

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 
-ALONE = ("README.md", "docs/environment.md", "docs/plug_in.md", "docs/settings.md")
+ALONE = ("README.md", "docs/environment.md", "docs/plug_in.md")
 """Documents of which each block works when pasted alone; others run top to bottom."""
 
 NO_TESTS = 5
@@ -93,15 +93,24 @@ def test_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_files_that_a_document_names_exist(document: Path) -> None:
+def test_files_and_links_lead_somewhere(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     folders = "ssp_env|agents|experiments|benchmarks|docs|tests|examples"
     paths = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", text))
-    links = {target.partition("#")[0] for target in re.findall(r"\]\(([^):]+)\)", text)}
-
     missing = [path for path in paths if not (ROOT / path).exists()]
-    missing += [link for link in links if link and not (document.parent / link).exists()]
+
+    for link in set(re.findall(r"\]\(([^):]+)\)", text)):
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        if not target.exists() or (anchor and anchor not in anchors_of(target)):
+            missing.append(link)
     assert not missing
+
+
+def anchors_of(document: Path) -> set[str]:
+    """Anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -131,12 +140,3 @@ def defined(path: Path) -> set[str]:
             }
 
     return found
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_links_within_a_document_lead_somewhere(document: Path) -> None:
-    text = document.read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-    assert not set(re.findall(r"\]\(#([^)]+)\)", text)) - anchors

@@ -292,7 +292,7 @@ class _Tokenizers:
         self._opened: Tokenizer | str = ""
 
     def missing(self, rules: SavedRules) -> str | None:
-        """Why games with this header cannot be replayed; ``None`` if they can.
+        """Reason for which games with this header cannot be replayed; ``None`` if they can.
 
         Raises:
             ConfigError: another tokenizer was given.
@@ -338,7 +338,7 @@ def _rescore(
 
 @dataclass
 class _Tally:
-    """What another judge changed, in valid games."""
+    """Changes by another judge, in valid games."""
 
     games: int = 0
     changed_games: int = 0

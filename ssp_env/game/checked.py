@@ -19,7 +19,7 @@ from ssp_env.game.game import Attempt, Game
 from ssp_env.game.noise import NearNoise, NoiseDocument, NoiseRequest
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
-from ssp_env.search.base import check_count, search_each
+from ssp_env.search.base import search_each
 from ssp_env.types import Document
 
 
@@ -38,7 +38,6 @@ def search(
     """
     k = rules.config.top_k if k is None else k
     results = search_each(rules.retriever, queries, k)
-    check_count(results, queries)
 
     for query, ranking in zip(queries, results, strict=True):
         if isinstance(ranking, ServiceError):

@@ -15,7 +15,7 @@ from ssp_env.wording.mention import mentions
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a filter looks at."""
+    """A question with all that a filter looks at."""
 
     question: str
     truth: GroundTruth

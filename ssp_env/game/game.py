@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Origin(StrEnum):
-    """Where a game's question comes from."""
+    """Origin of a game's question."""
 
     PROPOSED = "proposed"
     """This game's proposer writes it."""
@@ -40,17 +40,17 @@ class Attempt:
     verdict: Verdict | None = None
     reward: float | None = None
     outage: Outage | None = None
-    """Why the attempt is void and does not count; ``None`` for all others."""
+    """Failure that made the attempt void, so that it does not count; ``None`` for all others."""
 
     @property
     def right(self) -> bool:
-        """Whether the judge called it right."""
+        """True if the judge called it right."""
         return self.verdict is not None and self.verdict.correct
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a game begins with; with tokens and what services reply, it decides everything."""
+    """Beginning of a game; with tokens and replies of services, it decides everything."""
 
     seed: tuple[int, ...]
     """The round's seed."""
@@ -65,13 +65,13 @@ class Start:
     question: str | None = None
     """The question, where nothing is proposed."""
     least_searches: int = 0
-    """How many different searches an attempt needs to be right."""
+    """Number of different searches that an attempt needs to be right."""
     solution: tuple[str, ...] = ()
     """The turns of its example, if it was to have one."""
 
     @classmethod
     def of(cls, game: Game) -> Start:
-        """How a game began."""
+        """The beginning of a game."""
         question = None if game.origin is Origin.PROPOSED else game.question
         return cls(
             seed=game.seed,
@@ -104,9 +104,9 @@ class Game:
     reason: str | None = None
     """Reason code of an invalid game; the failed service of a void one."""
     outage: Outage | None = None
-    """Why a void game is void."""
+    """Failure behind a void game."""
     evidence: tuple[Document, ...] = ()
-    """What the proposer retrieved, each passage once, in order."""
+    """Passages that the proposer retrieved, each once, in order."""
     noise: tuple[NoiseDocument, ...] = ()
     verifier: Trajectory | None = None
     verification: Verdict | None = None
@@ -114,13 +114,13 @@ class Game:
     """The solver answering from memory, where that gate is on."""
     closed_book_verdict: Verdict | None = None
     closed_book_reward: float | None = None
-    """What the answer from memory earns its solver: what an attempt with this answer would."""
+    """Reward of the answer from memory: that of an attempt with this answer."""
     attempts: list[Attempt] = field(default_factory=list)
     proposer_reward: float | None = None
     asked_searches: int = 0
     """The number of searches that the proposer's prompt names."""
     least_searches: int = 0
-    """How many different searches an attempt needs to be right, whatever it answers: with fewer it
+    """Number of different searches that an attempt needs to be right: with fewer it
     has taken a short cut. For a composed question as many as the proposers of its parts made."""
     solution: tuple[str, ...] = ()
     """The turns of its example, if it was to have one."""
@@ -134,7 +134,7 @@ class Game:
 
     @cached_property
     def materials(self) -> tuple[Document, ...]:
-        """What verification reads: evidence and noise, once they are there.
+        """Documents of verification: evidence and noise, once they are there.
 
         The game's seed decides their order, apart from :attr:`rng`, so that a replay need not draw
         the noise again.
@@ -145,7 +145,7 @@ class Game:
 
     @property
     def accepted(self) -> bool:
-        """Whether its question may be solved: not failed so far, and verified if it had to be."""
+        """True if its question may be solved: not failed so far, and verified if it had to be."""
         return self.outcome is Outcome.PENDING and self.question is not None
 
     @property
@@ -176,7 +176,7 @@ class Game:
         return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
 
     def ruled(self, attempt: Attempt, verdict: Verdict) -> Verdict:
-        """What the judge's word on an attempt comes to: a short cut is wrong, even a right one."""
+        """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
         searches = len({search.query for search in attempt.trajectory.searches})
         if not verdict.correct or searches >= self.least_searches:
             return verdict

@@ -141,7 +141,7 @@ class LegalMoves:
     def _open(
         self, trajectory: Trajectory, written: Sequence[int]
     ) -> tuple[bool, Action | None, list[int]]:
-        """Whether a thought is open, which action, and the tokens inside the action."""
+        """State of the turn: if a thought is open, the action begun, and the tokens inside it."""
         ids, mask = trajectory.ids, trajectory.mask
 
         # The policy's own tokens since the last ones that the environment wrote.
@@ -185,7 +185,7 @@ class LegalMoves:
 
 
 def _is_plain(piece: bytes) -> bool:
-    """Whether a token is plain text: neither blank, nor half a letter, nor part of a tag."""
+    """True for plain text: neither blank, nor half a letter, nor part of a tag."""
     try:
         text = piece.decode()
     except UnicodeDecodeError:

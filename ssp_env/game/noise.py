@@ -27,13 +27,13 @@ class NoiseDocument(Immutable):
 
 @dataclass(frozen=True)
 class NoiseRequest:
-    """What the noise of one game is chosen by."""
+    """Facts by which the noise of one game is chosen."""
 
     rng: np.random.Generator
     """Source of all randomness."""
     question: str
     own: Sequence[Document]
-    """What this game's proposer retrieved; none of it is noise."""
+    """Documents of this game's proposer; none of them is noise."""
     others: Sequence[tuple[int, Document]]
     """``(slot, document)`` retrieved by the other games' proposers, in slot order."""
 

@@ -1,4 +1,4 @@
-"""How games and trajectories end: three outcomes, and a reason code for each way to fail."""
+"""Ends of games and trajectories: three outcomes, and a reason code for each way to fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What became of a game. The three endings are never mixed."""
+    """Outcome of a game. The three endings are never mixed."""
 
     PENDING = "pending"
     """Not decided yet."""
@@ -21,7 +21,7 @@ class Outcome(StrEnum):
 
 
 class Ending(StrEnum):
-    """How a trajectory ended; all but ``ACTION`` and ``OUTAGE`` are the policy's own fault."""
+    """End of a trajectory; all but ``ACTION`` and ``OUTAGE`` are the policy's own fault."""
 
     ACTION = "action"
     """With the question or the answer that it was to give."""
@@ -45,7 +45,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Outage:
-    """Why a game or an attempt is void.
+    """Failure that made a game or an attempt void.
 
     The text is a service's own: it may differ between two identical runs.
     """
@@ -53,9 +53,9 @@ class Outage:
     service: str
     """``search``, ``judge``, ``verifier``, ``engine``, or the name that your own part gave."""
     what: str
-    """What went wrong, as the log has it."""
+    """The error, as the log has it."""
     calls: int | None = None
-    """How many calls were made before giving up; ``None`` where nobody counted."""
+    """Number of calls before giving up; ``None`` if unknown."""
 
 
 UNVERIFIED = "unverified"

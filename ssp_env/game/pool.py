@@ -42,9 +42,9 @@ class PooledQuestion:
     question: str
     truth: GroundTruth
     searches: int = 1
-    """How often its proposer searched, at least 1: how long a question it is, in any language."""
+    """Searches of its proposer, at least 1: the length of the question, in any language."""
     parts: int = 1
-    """How many proposals it is made of."""
+    """Number of proposals that it is made of."""
     solution: tuple[str, ...] = ()
     """The turns of a right attempt, as :func:`solution_of` gives them; empty
     if none is known."""
@@ -97,7 +97,7 @@ def _joined(inner: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _described(question: str) -> str:
-    """What a question asks for, as part of a sentence."""
+    """The thing that a question asks for, as part of a sentence."""
     asks = _ASKS_FOR.fullmatch(question.strip())
     return asks[1] if asks is not None else f"(the answer to: {question.strip()})"
 
@@ -206,7 +206,7 @@ def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
 
 
 def _turns(trajectory: Trajectory) -> list[str]:
-    """What the policy wrote, turn by turn, as text."""
+    """The policy's turns as text."""
     ids, mask, at = trajectory.ids, trajectory.mask, trajectory.prompt_length
     turns = []
     while at < len(ids):

@@ -111,7 +111,7 @@ _SMALL_CAPITALS = str.maketrans("внχωᎶ", "bhxwg")
 
 
 def _names_in(bracketed: str) -> tuple[str, str]:
-    """What a reader could take for the tag's name.
+    """Words that a reader could take for the tag's name.
 
     The first word, since attributes may follow, or all of it without spaces.
     """

@@ -1,4 +1,4 @@
-"""What verification reads: the solver's prompt with documents in it, cut to a budget of its own.
+"""Material of verification: the solver's prompt with documents in it, cut to its own budget.
 
 The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
 pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
@@ -22,7 +22,7 @@ from ssp_env.types import Document
 
 @dataclass(frozen=True)
 class Reading:
-    """What one verification reads; :func:`lay_out` makes it."""
+    """Material of one verification; :func:`lay_out` makes it."""
 
     question: str
     materials: tuple[Document, ...]
@@ -30,7 +30,7 @@ class Reading:
     documents: tuple[Document, ...]
     """Those of them that fit."""
     limit: int
-    """How many tokens of each title and text are given."""
+    """Number of tokens of each title and text that are given."""
 
     def shown(self, prompts: Prompts) -> tuple[Document, ...]:
         """The documents with the parts of their texts that are given."""
@@ -70,7 +70,7 @@ def lay_out(
 def find_among(
     library: Sequence[Document], query: str, found: Sequence[Document]
 ) -> list[Document]:
-    """What a search finds that looks in a few documents alone: as many as it found elsewhere.
+    """Result of a search among a few documents alone: as many as it found elsewhere.
 
     What it found and the library has comes first, in the same order, so that a search for what is
     there looks as in solving. The rest of the library follows by BM25, then in its own order.
@@ -97,7 +97,7 @@ def find_among(
 
 
 def frame(prompts: Prompts, config: GameConfig) -> int:
-    """How many tokens verification adds to the solver's prompt without question and documents."""
+    """Number of tokens that verification adds to the solver's prompt, without documents."""
     empty = _spell(prompts, config, "", (), 1)
     return len(empty) - len(prompts.solver("", config.max_searches))
 

@@ -131,7 +131,7 @@ class Referee:
             self._take_verification(game, result)
 
     def _look_up(self, reading: Reading, query: str) -> tuple[Document, ...]:
-        """What a search finds among the documents of a verification, as it is shown.
+        """Result of a search among the documents of a verification, as it is shown.
 
         Raises:
             ServiceError: the search failed.

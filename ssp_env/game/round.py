@@ -123,7 +123,13 @@ class Round:
 
     def pending(self) -> list[Trajectory]:
         """The trajectories that wait for the policy's tokens, in a fixed order."""
-        return [t for t in self._live() if t.waiting is Waiting.POLICY]
+        return [
+            trajectory
+            for game in self.games
+            if game.outcome is Outcome.PENDING
+            for trajectory in game.trajectories()
+            if trajectory.waiting is Waiting.POLICY
+        ]
 
     def advance(self) -> None:
         """Serves all pending searches, then enters the next phase as often as one is complete."""
@@ -142,7 +148,7 @@ class Round:
 
     @property
     def referee(self) -> Referee:
-        """What judges its attempts, for those who have them judged before all have ended."""
+        """Referee of its attempts, for rollouts that have them judged before all have ended."""
         return self._referee
 
     @property
@@ -363,7 +369,7 @@ def take_found(
 
     Needed only to search before :meth:`Round.advance` does, while others of the round still write.
     """
-    if trajectory.done:
+    if trajectory.ending is not None:
         return  # another search of the game has voided it
 
     if isinstance(found, ServiceError) and found.fault == "text":

@@ -56,21 +56,21 @@ class Rules(Immutable):
     prompts: Prompts
     retriever: Retriever
     corpus: Sequence[Document]
-    """Where noise comes from when the batch has too little."""
+    """Source of noise when the batch has too little."""
     judge: Judge
     verifier: Verifier | None
     """``None``: the policy itself verifies, in a trajectory of the role ``verifier``."""
     limits: dict[Role, Limits]
     world: World
     filters: Mapping[str, Filter]
-    """What a proposed question must pass, in order, by reason code."""
+    """Checks of a proposed question, in order, by reason code."""
     noise: NoiseSource | NearNoise
-    """Where verification's noise documents come from."""
+    """Source of verification's noise documents."""
     proposer_reward: ProposerReward
     solver_reward: SolverReward
 
     def __getstate__(self) -> dict[str, Any]:
-        """What to pickle: what the world has of its own stays with the world."""
+        """State to pickle: parts that the world has of its own stay with the world."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in _WORLDS_OWN:
             if state[name] is getattr(self.world, name, None):
@@ -126,9 +126,19 @@ class Rules(Immutable):
         if config.closed_book:
             prompts.closed_book("")
 
-        _check_prompt_budget(prompts, config)
+        _check_budget(
+            "max_prompt_tokens",
+            config.max_prompt_tokens,
+            len(prompts.proposer("", config.asked_searches[0])),
+            "the proposer's prompt alone takes {} tokens, without any answer in it",
+        )
         if verifier is None and not config.verifies_by_attempt:
-            _check_verification_budget(prompts, config)
+            _check_budget(
+                "max_verification_tokens",
+                config.verification_tokens,
+                frame(prompts, config),
+                "what surrounds the documents of a verification alone takes {} tokens",
+            )
         own = _own_filters(filters, config)
 
         if retriever is None:
@@ -240,34 +250,13 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
     return own
 
 
-def _check_prompt_budget(prompts: Prompts, config: GameConfig) -> None:
-    """Checks that the proposer's prompt fits its budget.
-
-    Raises:
-        ConfigError: it is too long whatever the answer.
+def _check_budget(name: str, budget: int, needed: int, what: str) -> None:
     """
-    needed = len(prompts.proposer("", config.asked_searches[0]))
-    if needed > config.max_prompt_tokens:
-        fix = (
-            f"the proposer's prompt alone takes {needed} tokens, without any answer in it; "
-            f"give more than that"
-        )
-        raise ConfigError("game.max_prompt_tokens", config.max_prompt_tokens, fix)
-
-
-def _check_verification_budget(prompts: Prompts, config: GameConfig) -> None:
-    """Checks that the policy's verification has room for what surrounds its documents.
-
     Raises:
-        ConfigError: it has not.
+        ConfigError: more is needed, whatever is asked.
     """
-    needed = frame(prompts, config)
-    if needed > config.verification_tokens:
-        fix = (
-            f"what surrounds the documents of a verification alone takes {needed} tokens; "
-            f"give more than that"
-        )
-        raise ConfigError("game.max_verification_tokens", config.verification_tokens, fix)
+    if needed > budget:
+        raise ConfigError(f"game.{name}", budget, f"{what.format(needed)}; give more than that")
 
 
 def _check_answers(world: World, knows: Callable[[str], bool]) -> None:

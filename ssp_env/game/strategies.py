@@ -29,7 +29,7 @@ class BatchStrategy(Protocol):
         ...
 
     def wants_more(self, valid: int, slots: int, waves: int) -> bool:
-        """Whether another wave of proposals is to be played.
+        """True if another wave of proposals is to be played.
 
         Must return ``False`` once all slots are full, and eventually in any case: otherwise a
         policy that only fails would keep the step from ending. A round raises a ``UsageError``
@@ -259,7 +259,7 @@ class Composition(BalancedReuse):
 _DRAWN = 4
 """Of how many questions the least common one is played."""
 _TRIES = 20
-"""How often a strategy tries to put a question together before it takes one that is there."""
+"""Attempts at putting a question together before an existing one is taken."""
 
 
 class _Shelves:

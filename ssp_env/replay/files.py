@@ -220,7 +220,7 @@ def parse_games(lines: Iterable[bytes], path: str | Path) -> Iterator[SavedGame]
 
 
 def _fault(record: GameRecord, rules: SavedRules) -> str | None:
-    """Why a record cannot be one of a game that is over and holds what its header promises."""
+    """The field that shows a game to go on, or to lack tokens that its header promises."""
     if record.outcome is Outcome.PENDING or any(t.ending is None for t in record.trajectories):
         return "field 'outcome' is that of a game that goes on: only others are saved"
 

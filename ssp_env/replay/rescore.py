@@ -37,7 +37,7 @@ class Rescored:
 
     @property
     def changed(self) -> bool:
-        """Whether the outcome, a verdict or a reward is another one."""
+        """True if the outcome, a verdict or a reward is another one."""
         return _scores(self.before) != _scores(self.after)
 
 

@@ -175,7 +175,7 @@ class Prompts:
         self.texts: Mapping[str, str] = texts
         """Every template by name, tags as the config names them."""
         self.frame = frame
-        """What the chat template puts before and after the role prompts."""
+        """Texts that the chat template puts before and after the role prompts."""
 
         frames = dict.fromkeys(map(str, Role), frame)
         frames[Role.SOLVER] = texts.get(_OPENING, frame[0]), frame[1]
@@ -206,7 +206,7 @@ class Prompts:
         return None
 
     def can_spell(self, text: str) -> bool:
-        """Whether this text is encoded without the tokenizer's ``unknown_id``, if it has one."""
+        """True if this text is encoded without the tokenizer's ``unknown_id``, if it has one."""
         unknown = getattr(self._tokenizer, "unknown_id", None)
         return unknown is None or unknown not in self._data(text)
 
@@ -251,7 +251,7 @@ class Prompts:
         return self._templates["information"].encode(self._tokenizer, {"documents": listing})
 
     def listed(self, document: Document, max_document_tokens: int, number: int = 1) -> int:
-        """How many tokens a document adds to a listing, in this place of it."""
+        """Number of tokens that a document adds to a listing, in this place of it."""
         return len(self._document(document, max_document_tokens, number)) + len(self._newline)
 
     def as_shown(self, document: Document, max_document_tokens: int) -> Document:
@@ -289,9 +289,13 @@ class Prompts:
             # Simpler than evicting the oldest, and rare.
             if len(self._passages) >= _REMEMBERED_PASSAGES:
                 self._passages.clear()
-            values = {"title": self._data(document.title), "text": self._data(document.text)}
-            values = {name: value[:max_tokens] for name, value in values.items()}
-            values["number"] = self._tokenizer.encode(str(number))
+            encode, defuse = self._tokenizer.encode_data, self._tags.defuse
+            values = {
+                "title": encode(defuse(document.title))[:max_tokens],
+                "text": encode(defuse(document.text))[:max_tokens],
+            }
+            if self._numbered:
+                values["number"] = self._tokenizer.encode(str(number))
             ids = self._passages[key] = self._templates["document"].encode(self._tokenizer, values)
         return ids
 

@@ -1,4 +1,4 @@
-"""How checkpoints of other projects are asked: the tags, budgets and prompts they were trained on.
+"""Formats of other projects' checkpoints: the tags, budgets and prompts they were trained on.
 
 Facts of format are the projects' own, read from their released code: which tags there are, what
 surrounds the documents and how each is written, whether the instructions are a system message. The
@@ -17,7 +17,7 @@ from ssp_env.game.protocol import Tags
 
 @dataclass(frozen=True)
 class Format:
-    """What a project's checkpoints expect of a game besides the texts of its prompt set."""
+    """Settings that a project's checkpoints expect besides the texts of its prompt set."""
 
     top_k: int
     """Documents per search."""

@@ -15,21 +15,21 @@ from ssp_env.game.protocol import Tags
 SHIPPED = ("mini", "paper", "plain", *FORMATS)
 
 _BASIS = "plain"
-"""What a project's set is completed from: such projects have no proposer, and no verifier."""
+"""Set that completes a project's own: such projects have no proposer, and no verifier."""
 _OPTIONAL = frozenset({"closed_book", "solver_system"})
 
 
 @dataclass(frozen=True)
 class PromptSet:
-    """Where the texts of a set lie."""
+    """Location of a set's texts."""
 
     source: str
-    """What was asked for."""
+    """The name or path that was asked for."""
     folder: Traversable
     name: str | None = None
     """The shipped set that it is; ``None``: a directory."""
     words: Path | None = None
-    """What holds the sentences of its instructions, in place of its own file."""
+    """File with the sentences of its instructions, in place of its own."""
 
     @classmethod
     def open(cls, source: str | Path) -> PromptSet:

@@ -7,6 +7,7 @@ import logging
 import re
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -250,6 +251,28 @@ def test_your_own_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert re.search(r"^mine +1 ", shown, re.MULTILINE), "one of the two is drawn"
     assert "group long is not in the table: its one question is void" in shown
     assert "1 void question (1 by a prompt longer than game.max_prompt_tokens): " in shown
+
+
+def test_your_own_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = """
+        from ssp_env.game.rules import Rules
+        from ssp_env.judge.base import Verdict
+
+        class Never:
+            def judge(self, tasks):
+                return [Verdict(False, "never") for _ in tasks]
+
+        def make(world, tokenizer, game):
+            return Rules.build(world, tokenizer, game, judge=Never())
+    """
+    (tmp_path / "rules_of_this_test.py").write_text(dedent(module))
+    monkeypatch.chdir(tmp_path)
+    words = ("--rules", "rules_of_this_test:make", "--per-group", "2")
+    (found,) = figures(capsys, *words)["evaluations"]
+    row = found["rows"][0]  # type: ignore[index]
+    assert (row["judge"], row["avg@1"]) == ("Never", 0.0)
 
 
 def test_prompts_of_another_project(stranger: Path, tmp_path: Path) -> None:
