@@ -34,7 +34,8 @@ from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
-from ssp_env.search.config import SearchConfig, check_search, open_search
+from ssp_env.search.config import SearchConfig
+from ssp_env.search.open import check_search, open_search
 from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
