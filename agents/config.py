@@ -82,8 +82,6 @@ class LearningConfig(Settings):
     follow change nothing. ``None``: it stays as it is (the paper's)."""
     beta2: Decay = 0.999
     """Decay of Adam's second moment; the first moment's is 0.9."""
-    max_grad_norm: PositiveFloat = 1.0
-    """Gradients are scaled down to this global norm."""
     kl_coeff: NonNegativeFloat = 0.01
     """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""
     clip_low: NonNegativeFloat = 0.2
@@ -94,13 +92,6 @@ class LearningConfig(Settings):
     """Divide GRPO advantages by the standard deviation of their group."""
     drop_uniform_groups: bool = False
     """Leave out groups whose rewards are all equal; GRPO learns nothing from them but the KL."""
-    mask_void_turns: bool = False
-    """Leave out trajectories that end in a turn without any complete action."""
-    repetition_penalty: NonNegativeFloat = 0.0
-    """What a proposal loses of its reward, times the share of the step's other questions that are
-    near-identical to it; never below 0."""
-    role_norms_every: PositiveInt = 10
-    """Steps between two measurements of the gradient norm of each role alone."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"

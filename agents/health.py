@@ -11,9 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 
 from ssp_env.config import Settings
 from ssp_env.game.outcome import Outage
@@ -25,6 +25,10 @@ Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
 
 
+MAX_OVERLONG = 0.9
+"""Share of a role's trajectories that run into the token budget."""
+
+
 class HealthConfig(Settings):
     """When a run is stopped."""
 
@@ -34,8 +38,6 @@ class HealthConfig(Settings):
     """Steps in a row that have to show the same sign; ``None`` never stops a run."""
     max_engine_gap: PositiveFloat = 0.5
     """Mean distance between the log-probabilities of engine and learner, in nats per token."""
-    max_overlong: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of a role's trajectories that run into the token budget."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def _overlong(figures: Figures, config: HealthConfig) -> str | None:
         return None
 
     role = max(shares, key=shares.__getitem__)
-    if shares[role] <= config.max_overlong:
+    if shares[role] <= MAX_OVERLONG:
         return ""
     return f"{shares[role]:.0%} of the {role}'s trajectories ran into the token budget"
 

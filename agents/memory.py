@@ -230,7 +230,7 @@ def _learner(
 
     passing = {"gradients": trained}
     if len(learning.learning_roles) > 1:
-        # Every `role_norms_every` steps, the proposer's are kept apart from the others.
+        # Every tenth step, the proposer's are kept apart from the others.
         passing["one role's gradients"] = trained
     if sharded:
         compute_bytes = HALF if half else FLOAT

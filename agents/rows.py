@@ -14,9 +14,8 @@ import numpy as np
 
 from agents.config import ROLES, LearningConfig
 from agents.losses import find_algorithm
-from agents.metrics import repetition
 from ssp_env.game.game import Game, Origin
-from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 
 ROLE_IDS = {"proposer": 0, "solver": 1}
@@ -44,8 +43,6 @@ class Row:
     """Rewards are compared within one role and group."""
     question: str | None = None
     """Question that a proposal ended with."""
-    void_turn: bool = False
-    """True if its last turn has no complete action."""
 
     @property
     def tokens(self) -> int:
@@ -93,12 +90,6 @@ def rows_of(games: Sequence[Game], config: LearningConfig) -> list[Row]:
 
 def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: str) -> Row:
     mask = np.frombuffer(bytes(trajectory.mask), dtype=np.uint8)
-    void_turn = trajectory.ending is Ending.FORMAT
-    if trajectory.ending is Ending.BUDGET_TOKENS:
-        # A budget that documents used up cut no turn short: that turn was a search.
-        turns = int((np.diff(mask.view(np.int8), prepend=0) == 1).sum())
-        void_turn = turns > len(trajectory.searches)
-
     return Row(
         np.asarray(trajectory.ids, dtype=np.int32),
         mask,
@@ -108,7 +99,6 @@ def _row(game: Game, trajectory: Trajectory, role: str, reward: float, group: st
         0.0,
         reward=float(reward),
         group=group,
-        void_turn=void_turn,
     )
 
 
@@ -147,7 +137,6 @@ class Credit:
         Baselines are those of earlier steps: one that held a trajectory's own return would be
         biased.
         """
-        rows = penalised(rows, self._config.repetition_penalty)
         result = credited(rows, self._config, self.baselines)
 
         decay = self._config.baseline_decay
@@ -173,9 +162,8 @@ def credited(
 ) -> list[Row]:
     """Rows with advantages, without those that nothing is learnt from.
 
-    Left out are uniform groups (``drop_uniform_groups``) and trajectories with a void turn
-    (``mask_void_turns``), which do count in means and baselines, and rows that have neither
-    advantage nor KL, unless their tokens count in a denominator.
+    Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
+    KL, unless their tokens count in a denominator.
 
     Args:
         rows: all rows of the step.
@@ -198,30 +186,11 @@ def credited(
         elif config.drop_uniform_groups:
             kept[own] = np.isin(groups, groups[found != 0])
 
-    if config.mask_void_turns:
-        kept &= np.array([not row.void_turn for row in rows], dtype=bool)
-
     return [
         replace(row, advantage=float(advantage))
         for row, advantage, keep in zip(rows, advantages, kept, strict=True)
         if keep
     ]
-
-
-def penalised(rows: Sequence[Row], penalty: float) -> list[Row]:
-    """Takes ``penalty`` times the share of near-identical questions off rewards of proposals.
-
-    No reward falls below 0, so that a repeated question never earns less than an invalid one, and
-    none rises. Proposals without a question stay as they are.
-    """
-    result = list(rows)
-    asking = [i for i, row in enumerate(rows) if row.question is not None] if penalty else []
-    shares = repetition([str(rows[i].question) for i in asking])
-    for i, share in zip(asking, shares, strict=True):
-        reward = rows[i].reward
-        result[i] = replace(rows[i], reward=min(reward, max(0.0, reward - penalty * float(share))))
-
-    return result
 
 
 # -- weights, over an optimizer update ---------------------------------------------------------

@@ -42,6 +42,10 @@ MEANS = {
 }
 """Figures of a whole update: a sum over all learners, divided by another."""
 
+MAX_GRAD_NORM = 1.0
+"""Gradients are scaled down to this global norm, as in veRL."""
+ROLE_NORMS_EVERY = 10
+"""Steps between two measurements of the gradient norm of each role alone."""
 ROLE_NORMS = ("proposer_grad_norm", "solver_grad_norm")
 """Norms of the gradient of each role alone."""
 
@@ -112,7 +116,7 @@ class Update:
         Returns:
             The sums named in ``SUMMED``, ``grad_norm`` before clipping, and ``skipped_updates``: 1
             if the gradient was not finite, so that weights and moments were left alone; and those
-            named in ``ROLE_NORMS``, which are NaN but every ``role_norms_every`` steps.
+            named in ``ROLE_NORMS``, which are NaN but every tenth step.
         """
         learning = self.learning
         # The learning rate rises linearly, then stays, or falls linearly all the way.
@@ -123,7 +127,7 @@ class Update:
             group["lr"] = learning.lr * share
 
         proposers: list[Tensor | None] | None = None
-        if len(learning.learning_roles) > 1 and step % learning.role_norms_every == 0:
+        if len(learning.learning_roles) > 1 and step % ROLE_NORMS_EVERY == 0:
             # Passes of their own; they do not touch the update that follows, to the last bit.
             self._accumulate(of_role(columns, ROLE_IDS["proposer"]))
             proposers = [parameter.grad for parameter in self._parameters()]
@@ -132,7 +136,7 @@ class Update:
         if proposers is not None:
             figures |= dict(zip(ROLE_NORMS, self._role_norms(proposers), strict=True))
 
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters(), learning.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters(), MAX_GRAD_NORM)
         norm = whole(norm)
         finite = bool(torch.isfinite(norm))
         if finite:

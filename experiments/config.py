@@ -13,7 +13,6 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     model_validator,
 )
@@ -73,47 +72,13 @@ class ComputeConfig(Settings):
         return self
 
 
-class OpenAIConfig(Settings):
+class OpenAIConfig(ChatConfig):
     """A model behind an OpenAI-compatible API, for judging and verifying."""
 
     section: ClassVar[str] = "openai"
 
-    base_url: str = ""
-    """Such as ``http://localhost:8000/v1``; empty: no such model."""
-    model: str = ""
-    """Name of the model there."""
-    api_key_env: str | None = None
-    """Environment variable that holds the key."""
     judge: bool = False
     """Let the model judge the solver's answers too, in place of the judge by rules."""
-    timeout: PositiveFloat = 60.0
-    """Seconds that one call may take."""
-    attempts: PositiveInt = 4
-    """Calls until a task counts as hit by an outage."""
-
-    def chat(self) -> ChatConfig:
-        """The client's settings.
-
-        Raises:
-            ConfigError: no address, no model, or a value that cannot work.
-        """
-        for name in ("base_url", "model"):
-            if not getattr(self, name):
-                use = "needed for game.verifier=openai and for openai.judge"
-                raise ConfigError(f"openai.{name}", "", f"{use}; give --set openai.{name}=...")
-
-        try:
-            return ChatConfig(
-                base_url=self.base_url,
-                model=self.model,
-                api_key_env=self.api_key_env,
-                timeout=self.timeout,
-                attempts=self.attempts,
-            )
-        except ConfigError as error:
-            # The user of these settings does not know the client's own names.
-            name = error.field.partition(".")[2]
-            raise ConfigError(f"openai.{name}", error.value, error.fix) from None
 
 
 def search_section(given: object) -> object:
@@ -162,13 +127,13 @@ class RunConfig(Settings):
     """Processes and devices."""
     search: Annotated[SearchConfig, BeforeValidator(search_section)] = SearchConfig()
     """An index directory or a server that answers searches, in place of the world's own."""
-    openai: OpenAIConfig = OpenAIConfig()
+    openai: OpenAIConfig | None = None
     """A judge or verifier behind an API."""
 
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:
-        if self.game.verifier == "openai" or self.openai.judge:
-            self.openai.chat()
+        if self.game.verifier == "openai":
+            self.served_model()
 
         decay = self.learning.decay_steps
         if decay is not None and self.steps > decay:
@@ -180,6 +145,17 @@ class RunConfig(Settings):
             fix = f"vLLM samples at temperatures of up to 2, and {hottest:g} is asked for"
             raise ConfigError("engine.kind", self.engine.kind, fix)
         return self
+
+    def served_model(self) -> OpenAIConfig:
+        """The model behind an API.
+
+        Raises:
+            ConfigError: none is named.
+        """
+        if self.openai is None:
+            fix = "name a model that is served: --set openai.base_url=... --set openai.model=..."
+            raise ConfigError("openai.base_url", None, fix)
+        return self.openai
 
     @property
     def model_dir(self) -> Path:

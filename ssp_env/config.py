@@ -7,10 +7,11 @@ import inspect
 import re
 import textwrap
 from itertools import pairwise
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from ssp_env.errors import ConfigError, nearest
 
@@ -91,7 +92,14 @@ def setting_names(kind: type[Settings]) -> list[str]:
     names = []
     for name, field in kind.model_fields.items():
         names.append(name)
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Settings):
+        if (inner := section_of(field)) is not None:
             names += [f"{name}.{path}" for path in setting_names(inner)]
     return names
+
+
+def section_of(field: FieldInfo) -> type[Settings] | None:
+    """The settings that a field holds, if it holds a section."""
+    for kind in get_args(field.annotation) or [field.annotation]:
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            return kind
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 
 from ssp_env.config import Settings
 from ssp_env.errors import MissingExtra
@@ -23,8 +23,6 @@ class EngineConfig(Settings):
     """``transformers``, or ``vllm``, which needs its package."""
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.4
     """Share of a GPU's memory that vLLM may fill."""
-    check_every: PositiveInt = 50
-    """Steps between two comparisons with the learner; the first step of a run has one too."""
     max_gap: PositiveFloat = 0.05
     """Mean distance of log-probabilities, in nats, beyond which a run ends."""
 

@@ -16,6 +16,8 @@ from ssp_env.errors import ServiceError
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.tokenizers.base import Tokenizer
 
+CHECK_EVERY = 50
+"""Steps between two comparisons; the first step of a run has one too."""
 MOST_ROWS = 32
 """Trajectories that are compared: some thousand tokens, and far less work than an update."""
 _NAMED = 5

@@ -25,7 +25,7 @@ from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, EVALUATION_RESULTS
 from ray.tune.result import TRAINING_ITERATION
 
 from agents.columns import deal_to_learners
-from agents.engines.gap import Gap, compared_rows, measure
+from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import step_figures
 from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SelfPlayConfig
@@ -193,7 +193,7 @@ class SSP(Algorithm):
             ServiceError: they are too far apart, or a learner is dead.
         """
         engine = self.config.engine_config()
-        if self.last_gap is not None and self._steps % engine.check_every:
+        if self.last_gap is not None and self._steps % CHECK_EVERY:
             return
 
         games = self.last_games

@@ -164,8 +164,9 @@ def _evaluate(
 
     engine: Engine | None = None
     if player == "api":
-        answers = by_player(ChatPlayer(ChatClient(config.openai.chat())))
-        name = f"{config.openai.model} behind {config.openai.base_url}"
+        served = config.served_model()
+        answers = by_player(ChatPlayer(ChatClient(served)))
+        name = f"{served.model} behind {served.base_url}"
     else:
         torch.set_num_threads(config.compute.threads)
         name = str(config.model_dir)

@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
     cheats = all_cheats() if every else [find_cheat(name) for name in arguments.cheat]
     allowed = known(arguments.allow)
     rules = make_rules(config)
-    partner = ChatPlayer(ChatClient(config.openai.chat())) if arguments.player == "model" else None
+    partner = ChatPlayer(ChatClient(config.served_model())) if arguments.player == "model" else None
 
     # Every void game is counted in the report; the log would repeat each.
     logging.getLogger("ssp_env").setLevel(logging.ERROR)

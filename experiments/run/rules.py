@@ -40,7 +40,7 @@ class MakeRules:
 
         client = chat_client(self._config)
         if client is not None:
-            if self._config.openai.judge:
+            if self._config.served_model().judge:
                 parts["judge"] = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
             if game.verifier == "openai":
                 form = game.verification_prompt
@@ -61,6 +61,5 @@ def chat_client(config: RunConfig) -> ChatClient | None:
     Raises:
         ConfigError: settings that cannot work, or a key that is not set.
     """
-    if config.game.verifier != "openai" and not config.openai.judge:
-        return None
-    return ChatClient(config.openai.chat())
+    used = config.game.verifier == "openai" or (config.openai is not None and config.openai.judge)
+    return ChatClient(config.served_model()) if used else None

@@ -62,16 +62,6 @@ def tune_trials(
         ServiceError: Ray did not start.
         KeyboardInterrupt: after Ctrl-C; every trial can be resumed.
     """
-    quiet_libraries()
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-
-    from ray import tune
-
-    from experiments.run.cluster import started_ray, store
-
-    # It would print all of each error; a file has it.
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     given = [
         {
             "name": trial.name,
@@ -82,13 +72,33 @@ def tune_trials(
         }
         for trial in trials
     ]
-    reporter = tune.CLIReporter(
-        metric_columns=SHOWN,
-        parameter_columns={"trial/seed": "seed"},
-        max_report_frequency=30,
-    )
     compute = [trial.config.compute for trial in trials]
     actors = max(each.env_runners + each.learners for each in compute)
+    results = _fit(given, actors, parallel, quiet)
+
+    failed = {one.config["trial"]["name"]: str(one.error) for one in results if one.error}
+    for trial in trials:
+        directory.failure(trial).unlink(missing_ok=True)
+        if trial.name in failed:
+            write_atomically(directory.failure(trial), failed[trial.name])
+    left = [trial for trial in trials if directory.state(trial) not in ENDED]
+    if any(trial.name not in failed for trial in left):
+        raise KeyboardInterrupt
+    return failed
+
+
+def _fit(given: list[dict[str, Any]], actors: int, parallel: int | None, quiet: bool) -> Any:
+    """Lets Tune play trials; ``actors`` is the largest number that one of them starts."""
+    quiet_libraries()
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+    from ray import tune
+
+    from experiments.run.cluster import started_ray, store
+
+    # It would print all of each error; a file has it.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     with (
         started_ray(**store(actors)),
         TemporaryDirectory(prefix="ssp_sweep_") as scratch,
@@ -96,7 +106,7 @@ def tune_trials(
         # Tune ends its trials at Ctrl-C alone.
         handling(lambda *_: signal.raise_signal(signal.SIGINT), signal.SIGTERM),
     ):
-        results = tune.Tuner(
+        return tune.Tuner(
             tune.with_resources(_trainable, resources),
             param_space={"trial": tune.grid_search(given)},
             tune_config=tune.TuneConfig(
@@ -108,19 +118,13 @@ def tune_trials(
                 name="sweep",
                 storage_path=scratch,
                 verbose=0 if quiet else 1,
-                progress_reporter=reporter,
+                progress_reporter=tune.CLIReporter(
+                    metric_columns=SHOWN,
+                    parameter_columns={"trial/seed": "seed"},
+                    max_report_frequency=30,
+                ),
             ),
         ).fit()
-
-    failed = {one.config["trial"]["name"]: str(one.error) for one in results if one.error}
-    for trial in trials:
-        directory.failure(trial).unlink(missing_ok=True)
-        if trial.name in failed:
-            write_atomically(directory.failure(trial), failed[trial.name])
-    left = [trial for trial in trials if directory.state(trial) not in ENDED]
-    if any(trial.name not in failed for trial in left):
-        raise KeyboardInterrupt
-    return failed
 
 
 def _trainable(config: dict[str, Any]) -> None:

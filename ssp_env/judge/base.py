@@ -1,4 +1,4 @@
-"""What a judge and a verifier are."""
+"""Interfaces of judges and verifiers, their tasks and their verdicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Verdict(Immutable):
 
     correct: bool
     detail: str = ""
-    """Why, for the record: the reader's answer, the judge's words."""
+    """Reason, for the record: the reader's answer, the judge's words."""
 
     def __post_init__(self) -> None:
         """
@@ -36,7 +36,7 @@ class Verdict(Immutable):
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
-    """Is ``prediction`` a right answer to ``question``, given the ground truth?"""
+    """A solver's ``prediction``, to be compared with the ground truth."""
 
     question: str
     prediction: str
@@ -45,7 +45,7 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True)
 class VerifyTask:
-    """Do ``documents`` alone answer ``question`` with the ground truth (Section 3.3)?"""
+    """A question that ``documents`` alone should answer with the ground truth (Section 3.3)."""
 
     question: str
     truth: GroundTruth
@@ -57,7 +57,7 @@ class VerifyTask:
     search: Callable[[str], tuple[Document, ...]] | None = field(
         default=None, repr=False, compare=False
     )
-    """What a solver's search would be shown if there were these documents alone, for verifiers that
+    """Search as a solver would see it if there were these documents alone, for verifiers that
     write queries. Raises ``ServiceError``: an outage. ``None`` where nobody can search."""
 
 

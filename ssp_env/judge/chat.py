@@ -15,6 +15,8 @@ from ssp_env.net import OVERLOADED, Connections, check_key_name, check_url, read
 
 T = TypeVar("T")
 
+_MAX_TOKENS = 512
+"""Most tokens of a reply."""
 _LONGEST_PAUSE = 60.0
 """Seconds that the library waits at most when a server asks for patience."""
 
@@ -43,15 +45,14 @@ class ChatConfig(Settings):
     """Seconds for one call, from connecting to the last byte of the reply."""
     attempts: PositiveInt = 4
     """Calls in all for a prompt, with growing pauses between them."""
-    max_tokens: PositiveInt = 512
-    """Most tokens of a reply."""
+
     concurrency: PositiveInt = 16
     """Most calls in flight at a time."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_url("chat.base_url", self.base_url, "http://127.0.0.1:8000/v1")
-        check_key_name("chat.api_key_env", self.api_key_env)
+        check_url(f"{self.section}.base_url", self.base_url, "http://127.0.0.1:8000/v1")
+        check_key_name(f"{self.section}.api_key_env", self.api_key_env)
         return self
 
 
@@ -172,7 +173,7 @@ class ChatClient:
                     model=config.model,
                     messages=[asdict(message) for message in messages],  # type: ignore[misc]
                     temperature=0,
-                    max_tokens=config.max_tokens,
+                    max_tokens=_MAX_TOKENS,
                 )
             content = reply.choices[0].message.content
         except openai.APIStatusError as error:

@@ -164,7 +164,7 @@ _JOINS = re.compile(
 
 
 def _guesses(said: str) -> list[str]:
-    """What a text offers as answers, and what it says in brackets or further sentences."""
+    """Parts of a text: answers that it offers, brackets and further sentences."""
     inside = [a or b for a, b in _BRACKETS.findall(said)]
     outside = _JOINS.split(_BRACKETS.sub(" ", said))
     return [part.strip(" .,") for part in (*outside, *inside) if part and read(part)]

@@ -1,4 +1,4 @@
-"""How often a judge is right, on pairs of answers that people have labelled."""
+"""Precision and recall of a judge on pairs of answers that people have labelled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a judge made of labelled pairs."""
+    """Verdicts of a judge on labelled pairs."""
 
     judged: tuple[bool | ServiceError, ...]
     """Its verdict on each, or why there is none."""

@@ -36,7 +36,7 @@ class Person:
     number: str
     """Of a ruler, or ``jr`` or ``sr``; nothing where there is none."""
     style: str
-    """What stands behind a comma (``1st Baronet``)."""
+    """A rank behind a comma (``1st Baronet``)."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -355,7 +355,7 @@ def _same_item(asked: Asked, gold: str, given: str) -> bool:
     return (
         _alike_run(asked, mine, other)
         or _is_acronym(given, gold)
-        or same_person(gold, given, asked.person or True)
+        or same_person(gold, given, asked_for=True)
     )
 
 

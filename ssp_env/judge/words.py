@@ -50,7 +50,7 @@ class Word:
     is_name: bool = False
     """It begins with a capital or is a figure."""
     gap: str = ""
-    """What stands between it and the word before."""
+    """The signs between it and the word before."""
     amount: Amount | None = None
     date: Date | None = None
 

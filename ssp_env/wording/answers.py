@@ -36,7 +36,7 @@ _UNSPACED = re.compile(UNSPACED)
 _BLANKS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-"""What shows as nothing, in addition to format and control characters."""
+"""Characters that show as nothing, in addition to format and control characters."""
 
 
 class _Table(dict[int, str | None]):

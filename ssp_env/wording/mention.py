@@ -42,20 +42,20 @@ _GLUED = re.compile(
     r"(?<!\bMc)(?<!\bMac)(?<!\bFitz)(?<!\bDe)(?<!\bLa)(?<!\bLe)(?<!\bVan)(?<=[a-z])(?=[A-Z])"
     r"|(?<=[a-z]{3})(?=\d)"
 )
-"""Where a capital or a digit sets a word apart inside another: ``ParisFrance``, ``Paris2024``."""
+"""Places where a word is set apart inside another: ``ParisFrance``, ``Paris2024``."""
 _WORD = re.compile(rf"{UNSPACED}+|\d+(?:\.\d+)+|(?:(?!{UNSPACED})[^\W_])+")
 _SIGNS = re.compile(
     r"-\s*\n\s*|(?<=\S)[^\w\s=<>+]+(?=\S)|[()\[\]*_]|(?<=\b[^\W\d_])\.\s+(?=[^\W\d_]\b)"
 )
 """Signs inside words."""
 _GAP = r"[^\w,;:?!、。]{0,3}"
-"""What may stand between the letters of an answer."""
+"""Signs that may stand between the letters of an answer."""
 _LETTERS = 5
 """Letters that an answer needs for being recognised although it is cut in another way."""
 _LONG = 8
 """Letters that it needs for being recognised with other capitals as well, or inside a word."""
 _PEOPLE = r"(?:n|an|ian|ese|ish|er|ite)?s?"
-"""How the people and the things of a place are called: ``Parisian``, ``Londoners``."""
+"""Endings of names for the people and the things of a place: ``Parisian``, ``Londoners``."""
 
 
 def mentions(text: str, wordings: Iterable[str]) -> str | None:

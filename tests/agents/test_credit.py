@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from agents.config import LearningConfig
 from agents.metrics import NEAR, repetition
-from agents.rows import Credit, Row, penalised, rows_of
+from agents.rows import Credit, Row, rows_of
 from ssp_env import MINI_GAME
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Limits, Trajectory
 from ssp_env.tokenizers import ByteTokenizer
-from ssp_env.types import Document, GroundTruth, Role
+from ssp_env.types import GroundTruth, Role
 
 
 def config(**changes: object) -> LearningConfig:
@@ -68,6 +68,14 @@ def test_baselines_go_on_after_a_checkpoint() -> None:
 # -- groups of proposals -----------------------------------------------------------------------
 
 
+def written(role: Role, text: str) -> Trajectory:
+    """A trajectory of bytes that writes a text, one turn."""
+    tokenizer = ByteTokenizer()
+    made = Trajectory(Limits.of(role, MINI_GAME, tokenizer), [1, 2, 3])
+    made.feed_turn(tokenizer.encode(text))
+    return made
+
+
 def proposal(slot: int, reward: float, *, group: int, asked: int, seed: int = 0) -> Game:
     """A finished game of one proposal."""
     game = Game((seed,), slot, group, GroundTruth("a", "A"), Origin.PROPOSED, asked_searches=asked)
@@ -101,41 +109,6 @@ def test_grpo_compares_proposals_of_one_answer_or_of_one_number_of_searches(
     assert [r.advantage for r in rows] == pytest.approx(expected)
 
 
-# -- void turns --------------------------------------------------------------------------------
-
-
-def written(role: Role, text: str, budget: int = 64) -> Trajectory:
-    """A trajectory of bytes that writes a text, one turn."""
-    tokenizer = ByteTokenizer()
-    rules = MINI_GAME.replace(max_response_tokens=budget)
-    made = Trajectory(Limits.of(role, rules, tokenizer), [1, 2, 3])
-    made.feed_turn(tokenizer.encode(text))
-    return made
-
-
-def spent_on_documents() -> Trajectory:
-    """A search whose documents leave no room for another turn."""
-    made = written(Role.SOLVER, "<search>x</search>")
-    made.observe([Document("d", "t", "x")], list(range(60)))
-    return made
-
-
-@pytest.mark.parametrize(
-    ("trajectory", "void"),
-    [
-        (written(Role.SOLVER, "<answer>x</answer>"), False),
-        (written(Role.SOLVER, "I do not know"), True),
-        (written(Role.SOLVER, "thinking " * 20), True),
-        (spent_on_documents(), False),
-    ],
-)
-def test_a_void_turn_is_one_without_an_action(trajectory: Trajectory, void: bool) -> None:
-    game = proposal(0, 1.0, group=0, asked=1)
-    game.proposer = trajectory
-    (only,) = rows_of([game], config(learning_roles=("proposer",)))
-    assert only.void_turn is void
-
-
 # -- repetition --------------------------------------------------------------------------------
 
 
@@ -154,12 +127,3 @@ def test_repetition_is_the_share_of_others_that_are_alike(questions: list[str]) 
             (len(one & other) / len(one | other) if one | other else 1.0) >= NEAR for other in sets
         )
         assert share == pytest.approx((alike - 1) / max(1, len(sets) - 1))
-
-
-def test_a_repeated_question_loses_by_how_many_repeat_it_but_never_more_than_it_earns() -> None:
-    asked = ["one and the same", "one and the same", "one and the same", "something else"]
-    rewards = [1.0, 0.2, -0.1, 0.5]
-    rows = [row("proposer", r, question=q) for r, q in zip(rewards, asked, strict=True)]
-    rows += [row("solver", 1.0), row("proposer", 0.0)]
-    paid = [r.reward for r in penalised(rows, 0.6)]
-    assert paid == pytest.approx([1.0 - 0.6 * 2 / 3, 0.0, -0.1, 0.5, 1.0, 0.0])

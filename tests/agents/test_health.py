@@ -98,7 +98,6 @@ def test_help_depends_on_whether_anything_was_ever_valid() -> None:
     [
         ("patience", 2, {"valid_rate": 0.0}),
         ("max_engine_gap", 0.1, {"engine_gap": 0.2}),
-        ("max_overlong", 0.5, {"solver_overlong": 0.6}),
     ],
 )
 def test_every_threshold_acts(name: str, value: Any, figures: dict[str, Any]) -> None:

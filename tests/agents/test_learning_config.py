@@ -134,7 +134,6 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "warmup_steps": (5, learnt),
     "decay_steps": (4, learnt),
     "beta2": (0.5, learnt),
-    "max_grad_norm": (1e-9, learnt),
     "kl_coeff": (1.0, learnt),
     "clip_low": (0.02, learnt),
     "clip_high": (0.02, learnt),
@@ -144,9 +143,6 @@ KNOBS: dict[str, tuple[Any, Probe] | tuple[Any, Probe, dict[str, Any]]] = {
     "proposal_groups": ("asked_searches", credited, {"proposer_algorithm": "grpo"}),
     "baseline_decay": (0.9, credited),
     "importance_cap": (1.2, learnt),
-    "mask_void_turns": (True, credited),
-    "repetition_penalty": (0.5, alike),
-    "role_norms_every": (2, measured),
     "drop_uniform_groups": (True, credited),
     "temperature": (0.8, played_on),
     "strategy": ("dummy", played_on),
@@ -211,5 +207,5 @@ def test_the_paper_is_the_default() -> None:
         1.0,
     )
     assert (paper.proposer_aggregation, paper.solver_aggregation) == ("sum", "sequence")
-    assert (paper.baseline_decay, paper.repetition_penalty) == (None, 0.0)
+    assert paper.baseline_decay is None
     assert not paper.std_normalise

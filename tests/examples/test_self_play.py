@@ -53,7 +53,6 @@ def learning(page: ModuleType) -> LearningConfig:
         proposer_weight=page.PROPOSER_WEIGHT,
         lr=page.LR,
         beta2=page.BETAS[1],
-        max_grad_norm=page.MAX_GRAD_NORM,
         warmup_steps=0,
         drop_uniform_groups=True,
         importance_cap=None,

@@ -12,10 +12,13 @@ from ssp_env.errors import ServiceError
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
-def test_weights_that_do_not_arrive_are_noticed(algorithm_config: SSPConfig) -> None:
+def test_weights_that_do_not_arrive_are_noticed(
+    algorithm_config: SSPConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     every, caught = 2, 3
+    monkeypatch.setattr("agents.rllib.algorithm.CHECK_EVERY", every)
     config = algorithm_config.copy(copy_frozen=False)
-    config.training(engine={"check_every": every, "max_gap": 0.02}, lr=0.03, strategy="dummy")
+    config.training(engine={"max_gap": 0.02}, lr=0.03, strategy="dummy")
     algorithm = config.build_algo()
     engine = algorithm.env_runner.engine
 

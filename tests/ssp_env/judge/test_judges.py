@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge
+from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.world import NoVerifier, WorldJudge, WorldVerifier
 from ssp_env.search.corpus import Corpus
 from ssp_env.types import Analysis, Document, GroundTruth, Question
+from ssp_env.worlds import open_world
 
 TRUTH = GroundTruth("g", "New York City", ("NYC", "The Big Apple"))
 FACTS = {
@@ -156,3 +159,11 @@ def test_judges_fit_the_protocol(judge: object) -> None:
 def test_verifiers_fit_the_protocol(verifier: object) -> None:
     assert isinstance(verifier, Verifier)
     assert verifier.verify([]) == []
+
+
+def test_generated_names_have_one_spelling_and_real_text_has_many() -> None:
+    judge = own_judge(open_world("mini"))
+    truth = GroundTruth("g", "Heganes")
+    right = [judge.judge([JudgeTask("?", said, truth)])[0] for said in ("heganes .", "Hegan")]
+    assert right == [Verdict(True), Verdict(False)]
+    assert isinstance(own_judge(CityWorld()), LenientJudge)
