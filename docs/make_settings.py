@@ -48,18 +48,15 @@ def sections(kind: type[Settings], path: str = "") -> Iterator[tuple[str, type[S
 
 
 def docstrings(kind: type[Settings]) -> dict[str, str]:
-    """The docstring under each field of a class."""
-    (body,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id: below.value.value
-        for field, below in pairwise(body.body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }
+    """The docstring under each field of a class and its bases."""
+    found = {}
+    for base in kind.__mro__[: kind.__mro__.index(Settings)]:
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in pairwise(definition.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(field.target)] = str(ast.literal_eval(below.value))
+    return found
 
 
 def listed(kind: type[Settings]) -> str:
