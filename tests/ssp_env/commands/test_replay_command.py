@@ -167,19 +167,6 @@ def test_every_game_is_checked(run: Path, games: Path, capsys: Captured) -> None
     assert out[-1] == "2 of 3 games are identical"
 
 
-def test_code_of_ones_own_is_named(
-    mini: MiniWorld, words: WordTokenizer, tmp_path: Path, capsys: Captured
-) -> None:
-    def thrifty(game: Any, attempt: Any) -> float:
-        return 0.5
-
-    rules = rules_of(mini, words, solver_reward=thrifty)
-    save_games(batch(rules, 2, 1), rules, tmp_path / "games.jsonl")
-    for arguments in ((), ("--check",)):
-        out = shown(capsys, tmp_path / "games.jsonl", *arguments)
-        assert "not checked, since it is code of your own: solver_reward (" in out
-
-
 def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, capsys: Captured) -> None:
     tokenizer = HuggingFaceTokenizer(hf_tokenizers.byte_level())
     room = {"max_prompt_tokens": 3000, "max_response_tokens": 3000}
@@ -193,18 +180,6 @@ def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, capsys: Captu
     assert "identical" in shown(capsys, file, "--tokenizer", tmp_path)
     hf_tokenizers.metaspace().save_pretrained(tmp_path / "other")
     shown(capsys, file, "--tokenizer", tmp_path / "other", status=2)
-
-
-def test_games_without_tokens(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
-    file = tmp_path / "bare.jsonl"
-    save_games(batch(rules, 3, 1), rules, file, tokens=False)
-    out = shown(capsys, file, "--judge", "f1")
-    assert out.count("not replayed: the game was written without token ids") == 3
-    assert "</question>" in out
-    assert "f1: 0 of 4 verdicts change in 2 valid games" in out
-    capsys.readouterr()
-    assert main(["replay", str(file), "--check"]) == 2
-    assert "game 1: slot 0: the game was written without token ids" in capsys.readouterr().err
 
 
 # -- another judge -----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.game.game import Game
-from ssp_env.game.outcome import Ending
 from ssp_env.game.prompts.formats import FORMATS, format_settings
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -112,17 +111,6 @@ def test_a_whole_attempt(name: str, cities: World) -> None:
     assert tokenizer.decode(theirs) == f"{SEARCH}{last}"
     assert (written.searches[0].query, written.result) == ("river Paris", "the Seine")
     assert tried.reward == 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "top_k", "searches"), [("search-r1", 3, 4), ("zerosearch", 5, 5), ("r-search", 5, 10)]
-)
-def test_budgets(name: str, top_k: int, searches: int, cities: World) -> None:
-    rules = rules_of(cities, name, "bytes")
-    assert rules.config.top_k == top_k
-    in_time = attempt(rules, *[SEARCH] * searches, ANSWER).attempts[0].trajectory
-    late = attempt(rules, *[SEARCH] * (searches + 1), ANSWER).attempts[0].trajectory
-    assert (in_time.ending, late.ending) == (Ending.ACTION, Ending.BUDGET_SEARCHES)
 
 
 def test_words_of_a_file_stand_as_they_are(tmp_path: Path, cities: World) -> None:

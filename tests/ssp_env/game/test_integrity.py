@@ -18,7 +18,7 @@ from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
-from ssp_env.types import Document, GroundTruth
+from ssp_env.types import GroundTruth
 from ssp_env.worlds.mini import MiniWorld
 
 TAGS = Tags()
@@ -75,30 +75,9 @@ def torn(draw: st.DrawFn) -> list[str]:
     return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
 
 
-@pytest.fixture(scope="module")
-def glued(tmp_path_factory: pytest.TempPathFactory) -> Prompts:
-    """Prompts with nothing between their values."""
-    folder = tmp_path_factory.mktemp("glued")
-    own = {"proposer": "{answer}", "solver": "{question}", "verifier": "{documents}{question}"}
-    for name, text in {**own, "document": "{title}{text}", "nothing": "none"}.items():
-        (folder / f"{name}.txt").write_text(text)
-    return Prompts(folder, ByteTokenizer(), TAGS)
-
-
 @given(torn())
 def test_values_side_by_side_make_no_tag(parts: list[str]) -> None:
     assert not tags_in("".join(map(TAGS.defuse, parts)))
-
-
-@given(
-    st.sampled_from(TAGS.all()), st.integers(1, 12), st.sampled_from(["x", " x", "東", "<", "/"])
-)
-def test_a_title_cut_short_and_its_text_make_no_tag(
-    glued: Prompts, tag: str, cut: int, between: str
-) -> None:
-    page = Document("d", tag[:cut] + between, tag[cut:])
-    seen = spell(ByteTokenizer(), glued.information([page], cut)).decode("utf-8", "replace")
-    assert tags_in(seen) == ["<information>", "</information>"], seen
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -57,20 +57,6 @@ def test_shipped_sets_hold_every_value(name: str, tokenizer: Tokenizer) -> None:
     assert nothing != found
 
 
-def test_plain_prompts_explain_the_tags_that_a_role_has() -> None:
-    prompts = Prompts("plain", ByteTokenizer(), TAGS)
-    proposer = text_of(prompts, prompts.proposer("Rome", 3))
-    solver = text_of(prompts, prompts.solver("Where?", 7))
-    assert all(
-        tag in proposer
-        for tag in ("<search>", "</question>", "<information>", "<think>", "Rome", "3")
-    )
-    assert all(
-        tag in solver
-        for tag in ("<search>", "</answer>", "<information>", "<think>", "Where?", "7")
-    )
-
-
 # -- own sets ----------------------------------------------------------------------------------
 
 
@@ -86,12 +72,6 @@ def test_an_own_set(own: Path) -> None:
     )
     assert text_of(prompts, prompts.information([], 3)) == "<information>none</information>"
     assert Prompts(str(own), ByteTokenizer(), TAGS).solver("?", 1) == prompts.solver("?", 1)
-
-
-def test_a_missing_file(own: Path) -> None:
-    (own / "nothing.txt").unlink()
-    with pytest.raises(ConfigError, match=r"nothing\.txt is missing"):
-        Prompts(own, ByteTokenizer(), TAGS)
 
 
 @pytest.mark.parametrize(

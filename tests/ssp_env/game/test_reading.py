@@ -11,13 +11,10 @@ import pytest
 from scripted import begin, by_role, play, prompt_of, propose, read, rules_of, say, solve
 
 import ssp_env
-from ssp_env.game.prompts import Prompts
-from ssp_env.game.reading import lay_out
 from ssp_env.game.round import Round
-from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Verdict, VerifyTask
-from ssp_env.tokenizers import Tokenizer, WordTokenizer
+from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Question, Role, World
 from ssp_env.worlds.mini import MiniWorld
 
@@ -154,44 +151,6 @@ PAGES |= {"ash": "a tree", "bee": "an animal"}
 
 
 # -- the budget --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def wiki() -> Rules:
-    return ssp_env.raw_env(world="wiki-mini", tokenizer="bytes").rules
-
-
-@pytest.mark.parametrize("tokenizer", ["bytes", "bpe"])
-def test_nothing_falls_for_length_at_the_papers_limits(wiki: Rules, tokenizer: str) -> None:
-    """Ten searches of three documents and four noise documents: all of it is read, as shown."""
-    config = wiki.config
-    prompts = wiki.prompts if tokenizer == "bytes" else Prompts("plain", bpe(), config.tags)
-    assert (config.max_searches, config.top_k, config.noise_documents) == (10, 3, 4)
-
-    # As much evidence as a proposer can have been shown.
-    shown, evidence = config.max_response_tokens, []
-    longest = sorted(wiki.corpus, key=lambda document: -len(document.text))
-    for document in longest[:30]:
-        shown -= prompts.listed(document, config.max_document_tokens)
-        if shown < 0:
-            break
-        evidence.append(document)
-    noise = longest[30:34]
-
-    question = "What is it? " * 20
-    reading = lay_out(prompts, config, question, (*noise, *evidence), noise)
-    assert reading.documents == (*noise, *evidence)
-    assert reading.limit == config.max_document_tokens
-    ids = reading.ids(prompts, config)
-    assert len(ids) <= config.max_prompt_tokens + config.verification_tokens
-    assert len(ids) + config.max_response_tokens <= wiki.longest_trajectory
-
-
-def bpe() -> Tokenizer:
-    hf = pytest.importorskip("hf_tokenizers", exc_type=ImportError)
-    from ssp_env.tokenizers import HuggingFaceTokenizer
-
-    return HuggingFaceTokenizer(hf.byte_level())
 
 
 @pytest.mark.parametrize("form", ["solver", "documents"])

@@ -151,14 +151,6 @@ class FailingJudge(ExactMatchJudge):
         ]
 
 
-def test_a_verdict_that_fails_voids_its_game_alone(mini: MiniWorld, words: WordTokenizer) -> None:
-    healthy = play(begin(rules_of(mini, words, attempts=3)), by_role(propose()))
-    judge = FailingJudge(healthy.games[2].question)
-    played = play(begin(rules_of(mini, words, attempts=3, judge=judge)), by_role(propose()))
-    check_void(played.games[2], "judge")
-    assert [records(played)[i] for i in (0, 1, 3)] == [records(healthy)[i] for i in (0, 1, 3)]
-
-
 def test_one_verdict_that_fails_voids_its_attempt_alone(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
@@ -253,17 +245,6 @@ class FailingVerifier(WorldVerifier):
             raise ServiceError("verifier", "down")
         error = ServiceError("verifier", "down")
         return [error if t.truth.answer == self.answer else self._verdict(t) for t in tasks]
-
-
-def test_a_verification_that_fails_voids_its_game_alone(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    healthy = play(begin(rules_of(mini, words)), by_role(propose()))
-    verifier = FailingVerifier(mini, healthy.games[0].truth.answer)
-    played = play(begin(rules_of(mini, words, own_verifier=verifier)), by_role(propose()))
-    check_void(played.games[0], "verifier")
-    assert (played.games[0].verification, played.games[0].attempts) == (None, [])
-    assert records(played)[1:] == records(healthy)[1:]
 
 
 def test_a_dead_verifier_voids_everything(mini: MiniWorld, words: WordTokenizer) -> None:

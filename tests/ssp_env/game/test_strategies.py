@@ -64,18 +64,6 @@ def test_periodic_reset_comes_exactly_every_k_steps(every: int) -> None:
     assert sizes == list(range(1, every + 1)) * 4
 
 
-def test_a_step_after_a_reset_is_filled_with_its_own_questions() -> None:
-    strategy = ReplayBuffer(reset_every=2)
-    assert sorted(step(strategy, [question(1), question(2)], 4), key=str) == [
-        question(1), question(1), question(2), question(2)
-    ]  # fmt: skip
-    step(strategy, [question(3)], 0)
-    assert step(strategy, [question(4)], 5) == [question(4)] * 5, "nothing from before the reset"
-    assert strategy.pool == [question(4)], "what was played again does not enter the pool again"
-    assert ReplayBuffer(reset_every=2).fill(rng(), [], 5) == []
-    assert set(step(strategy, [], 5)) == {question(4)}
-
-
 @given(
     name=st.sampled_from(STRATEGIES),
     steps=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9)), max_size=8),
@@ -136,19 +124,6 @@ def asked(text: str, answer: str, searches: int = 1) -> PooledQuestion:
 def test_two_questions_make_one(outer: PooledQuestion, inner: PooledQuestion, whole: str) -> None:
     made = compose(outer, inner)
     assert made == PooledQuestion(whole, outer.truth, outer.searches + inner.searches, 2)
-
-
-@pytest.mark.parametrize(
-    ("outer", "inner"),
-    [
-        ("what is the rival of Tasenor ?", "what is the author of Kemoris ?"),
-        ("what is the rival of Tasen ?", "what is the author of Havik ?"),
-        ("what is the rival of Tasen and of Tasen ?", "what is the author of Kemoris ?"),
-    ],
-    ids=["another name", "gives the answer away", "names it once more"],
-)
-def test_what_does_not_fit_is_not_put_together(outer: str, inner: str) -> None:
-    assert compose(asked(outer, "Havik"), asked(inner, "Tasen")) is None
 
 
 def test_a_step_is_filled_up_with_the_lengths_that_it_lacks() -> None:

@@ -87,40 +87,6 @@ def test_a_whole_play(tokenizer: Tokenizer) -> None:
 # -- thoughts ----------------------------------------------------------------------------------
 
 
-UNCLOSED = {
-    "<think> what": (Ending.FORMAT, None),
-    "<think> <information> what": (Ending.FORGED, None),
-    "<think> <answer> the </answer> is <answer> what </answer> is": (Ending.ACTION, "the"),
-    "<think> <answer> the </answer> </think> is": (Ending.FORMAT, None),
-}
-
-
-@pytest.mark.parametrize(("text", "expected"), UNCLOSED.items())
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_a_thought_counts_until_the_turn_ends(
-    tokenizer: Tokenizer, text: str, expected: tuple[Ending, str | None]
-) -> None:
-    """However the turn ends: by its end token, with the budget, or because no more text comes."""
-    ids, eos = tokenizer.encode(text), [tokenizer.eos_id or 0]
-
-    by_token = begin(tokenizer=tokenizer)
-    assert not any(by_token.feed([token]) for token in ids)
-    assert by_token.feed(eos)
-
-    whole, ended = begin(tokenizer=tokenizer), begin(tokenizer=tokenizer)
-    assert whole.feed_turn(ids) == len(ids)
-    assert ended.feed_turn([*ids, *eos]) == len(ids) + 1
-
-    spent = begin(tokenizer=tokenizer, max_response_tokens=len(ids))
-    assert spent.feed(ids)
-
-    for trajectory in (by_token, whole, ended):
-        assert (trajectory.ending, trajectory.result) == expected
-    by_budget = (Ending.BUDGET_TOKENS, None) if expected[0] is Ending.FORMAT else expected
-    assert (spent.ending, spent.result) == by_budget
-    assert by_token.ids == ended.ids == [*whole.ids, *eos]
-
-
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_a_prompt_may_open_the_thought(tokenizer: Tokenizer) -> None:
     trajectory = begin(tokenizer=tokenizer, prompt="solve : <think>\n")
@@ -146,16 +112,6 @@ def test_token_budget(tokenizer: Tokenizer) -> None:
     assert trajectory.tokens_left == 1
     assert trajectory.feed(ids[8:])
     assert (trajectory.ending, trajectory.tokens_left) == (Ending.BUDGET_TOKENS, 0)
-
-
-def test_search_budget() -> None:
-    trajectory = begin(max_searches=2, asked_searches=(1, 1))
-    for _ in range(2):
-        assert write(trajectory, "<search> what </search>")
-        trajectory.observe([], WORDS.encode("<information> nothing </information>"))
-    assert write(trajectory, "<search> what </search>")
-    assert trajectory.ending is Ending.BUDGET_SEARCHES
-    assert (len(trajectory.searches), trajectory.query) == (2, None)
 
 
 def test_query_budget() -> None:
@@ -216,15 +172,6 @@ def test_tokens_after_the_end_of_a_turn(tokenizer: Tokenizer) -> None:
     )
     assert trajectory.query is not None
     assert trajectory.query.split() == (["what", "of"] if tokenizer is WORDS else ["whatof"])
-
-
-def test_tokens_while_a_search_is_pending_or_after_the_end() -> None:
-    trajectory = begin()
-    write(trajectory, "<search> what </search>")
-    refused(trajectory, [5], None, "waits for search")
-    trajectory.observe([], [5])
-    write(trajectory, "<answer> what </answer>")
-    refused(trajectory, [5], None, "waits for nothing")
 
 
 # -- the mask, over any stream -----------------------------------------------------------------

@@ -244,13 +244,6 @@ def test_lines_that_are_no_game(saved: SavedGame, line: bytes) -> None:
             list(parse_games(lines, "games.jsonl"))
 
 
-def test_a_prompt_set_that_cannot_work(saved: SavedGame) -> None:
-    texts = {**saved.rules.prompts.texts, "solver": "no question"}
-    prompts = replace(saved.rules.prompts, texts=texts)
-    with pytest.raises(ConfigError, match="put the placeholder"):
-        replay(replace(saved, rules=replace(saved.rules, prompts=prompts)))
-
-
 # -- tokenizers --------------------------------------------------------------------------------
 
 BUILT: dict[str, Callable[[], Any]] = {
@@ -314,15 +307,6 @@ def test_tokenizers_of_a_directory(mini: MiniWorld, kind: str, tmp_path: Path) -
         replay(saved, there)
 
 
-def test_a_tokenizer_that_lay_in_no_directory(mini: MiniWorld, tmp_path: Path) -> None:
-    saved = played_with(mini, HuggingFaceTokenizer(hf_tokenizers.byte_level()))
-    assert saved.rules.tokenizer.directory is None
-    with pytest.raises(ConfigError, match="give the one that the game was played with"):
-        replay(saved)
-    hf_tokenizers.byte_level().save_pretrained(tmp_path)
-    assert replay(saved, tmp_path).identical
-
-
 class ShoutingTokenizer(ByteTokenizer):
     """Code of the user's own."""
 
@@ -337,12 +321,6 @@ def test_a_tokenizer_of_ones_own_is_to_be_passed(mini: MiniWorld) -> None:
     assert replay(saved, ShoutingTokenizer()).identical
     with pytest.raises(ConfigError, match="another one"):
         replay(saved, ByteTokenizer())
-
-
-def test_another_vocabulary_is_refused(saved: SavedGame, words: WordTokenizer) -> None:
-    assert replay(saved, words).identical
-    with pytest.raises(ConfigError, match="another one: words"):
-        replay(saved, WordTokenizer(words.words[::-1], words.tags))
 
 
 def test_a_vocabulary_that_lost_its_digest(saved: SavedGame) -> None:

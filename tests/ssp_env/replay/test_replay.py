@@ -151,26 +151,6 @@ def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
     assert not rescore([saved], ExactMatchJudge())[0].changed
 
 
-def test_a_turn_that_ends_without_a_token_that_says_so(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    rules = rules_of(mini, words, attempts=3)
-    played = begin(rules, slots=1)
-    while pending := played.pending():
-        for i, trajectory in enumerate(pending):
-            script = propose() if played.phase is Phase.PROPOSE else solve
-            ids = words.encode(str(script(trajectory)))
-            trajectory.feed_turn(
-                ids
-                if played.phase is Phase.PROPOSE or i
-                else words.encode("<think> what")[: i or 2]
-            )
-        played.advance()
-    (game,) = played.games
-    assert game.attempts[0].trajectory.ending is Ending.FORMAT
-    again(game, rules)
-
-
 def test_random_games(mini: MiniWorld) -> None:
     """Whole turns of random tokens, tags often among them, in attempts that are played at the same
     time."""
@@ -396,26 +376,6 @@ def test_an_engine_that_failed(
         assert [a.outage and a.outage.service for a in record.attempts].count("engine") == 1
 
 
-def test_an_engine_that_failed_when_others_had_written_on(
-    mini: MiniWorld, words: WordTokenizer
-) -> None:
-    """One attempt waits for documents, one is in the middle of a turn, one has not begun."""
-    rules = rules_of(mini, words, attempts=3)
-    played = begin(rules, slots=1)
-    while played.phase is not Phase.SOLVE:
-        for trajectory in played.pending():
-            trajectory.feed(words.encode(str(propose()(trajectory))))
-        played.advance()
-    first, second, third = played.pending()
-    first.feed(words.encode("<search> mentor </search>"))
-    second.feed(words.encode("<search> mentor"))
-    played.void([third], ServiceError("engine", "gone"))
-    second.feed(words.encode("</search>"))
-    played.advance()
-    play(played, solve)
-    again(played.games[0], rules)
-
-
 # -- code of the user's own --------------------------------------------------------------------
 
 
@@ -629,18 +589,3 @@ def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
     assert {("solver 1", "ending"), ("solver 1", "outage")} <= {
         (d.where, d.field) for d in differences
     }
-
-
-def test_tokens_that_run_out(saved: SavedGame) -> None:
-    last = saved.record.attempts[0].segments[-1]
-    ids, logprobs = (last.ids or ())[:-1], (last.logprobs or ())[:-1]
-    short = rewritten(saved, 0, -1, ids=ids, logprobs=logprobs, tokens=len(ids))
-    found = {(d.where, d.field) for d in replay(written(short)).differences}
-    assert {("solver 1", "ending"), ("solver 1", "result")} <= found
-
-
-def test_a_void_game_that_claims_to_be_invalid(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, retriever=FailingSearch(mini.corpus))
-    (game,) = play(begin(rules, slots=1), by_role(say("<search> mentor </search>"))).games
-    forged = changed(save_game(game, rules), outcome=Outcome.INVALID)
-    assert ("game", "outcome") in {(d.where, d.field) for d in replay(forged).differences}

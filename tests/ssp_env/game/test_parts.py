@@ -1,7 +1,8 @@
-"""What counts as a service of another machine."""
+"""Facts about parts: who waits for other machines, and what a result depends on."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 import ssp_env
-from ssp_env.game.parts import is_remote
+from ssp_env.doors.setup import set_up
+from ssp_env.game.parts import fingerprint, is_remote
 from ssp_env.judge.chat import ChatClient, ChatConfig
+from ssp_env.judge.exact import F1Judge
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.search.cache import CachedRetriever
@@ -48,3 +51,24 @@ def test_what_stands_before_a_server_is_remote(here: object) -> None:
 def test_a_part_of_ones_own_says_it(here: object) -> None:
     assert is_remote(SimpleNamespace(remote=True))
     assert not is_remote(SimpleNamespace(remote=False, config=SimpleNamespace(endpoint=SERVER)))
+
+
+def test_a_fingerprint_tells_what_differs() -> None:
+    def of(**setup: Any) -> dict[str, Any]:
+        return fingerprint(set_up({"world": "mini", **setup}).rules)
+
+    base = of()
+    assert base == of()
+    assert {"corpus", "retriever", "top_k", "max_searches", "judge", "prompts"} < set(base)
+    json.dumps(base)
+    for change in (
+        {"game": {"top_k": 3}},
+        {"game": {"max_searches": 3}},
+        {"game": {"verifier": "none"}},
+        {"world_options": {"seed": 1}},
+        {"judge": F1Judge(0.5)},
+        {"retriever": HTTPRetriever("http://127.0.0.1:9")},
+    ):
+        assert of(**change)["hash"] != base["hash"], change
+    # Games at other sizes are the same task.
+    assert of(game={"attempts": 2})["hash"] == base["hash"]
