@@ -17,8 +17,6 @@ from experiments.run.rundir import CHANGEABLE, RunDirectory, flat
 from experiments.stats import Estimate, over_runs
 from ssp_env.errors import RunError
 
-ELSEWHERE = tuple(n for n in CHANGEABLE if n.startswith(("compute.", "search.", "openai.")))
-"""Settings that only say by which machines and services a run is played."""
 LAST_STEPS = 10
 
 Lines = list[dict[str, Any]]
@@ -129,7 +127,7 @@ class Arm:
 def arms_of(runs: Sequence[Run]) -> list[Arm]:
     """Groups runs that differ in nothing but their seed.
 
-    Machines and services (:data:`ELSEWHERE`) do not count. No arm has a seed twice: the second run
+    Machines and services do not count. No arm has a seed twice: the second run
     of a seed begins another arm, together with the second runs of other seeds.
     """
     groups: dict[tuple[str, int], list[int]] = {}
@@ -148,8 +146,10 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
 
 
 def _deciding(run: Run) -> dict[str, Any]:
-    """Settings that make an arm."""
-    return {n: v for n, v in run.settings.items() if n != "seed" and n not in ELSEWHERE}
+    """Settings that make an arm: all but the seed, machines and services."""
+    own = ("compute.", "search.", "openai.")
+    elsewhere = {n for n in run.settings if n.startswith(own) and CHANGEABLE.fullmatch(n)}
+    return {n: v for n, v in run.settings.items() if n not in {"seed", *elsewhere}}
 
 
 def _arm_name(runs: Sequence[Run], members: list[int], groups: list[list[int]]) -> str:

@@ -44,28 +44,11 @@ NO_CHECKPOINT = (
     "a run that ended before its first checkpoint; start it over with --resume, or "
     "choose another --out"
 )
-CHANGEABLE = (
-    "steps",
-    "checkpoint_every",
-    "checkpoints_kept",
-    "record_tokens",
-    "health.patience",
-    "health.max_engine_gap",
-    "compute.env_runners",
-    "compute.learners",
-    "compute.gpus_per_env_runner",
-    "compute.gpus_per_learner",
-    "compute.sharding",
-    "compute.threads",
-    "search.device",
-    "search.server.url",
-    "search.server.token_env",
-    "search.server.timeout",
-    "search.server.deadline",
-    "openai.base_url",
-    "openai.api_key_env",
-    "openai.timeout",
-    "openai.attempts",
+CHANGEABLE = re.compile(
+    r"steps|checkpoint_every|checkpoints_kept|record_tokens|health\.\w+"
+    r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
+    r"|search\.(device|server\.(url|token_env|timeout|deadline))"
+    r"|openai\.(base_url|api_key_env|timeout|attempts)"
 )
 """Settings in which a resumed run may differ from its directory: none decides which games are
 played."""
@@ -139,8 +122,8 @@ class RunDirectory:
         theirs, ours = flat(self.read_config()), flat(plain(config))
         differing = [
             name
-            for name in sorted({*theirs, *ours} - {*CHANGEABLE})
-            if theirs.get(name) != ours.get(name)
+            for name in sorted({*theirs, *ours})
+            if theirs.get(name) != ours.get(name) and not CHANGEABLE.fullmatch(name)
         ]
         if differing:
             raise RunError(
