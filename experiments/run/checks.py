@@ -23,7 +23,7 @@ from experiments.run.rules import MakeRules, chat_client
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
-from ssp_env.search.config import check_search
+from ssp_env.search.open import check_search
 from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
