@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import PositiveFloat, PositiveInt
 
+from agents.config import ROLES
 from ssp_env.config import Settings
 from ssp_env.game.outcome import Outage
 
@@ -57,8 +58,37 @@ class Diagnosis:
         return f"{self.cause}. What usually helps: {self.helps}"
 
 
-Look = Callable[[Figures, HealthConfig], str | None]
-"""Fault of a step, in words; empty if nothing, ``None`` if the step cannot tell."""
+_COLLAPSED = (
+    "the policy has collapsed, so start again with a lower learning.lr, more learning.kl_coeff or "
+    "a lower learning.proposer_weight; the last good weights are in an earlier checkpoint, if any"
+)
+_SERVICE = (
+    "see that the service named is there and answers, then go on by --resume; an engine that has "
+    "died comes back with a new process. Weights that are not numbers need an earlier checkpoint, "
+    "or a new run with a lower learning.lr"
+)
+_PRECISION = "lower learning.lr, more learning.warmup_steps, or learning.precision=float32"
+_SAME_POLICY = (
+    "see that engine and learner compute the same policy: learning.precision=float32, another "
+    "engine.kind, the same temperature"
+)
+
+SIGNS = {
+    OUTAGE: (_SERVICE, _SERVICE),
+    "not_finite": (_PRECISION, _PRECISION),
+    "nothing_valid": (
+        _COLLAPSED,
+        "read some games (ssp replay RUN/games/step_000001.jsonl): a policy that breaks the format "
+        "needs another prompt set or a model that follows instructions, and questions that are "
+        "unverified may need another game.verifier",
+    ),
+    "engine_gap": (f"{_SAME_POLICY}; if the gap grew slowly, a lower learning.lr", _SAME_POLICY),
+    "overlong": (
+        _COLLAPSED,
+        "a larger game.max_response_tokens, or a model that ends its turns",
+    ),
+}
+"""Help for each sign: for a run that has had valid questions, and for one that never had any."""
 
 
 class Monitor:
@@ -66,7 +96,7 @@ class Monitor:
 
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
-        self._rows = dict.fromkeys(SIGNS, 0)
+        self._in_a_row = dict.fromkeys(SIGNS, 0)
         self._thrived = False
 
     def __call__(
@@ -79,16 +109,20 @@ class Monitor:
 
         Args:
             step: its number.
-            figures: what ``metrics.jsonl`` says of it.
-            outages: what failed in it; a diagnosis quotes what failed most often.
+            figures: its line of ``metrics.jsonl``.
+            outages: failures in it; a diagnosis quotes the most frequent one.
         """
-        for sign, (look, _, _) in SIGNS.items():
-            seen = look(figures, self._config)
-            if seen is not None:
-                self._rows[sign] = self._rows[sign] + 1 if seen else 0
-
-            if seen and self._config.patience and self._rows[sign] >= self._config.patience:
-                return self._diagnosis(sign, step, seen + _quoted(sign, outages))
+        for sign, seen in _faults(figures, self._config).items():
+            if seen is None:
+                continue
+            self._in_a_row[sign] = count = self._in_a_row[sign] + 1 if seen else 0
+            if seen and self._config.patience and count >= self._config.patience:
+                if sign == OUTAGE and outages:
+                    named = Counter((outage.service, outage.what) for outage in outages)
+                    seen += " ({}: {})".format(*named.most_common(1)[0][0])
+                collapsed, never = SIGNS[sign]
+                lasted = f"in each of the last {count} steps, {seen}"
+                return Diagnosis(sign, step, lasted, collapsed if self._thrived else never)
 
         self._thrived = self._thrived or bool(figures.get("valid_rate"))
         return None
@@ -101,122 +135,43 @@ class Monitor:
 
     def begin_again(self) -> None:
         """Forgets all signs, though not whether anything was ever valid."""
-        self._rows = dict.fromkeys(SIGNS, 0)
-
-    def _diagnosis(self, sign: str, step: int, seen: str) -> Diagnosis:
-        _, collapsed, never = SIGNS[sign]
-        lasted = f"in each of the last {self._rows[sign]} steps, {seen}"
-        return Diagnosis(sign, step, lasted, collapsed if self._thrived else never)
+        self._in_a_row = dict.fromkeys(SIGNS, 0)
 
 
-def _not_finite(figures: Figures, config: HealthConfig) -> str | None:
-    if not figures.get("learner_updates"):
-        return None
+def _faults(figures: Figures, config: HealthConfig) -> dict[str, str | None]:
+    """Fault of a step by sign, in words; empty if there is none, ``None`` if the step cannot
+    tell."""
+    known = {n: v for n, v in figures.items() if v is not None and not math.isnan(v)}
+    faults: dict[str, str | None] = dict.fromkeys(SIGNS)
 
-    losses = [figures.get(name) for name in ("learner_loss", "learner_grad_norm")]
-    broken = any(value is None or not math.isfinite(value) for value in losses)
-    return "the loss or its gradient was not finite" if broken else ""
+    if "void_games" in known and "games" in known:
+        void, games = known["void_games"], known["games"]
+        lost = void and not figures.get("filled_slots")
+        what = f"no game was valid, and an outage voided {void:.0f} of {games:.0f}"
+        faults[OUTAGE] = what if lost else ""
 
+    if figures.get("learner_updates"):
+        losses = [figures.get(name) for name in ("learner_loss", "learner_grad_norm")]
+        broken = any(value is None or not math.isfinite(value) for value in losses)
+        faults["not_finite"] = "the loss or its gradient was not finite" if broken else ""
 
-def _outage(figures: Figures, config: HealthConfig) -> str | None:
-    void, games = _known(figures, "void_games"), _known(figures, "games")
-    if void is None or games is None:
-        return None
-    if not void or figures.get("filled_slots"):
-        return ""
-    return f"no game was valid, and an outage voided {void:.0f} of {games:.0f}"
+    if "valid_rate" in known:
+        shares = [(s or 0.0, n) for n, s in figures.items() if n.startswith("invalid_")]
+        reasons = [f"{n.removeprefix('invalid_')} {s:.0%}" for s, n in sorted(shares)[:-4:-1]]
+        why = ", ".join(reasons) or "no reasons known"
+        invalid = known["valid_rate"] == 0
+        faults["nothing_valid"] = f"no proposed question was valid ({why})" if invalid else ""
 
+    if "engine_gap" in known:
+        gap, bound = known["engine_gap"], config.max_engine_gap
+        apart = f"{gap:.2f} nats per token apart ({bound:g} are allowed)"
+        what = f"the log-probabilities of engine and learner were {apart}"
+        faults["engine_gap"] = what if gap > bound else ""
 
-def _quoted(sign: str, outages: Sequence[Outage]) -> str:
-    if sign != OUTAGE or not outages:
-        return ""
-    ((service, what), _), *_ = Counter((o.service, o.what) for o in outages).most_common(1)
-    return f" ({service}: {what})"
+    overlong = {r: known[f"{r}_overlong"] for r in ROLES if f"{r}_overlong" in known}
+    if overlong:
+        role = max(overlong, key=overlong.__getitem__)
+        what = f"{overlong[role]:.0%} of the {role}'s trajectories ran into the token budget"
+        faults["overlong"] = what if overlong[role] > MAX_OVERLONG else ""
 
-
-def _nothing_valid(figures: Figures, config: HealthConfig) -> str | None:
-    rate = _known(figures, "valid_rate")
-    if rate is None:
-        return None
-    return f"no proposed question was valid ({_reasons(figures)})" if rate == 0 else ""
-
-
-def _engine_gap(figures: Figures, config: HealthConfig) -> str | None:
-    gap, bound = _known(figures, "engine_gap"), config.max_engine_gap
-    if gap is None or gap <= bound:
-        return None if gap is None else ""
-
-    apart = f"{gap:.2f} nats per token apart"
-    return f"the log-probabilities of engine and learner were {apart} ({bound:g} are allowed)"
-
-
-def _overlong(figures: Figures, config: HealthConfig) -> str | None:
-    known = {role: _known(figures, f"{role}_overlong") for role in ("proposer", "solver")}
-    shares = {role: share for role, share in known.items() if share is not None}
-    if not shares:
-        return None
-
-    role = max(shares, key=shares.__getitem__)
-    if shares[role] <= MAX_OVERLONG:
-        return ""
-    return f"{shares[role]:.0%} of the {role}'s trajectories ran into the token budget"
-
-
-def _known(figures: Figures, name: str) -> float | None:
-    """A figure; ``None`` if the step has none, or it is not a number."""
-    value = figures.get(name)
-    return None if value is None or math.isnan(value) else value
-
-
-def _reasons(figures: Figures) -> str:
-    shares = sorted(
-        (
-            (share or 0.0, name.removeprefix("invalid_"))
-            for name, share in figures.items()
-            if name.startswith("invalid_")
-        ),
-        reverse=True,
-    )
-    return ", ".join(f"{name} {share:.0%}" for share, name in shares[:3]) or "no reasons known"
-
-
-_COLLAPSED = (
-    "the policy has collapsed, so start again with a lower learning.lr, more learning.kl_coeff or "
-    "a lower learning.proposer_weight; the last good weights are in an earlier checkpoint, if any"
-)
-
-_SERVICE = (
-    "see that the service named is there and answers, then go on by --resume; an engine that has "
-    "died comes back with a new process. Weights that are not numbers need an earlier checkpoint, "
-    "or a new run with a lower learning.lr"
-)
-
-SIGNS: dict[str, tuple[Look, str, str]] = {
-    OUTAGE: (_outage, _SERVICE, _SERVICE),
-    "not_finite": (
-        _not_finite,
-        "lower learning.lr, more learning.warmup_steps, or learning.precision=float32",
-        "lower learning.lr, more learning.warmup_steps, or learning.precision=float32",
-    ),
-    "nothing_valid": (
-        _nothing_valid,
-        _COLLAPSED,
-        "read some games (ssp replay RUN/games/step_000001.jsonl): a policy that breaks the format "
-        "needs another prompt set or a model that follows instructions, and questions that are "
-        "unverified may need another game.verifier",
-    ),
-    "engine_gap": (
-        _engine_gap,
-        "see that engine and learner compute the same policy: learning.precision=float32, another "
-        "engine.kind, the same temperature; if the gap grew slowly, a lower learning.lr",
-        "see that engine and learner compute the same policy: learning.precision=float32, another "
-        "engine.kind, the same temperature",
-    ),
-    "overlong": (
-        _overlong,
-        _COLLAPSED,
-        "a larger game.max_response_tokens, or a model that ends its turns",
-    ),
-}
-"""Each sign: how to see it, and what helps a run that has had valid questions, and one that never
-had any."""
+    return faults

@@ -243,9 +243,6 @@ def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
     Args:
         module: holds all its weights itself.
         state: at least what :func:`state_of` names.
-
-    Raises:
-        UsageError: something is missing, or it is another module's.
     """
     lacking = sorted(state_of(module).keys() - state.keys())
     unknown = sorted(state.keys() - module.state_dict().keys())

@@ -111,9 +111,6 @@ def checkpoint_layers(module: torch.nn.Module) -> None:
 
     Args:
         module: a model of `transformers`, or whatever holds some.
-
-    Raises:
-        ValueError: there is none in it, or its architecture cannot do this.
     """
     from transformers import PreTrainedModel
 

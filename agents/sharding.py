@@ -131,9 +131,6 @@ def save_shares(
         directory: made if missing.
         alone: this process holds, and writes, everything. Else every process of the group has to
             call it, with one directory that all of them see.
-
-    Raises:
-        RunError: it cannot be written.
     """
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
@@ -164,9 +161,6 @@ def load_shares(
         optimizer: an Adam of its trainable parameters.
         directory: where :func:`save_shares` wrote.
         alone: as there.
-
-    Raises:
-        RunError: there are no such files, or not of this module.
     """
     _check_there(directory)
     _prepare(module, optimizer)
@@ -188,11 +182,7 @@ def load_shares(
 
 
 def read_weights(directory: str | Path) -> dict[str, Tensor]:
-    """All weights that any number of processes have written there, whole, on the CPU.
-
-    Raises:
-        RunError: there are no such files, or they are broken.
-    """
+    """All weights that any number of processes have written there, whole, on the CPU."""
     _check_there(directory)
     reader = HuggingFaceStorageReader(str(directory))
     try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from agents.rows import Row
 from ssp_env.errors import ServiceError
-from ssp_env.game.record import GameRecord, TrajectoryRecord
+from ssp_env.game.record import GameRecord
 from ssp_env.tokenizers.base import Tokenizer
 
 CHECK_EVERY = 50
@@ -68,7 +68,15 @@ def compared_rows(
         if trajectory.policy_tokens and plays(trajectory.role)
     ]
     chosen = np.linspace(0, len(written) - 1, min(MOST_ROWS, len(written))).round().astype(int)
-    return [_row(written[i]) for i in chosen]
+    rows = []
+    for trajectory in (written[i] for i in chosen):
+        mask = np.frombuffer(trajectory.mask, dtype=np.uint8)
+        logprobs = np.zeros(len(mask), dtype=np.float32)
+        logprobs[mask > 0] = trajectory.logprobs
+        ids = np.asarray(trajectory.ids, dtype=np.int32)
+        # A verifier's rows are scored like any others.
+        rows.append(Row(ids, mask, logprobs, "solver", 0, 0.0))
+    return rows
 
 
 def measure(
@@ -89,23 +97,10 @@ def measure(
     # What is not a number is as far apart as can be.
     apart = np.nan_to_num(np.abs(behaviour - learner), nan=np.inf)
     worst = np.argsort(-apart, kind="stable")[:_NAMED]
-    named = tuple(
-        f"{_shown(tokenizer, places[i])}: engine {behaviour[i]:.3f}, learner {learner[i]:.3f}"
-        for i in worst
-    )
-    return Gap(len(apart), float(apart.mean()), float(apart.max()), named)
-
-
-def _shown(tokenizer: Tokenizer, place: tuple[Row, int]) -> str:
-    row, i = place
-    ids = row.ids.tolist()
-    before = tokenizer.decode(ids[max(0, i - _BEFORE) : i])
-    return f"token {ids[i]} {tokenizer.decode([ids[i]])!r} at {i} after {before!r}"
-
-
-def _row(trajectory: TrajectoryRecord) -> Row:
-    mask = np.frombuffer(trajectory.mask, dtype=np.uint8)
-    logprobs = np.zeros(len(mask), dtype=np.float32)
-    logprobs[mask > 0] = trajectory.logprobs
-    ids = np.asarray(trajectory.ids, dtype=np.int32)
-    return Row(ids, mask, logprobs, "solver", 0, 0.0)
+    named = []
+    for row, i, n in ((*places[n], n) for n in worst):
+        ids = row.ids.tolist()
+        before = tokenizer.decode(ids[max(0, i - _BEFORE) : i])
+        token = f"token {ids[i]} {tokenizer.decode([ids[i]])!r} at {i} after {before!r}"
+        named.append(f"{token}: engine {behaviour[n]:.3f}, learner {learner[n]:.3f}")
+    return Gap(len(apart), float(apart.mean()), float(apart.max()), tuple(named))

@@ -130,12 +130,7 @@ class Partnered:
 
 
 def check_same_tokens(partner: str | Path, model_dir: str | Path) -> None:
-    """Makes sure that one policy can read what the other one writes.
-
-    Raises:
-        ConfigError: their tokenizers differ; names ``partner``.
-        ModelError: one has no tokenizer.
-    """
+    """Makes sure that one policy can read what the other one writes."""
     theirs, ours = HuggingFaceTokenizer.load(partner), HuggingFaceTokenizer.load(model_dir)
     if theirs.pieces != ours.pieces:
         fix = f"its tokenizer is not that of {model_dir}: both roles write in one trajectory's ids"

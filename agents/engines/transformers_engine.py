@@ -51,10 +51,6 @@ class TransformersEngine:
             model: a `transformers` causal LM, in evaluation mode, on its device.
             tokenizer: for the bytes behind ids, where closing tags have several tokens.
             stop: where turns end.
-
-        Raises:
-            ModelError: an architecture whose state the cache cannot keep, or a vocabulary smaller
-                than the tokenizer's.
         """
         check_architecture(model)
         known = model.get_input_embeddings().num_embeddings
@@ -128,7 +124,10 @@ class TransformersEngine:
             ModelError: not even one row fits into memory; names the settings that make it shorter.
         """
         try:
-            turns = self._join() if self._may_join() else self._go_on()
+            live = len(self._live())
+            full = self._most_rows is not None and live >= self._most_rows
+            joins = bool(self._waiting) and not full and len(self._waiting) >= _JOIN_FROM * live
+            turns = self._join() if joins else self._go_on()
         except BaseException as error:
             unfinished = self._turns
             # A cache that was left in the middle of a step would continue rows wrongly, and
@@ -157,11 +156,6 @@ class TransformersEngine:
     def _live(self) -> list[int]:
         """The rows of the batch whose turns go on."""
         return [row for row, turn in enumerate(self._rows) if not turn.stopped]
-
-    def _may_join(self) -> bool:
-        live = len(self._live())
-        full = self._most_rows is not None and live >= self._most_rows
-        return bool(self._waiting) and not full and len(self._waiting) >= _JOIN_FROM * live
 
     def _join(self) -> list[Turn]:
         """Reads what the waiting requests bring, lets them in, and samples a token for each.
@@ -242,11 +236,7 @@ class TransformersEngine:
         return finished
 
     def _halve(self, turns: dict[int, Turn], error: BaseException) -> None:
-        """Starts requests again where they are, half as many side by side.
-
-        Raises:
-            ModelError: there was only one.
-        """
+        """Starts requests again where they are, half as many side by side."""
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         if self._tried <= 1:
@@ -281,7 +271,12 @@ class TransformersEngine:
         fresh = _Kept(RaggedCache(1, self._device), 0, [])
         places: dict[int, list[tuple[_Kept, tuple[int, ...]]]] = {}
         for ids, turns in equal.items():
-            kept = next((self._kept[t.key] for t in turns if self._goes_on(t.key, ids)), fresh)
+            kept = fresh
+            for known in (self._kept[turn.key] for turn in turns if turn.key in self._kept):
+                size = len(known.seen)
+                if size < len(ids) and known.seen == [*ids[:size]]:
+                    kept = known  # these tokens go on from what was computed under the key
+                    break
             places.setdefault(id(kept.cache), []).append((kept, ids))
 
         rows = [place for part in places.values() for place in part]
@@ -293,28 +288,16 @@ class TransformersEngine:
             ],
             room=max(map(len, new)),
         )
-        logits = self._prefill(cache, new)
+        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)
+        for row, fed in enumerate(new):
+            padded[row, : len(fed)] = torch.tensor(fed, dtype=torch.long)
+        lengths = self._tensor([len(fed) for fed in new])
+        logits = self._forward(cache, padded.to(self._device), lengths)
 
         if len(rows) < len(joining):
             copies = self._tensor([row for row, (_, ids) in enumerate(rows) for _ in equal[ids]])
             cache, logits = cache.select(copies, spent=True), logits[copies]
         return cache, logits, [turn for _, ids in rows for turn in equal[ids]]
-
-    def _goes_on(self, key: int, ids: tuple[int, ...]) -> bool:
-        """True if these tokens go on from what was computed under a key."""
-        kept = self._kept.get(key)
-        if kept is None or len(kept.seen) >= len(ids):
-            return False
-        return kept.seen == [*ids[: len(kept.seen)]]
-
-    def _prefill(self, cache: RaggedCache, new: Sequence[Sequence[int]]) -> Tensor:
-        """Feeds each row its new tokens; returns logits (rows, vocabulary) at the last."""
-        lengths = self._tensor([len(ids) for ids in new])
-        padded = torch.zeros(len(new), max(map(len, new)), dtype=torch.long)
-        for row, ids in enumerate(new):
-            padded[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
-
-        return self._forward(cache, padded.to(self._device), lengths)
 
     def _forward(self, cache: RaggedCache, ids: Tensor, new: Tensor) -> Tensor:
         positions, visible = cache.expect(new, ids.shape[1])
@@ -376,13 +359,13 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
 
 
 def check_architecture(model: Any) -> None:
-    """Checks that every layer's state can be cached, and that the output layer gives the logits.
-
-    Raises:
-        ModelError: names the layer type, or the setting, that cannot be served.
-    """
+    """Checks that every layer's state can be cached, and that the output layer gives the logits."""
     config = model.config
-    kinds = set(getattr(config, "layer_types", None) or _implied_layers(model))
+    # Configs without the list have layers of one kind.
+    implied = "recurrent" if getattr(model, "_is_stateful", False) else "full_attention"
+    if getattr(config, "sliding_window", None) is not None and implied != "recurrent":
+        implied = "sliding_attention"
+    kinds = set(getattr(config, "layer_types", None) or [implied])
     unserved = sorted(kinds - SERVED_LAYERS)
 
     if unserved or getattr(config, "is_encoder_decoder", False):
@@ -399,15 +382,3 @@ def check_architecture(model: Any) -> None:
                 f"{getattr(config, name)}: "
                 "it takes logits from the output layer as they are"
             )
-
-
-def _implied_layers(model: Any) -> list[str]:
-    """Kinds of layers of a model whose config does not say them."""
-    if getattr(model, "_is_stateful", False):
-        return ["recurrent"]
-
-    return [
-        "full_attention"
-        if getattr(model.config, "sliding_window", None) is None
-        else "sliding_attention"
-    ]

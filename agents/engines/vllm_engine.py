@@ -68,10 +68,6 @@ class VLLMEngine:
             memory: share of the GPU's memory that vLLM may fill.
             longest: tokens of the longest trajectory; the model's own limit when not given.
             sleeps: whether :meth:`sleep` gives the GPU's memory back, for a learner beside it.
-
-        Raises:
-            MissingExtra: vLLM is not installed.
-            ModelError: vLLM cannot serve the model.
         """
         self._tokenizer, self._stop, self._model_dir = tokenizer, stop, model_dir
         self._base: dict[str, Tensor] | None = None
@@ -204,11 +200,7 @@ class VLLMEngine:
                 self._asleep = {"weights", "kv_cache"}
 
     def wake(self) -> None:
-        """Takes back the memory for what is computed.
-
-        Raises:
-            UsageError: :meth:`update_weights` has not brought weights since it fell asleep.
-        """
+        """Takes back the memory for what is computed."""
         if self._lacks_weights:
             return  # the next step says why
         if "weights" in self._asleep:

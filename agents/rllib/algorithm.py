@@ -187,11 +187,7 @@ class SSP(Algorithm):
         return renumber(self._runners.map(self.env_runner_group, calls))
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
-        """Compares the engine's log-probabilities with the learner's, if it is time to.
-
-        Raises:
-            ServiceError: they are too far apart, or a learner is dead.
-        """
+        """Compares the engine's log-probabilities with the learner's, if it is time to."""
         engine = self.config.engine_config()
         if self.last_gap is not None and self._steps % CHECK_EVERY:
             return
@@ -367,11 +363,7 @@ class SSP(Algorithm):
         self._runners.hand_over(group, weights, self._steps)
 
     def _learners(self) -> AbstractContextManager[None]:
-        """Says so when something fails because a learner is dead.
-
-        Raises:
-            ServiceError: service ``learner``.
-        """
+        """Says so when something fails because a learner is dead."""
         return naming_dead_learners(self.learner_group, self.config.num_learners)
 
     # -- checkpoints ---------------------------------------------------------------------------
@@ -382,12 +374,7 @@ class SSP(Algorithm):
         return []
 
     def save_to_path(self, path: Any = None, *args: Any, **kwargs: Any) -> str:
-        """As RLlib's, into a directory that all learners see.
-
-        Raises:
-            RunError: a learner cannot write there.
-            ServiceError: a learner is dead.
-        """
+        """As RLlib's, into a directory that all learners see."""
         with self._learners():
             state = self.get_state(not_components=COMPONENT_LEARNER_GROUP)
             saved: str = super().save_to_path(path, *args, state=state, **kwargs)
@@ -417,11 +404,7 @@ class SSP(Algorithm):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Takes all of it back, whatever number of env runners and learners it comes from.
-
-        Raises:
-            RunError: a checkpoint that does not say what a run would go on with.
-        """
+        """Takes all of it back, whatever number of env runners and learners it comes from."""
         if TRAINING_ITERATION in state and STATE not in state:
             raise RunError("the checkpoint holds no state of self-play: another version made it")
         super().set_state(state)
@@ -436,10 +419,6 @@ class SSP(Algorithm):
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """As RLlib's, whatever number of learners has written it. The weights keep the step's
         number as their version.
-
-        Raises:
-            RunError: it holds no weights, or another policy's.
-            UsageError: a part of it is asked for.
         """
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")

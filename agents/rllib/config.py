@@ -29,13 +29,14 @@ from agents.models import tiny_directory
 from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, LLMModule, module_spaces
+from ssp_env.config import named
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
-from ssp_env.search.config import SearchConfig, check_search, open_search
-from ssp_env.settings import named
+from ssp_env.search.config import SearchConfig
+from ssp_env.search.open import check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World
@@ -210,11 +211,7 @@ class SelfPlayConfig(AlgorithmConfig):
         return world(**options) if callable(world) else open_world(world, **options)
 
     def check_world(self) -> None:
-        """Checks the world's name and settings, and opens it where that takes no time.
-
-        Raises:
-            ConfigError: no such world, or a setting that it cannot have.
-        """
+        """Checks the world's name and settings, and opens it where that takes no time."""
         world = self.env_config.get("world", "mini")
         options = self.env_config.get("world_options", {})
         if not isinstance(options, Mapping):

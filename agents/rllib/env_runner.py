@@ -125,11 +125,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     @property
     def module(self) -> LLMModule:
-        """Module that plays.
-
-        Raises:
-            UsageError: vLLM does, whose model is no module.
-        """
+        """Module that plays."""
         if self._module is None:
             raise UsageError("vLLM's model is no RLModule; SSP.get_module() makes one")
         return self._module

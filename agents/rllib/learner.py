@@ -217,11 +217,7 @@ class SSPLearner(TorchLearner):
         return {**state, COMPONENT_RL_MODULE: {}}
 
     def save(self, directory: str) -> list[Any]:
-        """Writes weights and moments; all learners have to be asked, with the same directory.
-
-        Raises:
-            RunError: it is not there, or cannot be written.
-        """
+        """Writes weights and moments; all learners have to be asked, with the same directory."""
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
@@ -231,11 +227,7 @@ class SSPLearner(TorchLearner):
         return []
 
     def load(self, directory: str) -> list[Any]:
-        """Takes weights and moments that any number of learners have saved.
-
-        Raises:
-            RunError: they are not there, or not of this policy.
-        """
+        """Takes weights and moments that any number of learners have saved."""
         self._store(load_shares, directory)
         return []
 
@@ -254,11 +246,7 @@ class SSPLearner(TorchLearner):
 
 
 def ask_learners(learner_group: Any, ask: Callable[[Any], list[Any]]) -> list[Any]:
-    """Answers of all learners, in one list; an error of one of them is raised.
-
-    Raises:
-        ServiceError: not all of them are there any more.
-    """
+    """Answers of all learners, in one list; an error of one of them is raised."""
     found: list[Any] = []
     results = list(learner_group.foreach_learner(ask))
     if len(results) < len(learner_group):
@@ -283,11 +271,7 @@ def publish_weights(learner_group: Any, *, half: bool) -> Weights | ray.ObjectRe
 
 
 def save_learners(learner_group: Any, path: str | Path) -> None:
-    """Has the learners write weights and moments into a checkpoint's folder, which all see.
-
-    Raises:
-        RunError: a learner cannot write there.
-    """
+    """Has the learners write weights and moments into a checkpoint's folder, which all see."""
     folder = (Path(path) / CHECKPOINT).absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -295,11 +279,7 @@ def save_learners(learner_group: Any, path: str | Path) -> None:
 
 
 def load_learners(learner_group: Any, path: str | Path) -> None:
-    """Has the learners take weights and moments, whatever number of learners has written them.
-
-    Raises:
-        RunError: a learner does not see them, or they are another policy's.
-    """
+    """Has the learners take weights and moments, whatever number of learners has written them."""
     folder = str((Path(path) / CHECKPOINT).absolute())
     ask_learners(learner_group, lambda learner: learner.load(folder))
 
@@ -311,9 +291,6 @@ def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
     Args:
         learner_group: RLlib's.
         learners: how many of them are remote.
-
-    Raises:
-        ServiceError: service ``learner``.
     """
     try:
         yield

@@ -8,30 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from ray.rllib.core import ALL_MODULES
-from ray.rllib.utils.metrics import (
-    ENV_RUNNER_RESULTS,
-    EPISODE_AGENT_RETURN_MEAN,
-    EPISODE_LEN_MAX,
-    EPISODE_LEN_MEAN,
-    EPISODE_LEN_MIN,
-    EPISODE_MODULE_RETURN_MEAN,
-    EPISODE_RETURN_MAX,
-    EPISODE_RETURN_MEAN,
-    EPISODE_RETURN_MIN,
-    LEARNER_RESULTS,
-    NUM_AGENT_STEPS_SAMPLED,
-    NUM_AGENT_STEPS_SAMPLED_LIFETIME,
-    NUM_ENV_STEPS_SAMPLED,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    NUM_ENV_STEPS_TRAINED,
-    NUM_ENV_STEPS_TRAINED_LIFETIME,
-    NUM_EPISODES,
-    NUM_EPISODES_LIFETIME,
-    NUM_MODULE_STEPS_SAMPLED,
-    NUM_MODULE_STEPS_SAMPLED_LIFETIME,
-    NUM_MODULE_STEPS_TRAINED,
-    NUM_MODULE_STEPS_TRAINED_LIFETIME,
-)
+from ray.rllib.utils import metrics as names
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 from agents.rllib.module import MODULE_ID
@@ -62,14 +39,14 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
         for agent, rewards in paid.items()
     }
     return {
-        EPISODE_RETURN_MEAN: _mean(returns),
-        EPISODE_RETURN_MIN: min(returns, default=nan),
-        EPISODE_RETURN_MAX: max(returns, default=nan),
-        EPISODE_LEN_MEAN: _mean(lengths),
-        EPISODE_LEN_MIN: min(lengths, default=nan),
-        EPISODE_LEN_MAX: max(lengths, default=nan),
-        EPISODE_AGENT_RETURN_MEAN: agents,
-        EPISODE_MODULE_RETURN_MEAN: {MODULE_ID: _mean(returns)},
+        names.EPISODE_RETURN_MEAN: _mean(returns),
+        names.EPISODE_RETURN_MIN: min(returns, default=nan),
+        names.EPISODE_RETURN_MAX: max(returns, default=nan),
+        names.EPISODE_LEN_MEAN: _mean(lengths),
+        names.EPISODE_LEN_MIN: min(lengths, default=nan),
+        names.EPISODE_LEN_MAX: max(lengths, default=nan),
+        names.EPISODE_AGENT_RETURN_MEAN: agents,
+        names.EPISODE_MODULE_RETURN_MEAN: {MODULE_ID: _mean(returns)},
     }
 
 
@@ -81,11 +58,13 @@ def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> di
         groups: all groups, those without a game included.
     """
     accuracy = {
-        group: episode_figures([g for g in games if g.question_group == group])[EPISODE_RETURN_MEAN]
+        group: episode_figures([g for g in games if g.question_group == group])[
+            names.EPISODE_RETURN_MEAN
+        ]
         for group in sorted(groups)
     }
     episodes = sum(game.outcome != "void" for game in games)
-    return {**episode_figures(games), NUM_EPISODES: episodes, "accuracy": accuracy}
+    return {**episode_figures(games), names.NUM_EPISODES: episodes, "accuracy": accuracy}
 
 
 def complete(figures: Mapping[str, float | None], reasons: Iterable[str]) -> dict[str, float]:
@@ -96,17 +75,17 @@ def complete(figures: Mapping[str, float | None], reasons: Iterable[str]) -> dic
         reasons: reason codes that a game can end with.
     """
     share = nan if figures.get("valid_rate") is None else 0.0
-    names = {
+    missing = {
         **{f"invalid_{reason}": share for reason in reasons},
         **{f"learner_{name}": nan for name in FIGURES},
     }
     known = {name: nan if value is None else value for name, value in figures.items()}
-    return {**names, **known}
+    return {**missing, **known}
 
 
 def log_played(metrics: MetricsLogger, games: Sequence[GameRecord]) -> None:
     """Enters a step's games under ``env_runners``, lifetime counters included."""
-    metrics.log_dict(episode_figures(games), key=ENV_RUNNER_RESULTS, reduce="item")
+    metrics.log_dict(episode_figures(games), key=names.ENV_RUNNER_RESULTS, reduce="item")
 
     episodes = sum(game.outcome != "void" for game in games)
     by_agent = dict.fromkeys(AGENTS, 0)
@@ -117,12 +96,16 @@ def log_played(metrics: MetricsLogger, games: Sequence[GameRecord]) -> None:
 
     tokens = sum(by_agent.values())
     for name, lifetime, value in (
-        (NUM_EPISODES, NUM_EPISODES_LIFETIME, episodes),
-        (NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME, tokens),
-        (NUM_AGENT_STEPS_SAMPLED, NUM_AGENT_STEPS_SAMPLED_LIFETIME, by_agent),
-        (NUM_MODULE_STEPS_SAMPLED, NUM_MODULE_STEPS_SAMPLED_LIFETIME, {MODULE_ID: tokens}),
+        (names.NUM_EPISODES, names.NUM_EPISODES_LIFETIME, episodes),
+        (names.NUM_ENV_STEPS_SAMPLED, names.NUM_ENV_STEPS_SAMPLED_LIFETIME, tokens),
+        (names.NUM_AGENT_STEPS_SAMPLED, names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, by_agent),
+        (
+            names.NUM_MODULE_STEPS_SAMPLED,
+            names.NUM_MODULE_STEPS_SAMPLED_LIFETIME,
+            {MODULE_ID: tokens},
+        ),
     ):
-        _count(metrics, (ENV_RUNNER_RESULTS,), name, lifetime, value)
+        _count(metrics, (names.ENV_RUNNER_RESULTS,), name, lifetime, value)
 
 
 def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> None:
@@ -130,23 +113,14 @@ def log_learnt(metrics: MetricsLogger, updates: Sequence[dict[str, float]]) -> N
     means = {
         name: _mean([update[name] for update in updates if name in update]) for name in FIGURES
     }
-    metrics.log_dict(means, key=(LEARNER_RESULTS, MODULE_ID), reduce="item")
+    metrics.log_dict(means, key=(names.LEARNER_RESULTS, MODULE_ID), reduce="item")
 
     tokens = int(sum(update["trained_tokens"] for update in updates))
-    _count(
-        metrics,
-        (LEARNER_RESULTS, MODULE_ID),
-        NUM_MODULE_STEPS_TRAINED,
-        NUM_MODULE_STEPS_TRAINED_LIFETIME,
-        tokens,
-    )
-    _count(
-        metrics,
-        (LEARNER_RESULTS, ALL_MODULES),
-        NUM_ENV_STEPS_TRAINED,
-        NUM_ENV_STEPS_TRAINED_LIFETIME,
-        tokens,
-    )
+    for module, name, lifetime in (
+        (MODULE_ID, names.NUM_MODULE_STEPS_TRAINED, names.NUM_MODULE_STEPS_TRAINED_LIFETIME),
+        (ALL_MODULES, names.NUM_ENV_STEPS_TRAINED, names.NUM_ENV_STEPS_TRAINED_LIFETIME),
+    ):
+        _count(metrics, (names.LEARNER_RESULTS, module), name, lifetime, tokens)
 
 
 def _count(

@@ -97,10 +97,6 @@ class Runners:
             group: whose env runners work.
             calls: functions of an env runner. They may be made more than once, so they must not
                 change it.
-
-        Raises:
-            ServiceError: all runners are gone for good, or one call has ended several of them.
-            Exception: what a call raised.
         """
         if group.local_env_runner is not None:
             return [call(group.local_env_runner) for call in calls]
@@ -181,11 +177,7 @@ class Runners:
             raise ServiceError("engine", f"{what}; Ray's log of the workers says more") from error
 
     def _await_one(self, group: EnvRunnerGroup) -> None:
-        """Waits for a first runner to be back.
-
-        Raises:
-            ServiceError: none is, for as long as the config allows.
-        """
+        """Waits for a first runner to be back."""
         config = self._config
         restarts = config.restart_failed_env_runners
         deadline = time.monotonic() + (config.env_runner_restore_timeout_s if restarts else 0.0)

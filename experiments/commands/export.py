@@ -25,12 +25,7 @@ LM = "lm."
 
 
 def run(arguments: Namespace) -> int:
-    """Writes the directory.
-
-    Raises:
-        RunError: there is no such checkpoint, or the directory is taken.
-        ModelError: ``--model`` is no model directory.
-    """
+    """Writes the directory."""
     quiet_libraries()
     out = Path(arguments.out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -44,11 +39,7 @@ def run(arguments: Namespace) -> int:
 
 
 def newest_checkpoint(source: Path) -> Path:
-    """That of a run, or the one that was named.
-
-    Raises:
-        RunError: there is none.
-    """
+    """That of a run, or the one that was named."""
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
     latest = RunDirectory(source).latest_checkpoint()
@@ -61,10 +52,6 @@ def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], P
     Args:
         checkpoint: of a run, or of RLlib's algorithm.
         model: what was trained; not needed where the checkpoint holds the policy.
-
-    Raises:
-        RunError: it holds no weights, or needs ``model``.
-        ModelError: ``model`` is no model directory.
     """
     policy = checkpoint / POLICY
     if policy.is_dir():

@@ -26,13 +26,7 @@ GENERATED = ("mini", "small")
 
 
 def run(arguments: Namespace) -> int:
-    """Prints the plan.
-
-    Raises:
-        ConfigError: it does not fit, or nobody can say what is to be planned; names the setting to
-            change.
-        ModelError: there is no such model.
-    """
+    """Prints the plan."""
     config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
     _check_model(config)
     _check_gpus(arguments, config.compute)

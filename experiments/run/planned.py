@@ -15,8 +15,8 @@ from agents.config import check_overlap, check_rounds
 from agents.memory import Device, Plan, Shape, gpus_of, least_share, longest_row, plan, shape_of
 from experiments.config import RunConfig
 from experiments.run.gpus import gpu_memories
+from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError
-from ssp_env.settings import named
 
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""
@@ -29,11 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_shape(directory: Path) -> Shape:
-    """Sizes of the policy of a model directory, of which only ``config.json`` is read.
-
-    Raises:
-        ModelError: it holds none, or not that of a causal LM.
-    """
+    """Sizes of the policy of a model directory, of which only ``config.json`` is read."""
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -122,11 +118,7 @@ def check_fit(config: RunConfig, shape: Shape, memory: float, gpus: int) -> Plan
 
 
 def check_dealt(config: RunConfig) -> None:
-    """Makes sure that a run's sizes can be dealt to its processes.
-
-    Raises:
-        ConfigError: they cannot.
-    """
+    """Makes sure that a run's sizes can be dealt to its processes."""
     with named("learning"):
         check_rounds(config.game, config.learning, config.compute.env_runners)
     with named("compute"):

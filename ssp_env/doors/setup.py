@@ -128,7 +128,8 @@ def _retriever(setup: Setup) -> Retriever | None:
         raise ConfigError("search", setup["search"], "a retriever is given as well; leave one out")
 
     # Imported here: it brings httpx along, which a search in process can do without.
-    from ssp_env.search.config import SearchConfig, open_search
+    from ssp_env.search.config import SearchConfig
+    from ssp_env.search.open import open_search
 
     return open_search(SearchConfig.of(setup["search"]))
 

@@ -54,21 +54,6 @@ def test_new_adapters_change_nothing_and_are_the_same_everywhere(model_dir: Path
     assert distance(state_of(lm), state_of(other)) == 0.0
 
 
-def test_adapters_alone_are_trained(trained: SSPLearner, model_dir: Path) -> None:
-    lm = trained.module[MODULE_ID].lm
-    base, state = load_model(model_dir).state_dict(), lm.state_dict()
-    for name, tensor in base.items():
-        place, _, kind = name.rpartition(".")
-        beneath = f"{place}.base_layer.{kind}"
-        assert torch.equal(state[beneath if beneath in state else name], tensor), name
-    assert all(float(t.abs().max()) > 0 for name, t in state.items() if is_adapter(name))
-    assert not torch.equal(scored(model_dir, lm), scored(model_dir, load_model(model_dir)))
-
-    held = trained.get_optimizer(MODULE_ID).state
-    moments = sum(each["exp_avg"].numel() for each in held.values())
-    assert moments == sum(t.numel() for t in state_of(lm).values()) < 0.2 * lm.num_parameters()
-
-
 def test_the_reference_is_the_policy_without_adapters(trained: SSPLearner, model_dir: Path) -> None:
     rows = {n: torch.as_tensor(c) for n, c in columns_of(some_rows(model_dir)).items()}
     assert trained.update_step.reference is not None

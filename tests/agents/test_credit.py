@@ -54,17 +54,6 @@ def test_the_baseline_is_an_average_of_earlier_steps_by_age(
         np.testing.assert_allclose(advantages, np.array(returns) - expected, atol=1e-9)
 
 
-def test_baselines_go_on_after_a_checkpoint() -> None:
-    whole, before, after = (Credit(config(baseline_decay=0.7)) for _ in range(3))
-    steps = [[row("proposer", value), row("proposer", 1.0)] for value in (0.1, 0.7, 0.3, 0.9)]
-    for rows in steps[:2]:
-        whole(rows), before(rows)
-    after.set_state(before.get_state())
-    for rows in steps[2:]:
-        assert [r.advantage for r in whole(rows)] == [r.advantage for r in after(rows)]
-    assert whole.get_state() == after.get_state()
-
-
 # -- groups of proposals -----------------------------------------------------------------------
 
 

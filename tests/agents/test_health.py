@@ -84,15 +84,6 @@ def test_an_outage_is_quoted() -> None:
     assert "voided 8 of 8 (engine: vLLM failed: no memory)" in found.cause
 
 
-def test_help_depends_on_whether_anything_was_ever_valid() -> None:
-    collapsed = stops_at([{}] + [{"valid_rate": 0.0}] * 2, patience=2)
-    never = stops_at([{"valid_rate": 0.0}] * 2, patience=2)
-    assert collapsed is not None
-    assert never is not None
-    assert "collapsed" in collapsed.helps
-    assert "ssp replay" in never.helps
-
-
 @pytest.mark.parametrize(
     ("name", "value", "figures"),
     [
@@ -113,13 +104,3 @@ def test_a_resumed_run_counts_on() -> None:
     monitor = Monitor(HealthConfig(patience=3))
     monitor.replay(lines)
     assert monitor(3, WELL | {"valid_rate": 0.0}) is not None
-
-
-def test_a_run_that_is_resumed_after_a_stop_has_fresh_patience_and_the_same_history() -> None:
-    monitor = Monitor(HealthConfig(patience=2))
-    monitor.replay([{"step": 1, **WELL}, *({"step": s, **WELL, "valid_rate": 0.0} for s in (2, 3))])
-    monitor.begin_again()
-    assert monitor(4, WELL | {"valid_rate": 0.0}) is None
-    found = monitor(5, WELL | {"valid_rate": 0.0})
-    assert found is not None
-    assert "collapsed" in found.helps

@@ -18,7 +18,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 import ssp_env
 import ssp_env.doors.rllib
 from ssp_env.doors.rllib import SearchSelfPlayMultiAgentEnv
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.players import MiniPlayer, Player, RandomLegalPlayer
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.types import World
@@ -151,35 +151,6 @@ def test_rllibs_env_runner_samples_it(setup: dict[str, Any]) -> None:
         assert episode.is_done
         assert set(episode.agent_episodes) <= {"proposer", "solver"}
         assert "proposer" in episode.agent_episodes
-
-
-def test_a_game_that_is_over_at_once_is_dealt_anew() -> None:
-    """RLlib's episodes need a first step."""
-    world: World = open_world("mini")
-    setup: dict[str, Any] = {"world": world, "tokenizer": "bytes"}
-    prompt = SearchSelfPlayMultiAgentEnv(setup).rules.prompts.proposer
-    sizes = [len(prompt(truth.answer, 1)) for truth in world.answers]
-    env = SearchSelfPlayMultiAgentEnv(
-        {**setup, "game": {"max_prompt_tokens": int(np.median(sizes))}}
-    )
-    aec = ssp_env.raw_env(**setup, game={"max_prompt_tokens": int(np.median(sizes))})
-    at_once = 0
-    for seed in range(20):
-        aec.reset(seed=seed)
-        env.reset(seed=seed)
-        at_once += aec.terminations["proposer"]
-        while aec.terminations["proposer"]:
-            aec.reset()
-        assert env.game.truth is aec.game.truth, "the next game of the same seed"
-        env.step({"proposer": 5})
-    assert at_once > 1
-    with pytest.raises(
-        UsageError,
-        match="100 games in a row ended before the first turn, the last one as budget_prom",
-    ):
-        SearchSelfPlayMultiAgentEnv(
-            {**setup, "game": {"max_prompt_tokens": len(prompt("", 1))}}
-        ).reset()
 
 
 def test_the_name_makes_the_env_and_can_be_sent_to_workers() -> None:

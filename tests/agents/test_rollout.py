@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import ssp_env
 from agents.engines.base import Generation, Request, StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
-from agents.rollout import answer, play, play_all, waits_for_others
+from agents.rollout import play, play_all, waits_for_others
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
@@ -26,7 +25,6 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.search.base import Retriever
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
@@ -155,12 +153,12 @@ def world() -> MiniWorld:
 
 @pytest.fixture(scope="module")
 def engine(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> TransformersEngine:
-    stop = StopRule.of(read(GameConfig, GAME, "game"), tokenizer)
+    stop = StopRule.of(GameConfig(**GAME), tokenizer)
     return TransformersEngine(load_model(model_dir), tokenizer, stop)
 
 
 def rules_with(world: MiniWorld, tokenizer: HuggingFaceTokenizer, **parts: Any) -> Rules:
-    config = read(GameConfig, GAME, "game")
+    config = GameConfig(**GAME)
     return Rules.build(world, tokenizer, config, **{"judge": LengthJudge(), **parts})
 
 
@@ -260,30 +258,6 @@ def test_an_error_of_a_part_ends_the_round_and_leaves_the_engine_free(
     assert engine.running == 0
 
 
-def test_questions_are_answered_so_many_at_once(
-    world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
-) -> None:
-    rules, asked = rules_with(world, tokenizer), world.questions(0, per_group=4)
-    most: list[int] = []
-
-    class Counted(TransformersEngine):
-        def step(self) -> list[tuple[int, Generation]]:
-            most.append(self.running)
-            return super().step()
-
-    counted = Counted(engine.model, tokenizer, StopRule.of(rules.config, tokenizer))
-    whole = answer(rules, asked, engine, temperature=0.0, seed=3)
-    parts = answer(rules, asked, counted, temperature=0.0, seed=3, at_once=3)
-    assert max(most) == 3
-    assert [record.question for record in parts] == [question.text for question in asked]
-    assert [record.slot for record in parts] == [*range(len(asked))]
-    assert tokens(parts) == tokens(whole), "greedy answers do not depend on who else is asked"
-
-    sampled = answer(rules, [asked[0]] * 4, engine, temperature=1.0, seed=3, at_once=2)
-    assert tokens(sampled[:2]) != tokens(sampled[2:]), "each part has random numbers of its own"
-    assert answer(rules, [], engine, temperature=0.0, seed=3, at_once=2) == []
-
-
 def test_rounds_side_by_side_are_those_that_are_played_alone(
     world: MiniWorld, tokenizer: HuggingFaceTokenizer, engine: TransformersEngine
 ) -> None:
@@ -302,21 +276,3 @@ def test_rounds_side_by_side_are_those_that_are_played_alone(
     play_all(together, engine, temperature=0.8)
     assert [tokens(records(round_)) for round_ in together] == alone
     assert len({str(games) for games in alone}) == 3
-
-
-@pytest.mark.parametrize("remote", [False, True])
-def test_a_long_turn_holds_nobody(remote: bool) -> None:
-    """One attempt's first turn takes until the others have searched four times, and ended."""
-    rules = ssp_env.raw_env(world="small", game={"attempts": 5}).rules
-    if remote:
-        rules = replace(rules, retriever=Slow(rules.retriever, 0))
-    words, question = rules.tokenizer, rules.world.questions(0, per_group=1)[0]
-    round_ = Round.of_questions(rules, [question], [0])
-    slow, turns = round_.pending()[2].key, rules.config.max_searches + 1
-
-    text = words.encode(f"<search> {question.answers[0]} </search>")
-    engine = Scripted(text, StopRule.of(rules.config, words), held=2, until=4 * turns)
-    play(round_, engine, temperature=1.0)
-
-    assert slow not in engine.finished[: 4 * turns]
-    assert engine.finished[4 * turns :] == [slow] * turns

@@ -9,24 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from playful import new_round
 
 from agents.columns import columns_of
 from agents.config import LearningConfig
-from agents.engines.base import Generation, StopRule
-from agents.engines.transformers_engine import TransformersEngine
 from agents.losses import Tokens, find_algorithm
 from agents.models import load_model
-from agents.rollout import play
 from agents.rows import Row, credited, deal, rows_of, with_loss_weights
 from agents.scoring import token_scores
-from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Outage, Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Limits, Trajectory
-from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer
+from ssp_env.tokenizers import ByteTokenizer
 from ssp_env.types import GroundTruth, Role
 
 SLOTS, ATTEMPTS = 8, 3
@@ -103,13 +98,6 @@ def learnable(games: Sequence[Game], settings: LearningConfig) -> list[Row]:
     return credited(rows_of(games, settings), settings, {})
 
 
-def told(rows: Sequence[Row]) -> dict[str, list[tuple[int, float]]]:
-    return {
-        role: [(row.game, round(row.advantage, 6)) for row in rows if row.role == role]
-        for role in ("proposer", "solver")
-    }
-
-
 # -- which rows --------------------------------------------------------------------------------
 
 
@@ -155,31 +143,6 @@ def test_a_row_holds_its_trajectory() -> None:
     np.testing.assert_allclose(row.logprobs, played.logprobs, rtol=1e-6)
 
 
-@pytest.mark.parametrize("role", ["proposer", "solver"])
-def test_only_the_learning_roles_give_rows(role: str) -> None:
-    rows = told(learnable(step(), config(learning_roles=(role,))))
-    assert [name for name, some in rows.items() if some] == [role]
-
-
-def test_uniform_groups_can_be_dropped_whole() -> None:
-    rows = told(learnable(step(), config(drop_uniform_groups=True)))
-    assert [g for g, _ in rows["solver"]] == [0] * 3 + [5] * 3 + [8] * 3
-
-
-def test_a_middling_proposal_stays_when_uniform_groups_are_dropped() -> None:
-    """Its advantage is 0, but its group is not uniform."""
-    paid = (0.25, 0.5, 0.75, 0.1, 0.1, 0.1)
-    games = [
-        game(i, Outcome.VALID, rewards=[1], paid=reward, group=i // 3)
-        for i, reward in enumerate(paid)
-    ]
-    rows = learnable(
-        games,
-        config(proposer_algorithm="grpo", drop_uniform_groups=True, learning_roles=("proposer",)),
-    )
-    assert told(rows)["proposer"] == [(0, -0.25), (1, 0.0), (2, 0.25)]
-
-
 # -- what they add up to -----------------------------------------------------------------------
 
 
@@ -220,23 +183,6 @@ def test_weighted_rows_add_up_to_equations_4_and_5_empty_slots_included() -> Non
         np.testing.assert_allclose(gradient, expected[key], rtol=1e-7, atol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ["reinforce", "grpo"])
-def test_token_aggregation_is_one_mean_over_all_tokens_of_the_role(algorithm: str) -> None:
-    both = config(
-        proposer_aggregation="token",
-        solver_aggregation="token",
-        proposer_algorithm=algorithm,
-        solver_algorithm=algorithm,
-    )
-    games = step()
-    rows = with_loss_weights(learnable(games, both), both, SLOTS, ATTEMPTS)
-    assert len(rows) == len(rows_of(games, both)), "tokens that earned nothing count as well"
-    for role in ("proposer", "solver"):
-        own = [row for row in rows if row.role == role]
-        tokens = sum(row.tokens for row in own)
-        assert [row.weight for row in own] == pytest.approx([1 / tokens] * len(own))
-
-
 # -- minibatches -------------------------------------------------------------------------------
 
 
@@ -274,36 +220,3 @@ def test_the_learner_sees_the_logprobs_that_the_engine_sampled_with(
         )
     behaviour = columns["behaviour_logprobs"][columns["loss_mask"] > 0]
     np.testing.assert_allclose(recomputed.logprobs.numpy(), behaviour.numpy(), atol=1e-4)
-
-
-class Failing(TransformersEngine):
-    """An engine that fails at its n-th step."""
-
-    left = 0
-
-    def step(self) -> list[tuple[int, Generation]]:
-        self.left -= 1
-        if self.left < 0:
-            raise ServiceError("engine", "gone")
-        return super().step()
-
-
-@pytest.mark.parametrize("steps", [0, 5, 60])
-def test_an_engine_that_fails_voids_what_was_pending_and_no_more(
-    steps: int, played: Round, model_dir: Path, tokenizer: HuggingFaceTokenizer
-) -> None:
-    rules = played.rules
-    engine = Failing(load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer))
-    engine.left = steps
-    fresh = new_round(rules)
-    play(fresh, engine, temperature=0.8)
-    assert fresh.done
-    void = [g for g in fresh.games if g.outcome is Outcome.VOID]
-    assert void
-    assert {g.reason for g in void} == {"engine"}
-    assert all(g.proposer_reward is None for g in void)
-    before = {g.slot: g.outcome for g in played.games}
-    assert all(g.outcome is before[g.slot] for g in fresh.games if g.outcome is not Outcome.VOID)
-    assert not {row.game for row in learnable(fresh.games, LearningConfig())} & {
-        g.slot for g in void
-    }

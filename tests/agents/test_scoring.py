@@ -9,7 +9,6 @@ import pytest
 import torch
 from learning import some_rows
 
-from agents import scoring
 from agents.columns import columns_of
 from agents.models import load_model
 from agents.scoring import checkpoint_layers, token_scores
@@ -70,8 +69,3 @@ def test_entropies_are_those_of_the_full_distributions(model_dir: Path, tokens: 
     torch.testing.assert_close(
         scores.entropies.double(), -(p * p.log()).sum(dim=-1), atol=1e-5, rtol=1e-5
     )
-
-
-def test_an_impossible_token_adds_nothing_to_the_entropy() -> None:
-    logprobs = torch.log_softmax(torch.tensor([[0.0, 0.0, float("-inf")]]), dim=-1)
-    assert scoring._entropies(logprobs).item() == pytest.approx(float(torch.tensor(2.0).log()))

@@ -18,7 +18,7 @@ from agents import update
 from agents.columns import Columns, columns_of
 from agents.config import ALGORITHMS, Aggregation, LearningConfig
 from agents.models import adapt, autocast_dtype, load_model
-from agents.rows import ROLE_IDS, Row, credited, with_loss_weights
+from agents.rows import Row, credited, with_loss_weights
 from agents.scoring import Scores, checkpoint_layers, token_scores
 from agents.update import Update, merge_figures
 
@@ -154,34 +154,6 @@ def test_an_example_counts_as_if_the_policy_had_sampled_it(
 
 
 # -- figures -----------------------------------------------------------------------------------
-
-
-def gradient_norm(model_dir: Path, rows: Sequence[Row]) -> float:
-    """Of one role's rows, each in a pass of its own, no Update involved: REINFORCE and GRPO."""
-    model = load_model(model_dir)
-    for row in rows:
-        ids = torch.as_tensor(row.ids, dtype=torch.int64)
-        logits = model(input_ids=ids[None]).logits[0, :-1].float()
-        logprobs = torch.log_softmax(logits, dim=-1)[range(len(ids) - 1), ids[1:]]
-        own = torch.as_tensor(row.mask[1:]) > 0
-        behaviour = torch.as_tensor(row.logprobs)[1:][own]
-        loss = -row.advantage * logprobs[own]
-        if row.role == "solver":
-            ratio = torch.exp(logprobs[own] - behaviour)
-            surrogates = torch.stack([ratio, ratio.clamp(0.8, 1.28)]) * row.advantage
-            loss = -surrogates.min(dim=0).values
-        (row.weight * loss.sum()).backward()
-    return float(torch.cat([p.grad.flatten() for p in model.parameters()]).double().norm())
-
-
-def test_gradient_norms_of_the_roles_are_those_of_their_rows_alone(
-    model_dir: Path, rows: list[Row]
-) -> None:
-    figures = Bench(model_dir, PLAIN.replace(kl_coeff=0.0, microbatch_tokens=60))(rows)
-    for role in ROLE_IDS:
-        expected = gradient_norm(model_dir, [row for row in rows if row.role == role])
-        assert figures[f"{role}_grad_norm"] == pytest.approx(expected, rel=1e-4)
-    assert figures["proposer_grad_norm"] != figures["solver_grad_norm"]
 
 
 def test_measuring_the_roles_changes_nothing_to_the_last_bit(

@@ -58,24 +58,6 @@ def engine_for(lm: Any, stops: frozenset[int] = STOPS) -> TransformersEngine:
 # -- the cache ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["lfm2", "qwen2"])
-def test_a_key_whose_tokens_do_not_go_on_is_computed_anew(name: str) -> None:
-    lm = model(name)
-    talk = Conversation(lm, engine_for(lm))
-    talk.join(0, 1, 2)
-    talk.turn([0, 1, 2])
-    prompt = talk.rows[1][:2]
-    talk.rows[0], talk.rows[1] = (
-        talk.text(40, 41),
-        prompt,
-    )  # another text; and the same text, cut short
-    talk.turn([0, 1, 2])
-    talk.rows[1] = prompt
-    talk.turn([1])
-    talk.rows[1] = prompt
-    talk.turn([1])
-
-
 @pytest.mark.parametrize("name", ["lfm2", "qwen3"])
 def test_equal_sequences_are_read_once_and_go_their_own_ways(name: str) -> None:
     lm = model(name)
@@ -270,7 +252,3 @@ def test_a_tag_that_has_a_token_but_is_spelled_out_stops() -> None:
     engine = TransformersEngine(lm, tokenizer, stop)
     (generation,) = generate(engine, [Request(0, tokenizer.encode("x"), 20, 0.0, 0)])
     assert generation.ids == plain
-
-
-def test_a_tag_that_began_in_an_earlier_generation_stops() -> None:
-    assert recite(byte_tokenizer(), 4, 20) == ["</se", "arch>"]

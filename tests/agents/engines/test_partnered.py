@@ -17,13 +17,10 @@ from agents.engines.gap import compared_rows, measure
 from agents.engines.opening import Partnered, check_same_tokens
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
-from agents.rllib.algorithm import SSPConfig
-from agents.rllib.env_runner import RoundTask, SSPEnvRunner
 from agents.rollout import play
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -49,7 +46,7 @@ def authors(
 def test_each_role_is_written_by_its_own_policy(
     learning: str, model_dir: Path, tokenizer: HuggingFaceTokenizer
 ) -> None:
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     models = {"policy": load_model(model_dir), "partner": playful_model(1).eval()}
     stop = StopRule.of(rules.config, tokenizer)
     policy, partner = (TransformersEngine(lm, tokenizer, stop) for lm in models.values())
@@ -61,23 +58,6 @@ def test_each_role_is_written_by_its_own_policy(
     assert together.running == policy.running == partner.running == 0
     written = authors([record_game(game, rules) for game in games], models, tokenizer)
     assert written == {role: "policy" if role == learning else "partner" for role in ROLES}
-
-
-def test_new_weights_reach_the_policy_that_learns_alone(
-    algorithm_config: SSPConfig, model_dir: Path, tokenizer: HuggingFaceTokenizer
-) -> None:
-    config = algorithm_config.training(partner=str(model_dir), learning_roles=("proposer",))
-    config.training(temperature=0.8).validate()
-    runner, learnt = SSPEnvRunner(config=config), playful_model(1).eval()
-    runner.engine.update_weights(learnt.state_dict(), 3)
-
-    strategy = config.batch_strategy().get_state()
-    sample = runner.sample(task=RoundTask(0, 0, 16), strategy=strategy)
-
-    models = {"learnt": learnt, "frozen": load_model(model_dir)}
-    assert authors(sample.records, models, tokenizer) == {"proposer": "learnt", "solver": "frozen"}
-    assert {record.weights_version for record in sample.records} == {3}
-    assert {row.role for row in sample.rows} == {"proposer"}
 
 
 def test_a_partner_of_other_tokens_is_refused(model_dir: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ trouble."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -125,21 +124,6 @@ def test_training_changes_the_weights_and_says_what_happened(uninterrupted: dict
     }
 
 
-def test_every_step_has_the_same_keys(uninterrupted: dict[str, Any]) -> None:
-    """Tune's schedulers look for their metric in each result."""
-    first, *others = (set(flat(result)) for result in uninterrupted["results"])
-    for keys in others:
-        # RLlib times what it does from when it first does it.
-        assert {key for key in keys ^ first if not key.startswith("timers/")} == set()
-    for key in (
-        *("env_runners/episode_return_mean", "env_runners/num_env_steps_sampled_lifetime"),
-        *("env_runners/agent_episode_returns_mean/solver", "learners/llm/loss"),
-        *("evaluation/env_runners/episode_return_mean", "ssp/figures/solver_reward"),
-        *("ssp/figures/invalid_unverified", "env_runners/longest_game"),
-    ):
-        assert key in first
-
-
 def test_results_count_games_and_tokens(uninterrupted: dict[str, Any]) -> None:
     totals = np.zeros(3)
     for result, games in zip(uninterrupted["results"], uninterrupted["games"], strict=True):
@@ -160,18 +144,6 @@ def test_results_count_games_and_tokens(uninterrupted: dict[str, Any]) -> None:
         assert lifetime == (totals[0], totals[1])
         assert module["num_module_steps_trained_lifetime"] == totals[2]
         assert module["loss"] == result["ssp"]["figures"]["learner_loss"]
-
-
-def test_an_iteration_may_be_several_steps(uninterrupted: dict[str, Any]) -> None:
-    config = uninterrupted["config"].copy(copy_frozen=False)
-    tokens = uninterrupted["results"][0]["env_runners"]["num_env_steps_sampled"]
-    config.reporting(min_sample_timesteps_per_iteration=int(tokens) + 1)
-    with running(config) as algorithm:
-        result = algorithm.train()
-        assert result["num_training_step_calls_per_iteration"] == 2
-        assert algorithm.last_games == uninterrupted["games"][1], "seeds count steps"
-        both = uninterrupted["games"][0] + uninterrupted["games"][1]
-        assert result["env_runners"]["num_episodes"] == len(both)
 
 
 def test_evaluation_asks_what_is_never_trained_on(uninterrupted: dict[str, Any]) -> None:
@@ -262,20 +234,6 @@ def test_a_resumed_run_continues_as_if_it_had_not_stopped(uninterrupted: dict[st
         assert result["ssp"]["figures"] == pytest.approx(
             uninterrupted["results"][3]["ssp"]["figures"], abs=0, rel=0, nan_ok=True
         )
-
-
-def test_from_checkpoint_needs_no_config(uninterrupted: dict[str, Any]) -> None:
-    gc.unfreeze()
-    algorithm = SSP.from_checkpoint(str(uninterrupted["checkpoint"]))
-    assert gc.get_freeze_count() > 100_000
-    try:
-        algorithm.train()
-        assert distance(weights_of(algorithm), uninterrupted["weights"][2]) == 0.0
-    finally:
-        algorithm.stop()
-        left = gc.get_freeze_count()
-        gc.freeze()  # as the tests have it
-    assert left == 0, "what was kept from the collector is its own again"
 
 
 def gone(*_: Any) -> None:

@@ -123,17 +123,6 @@ def test_the_learning_rate_warms_up_linearly_and_stays(model_dir: Path, rows: li
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rel=0.02)
 
 
-def test_the_learning_rate_falls_linearly_from_the_first_step_on(
-    model_dir: Path, rows: list[Row]
-) -> None:
-    learner = learner_for(model_dir, warmup_steps=2, decay_steps=8)
-    rates = []
-    for step in (0, 1, 4, 7, 8, 50):
-        update(learner, rows, step)
-        rates += [group["lr"] for group in learner.update_step.optimizer.param_groups]
-    assert rates == pytest.approx([0.5e-3, 7 / 8e3, 0.5e-3, 1 / 8e3, 0.0, 0.0])
-
-
 # -- KL ----------------------------------------------------------------------------------------
 
 
@@ -161,14 +150,6 @@ def test_the_reference_is_frozen_and_stays_out_of_the_state(
 
 
 # -- the rest ----------------------------------------------------------------------------------
-
-
-def test_weights_stay_float32_under_bfloat16(model_dir: Path, rows: list[Row]) -> None:
-    full, half = (learner_for(model_dir, precision=name) for name in ("float32", "bfloat16"))
-    one, other = update(full, rows), update(half, rows)
-    assert {tensor.dtype for tensor in weights_of(half).values()} == {torch.float32}
-    assert one["loss"] != other["loss"]
-    assert one["loss"] == pytest.approx(other["loss"], rel=0.1)
 
 
 def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
 from agents.rllib.module import LLMModule
-from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -53,17 +53,6 @@ def test_settings_that_cannot_work_are_named(
     with pytest.raises(ConfigError, match=says) as caught:
         config.env_runners(num_env_runners=runners).build_algo()
     assert caught.value.field == field
-
-
-def test_a_tokenizer_that_cannot_spell_the_tags_is_found_before_anything_is_built(
-    model_dir: Path,
-) -> None:
-    tags = {name: f"{name}-it" for name in ("think", "search", "information", "question", "answer")}
-    config = (
-        SSPConfig().environment(env_config={"game": {"tags": tags}}).training(model_dir=model_dir)
-    )
-    with pytest.raises(TokenizerError, match="<think-it>"):
-        config.validate()
 
 
 @pytest.mark.parametrize(("name", "offers"), [("kl_coef", "kl_coeff"), ("clip_hi", "clip_high")])
@@ -167,15 +156,6 @@ def test_evaluation_asks_all_groups_in_turn(model_dir: Path) -> None:
     assert len(set(groups)) > 1
     assert max(map(groups.count, groups)) - min(map(groups.count, groups)) <= 1
     assert questions == config.evaluation_questions()
-
-
-def test_what_rllib_does_with_its_settings_for_us_stays(model_dir: Path) -> None:
-    config = SSPConfig().training(model_dir=model_dir, lr=1e-3, batch_size=8, round_size=4)
-    config.env_runners(num_env_runners=2, sample_timeout_s=60, num_cpus_per_env_runner=2)
-    config.learners(num_learners=1).fault_tolerance(restart_failed_env_runners=False)
-    config.callbacks(on_train_result=print).debugging(seed=3, log_level="ERROR")
-    config.validate()
-    config.validate()
 
 
 def test_own_rules_and_worlds_are_used(

@@ -183,14 +183,6 @@ def test_the_game_accepts_and_verifies_the_demonstrated_proposer(
     assert set(hops) >= {1, 2}
 
 
-def ending(trace: Trace, words: HuggingFaceTokenizer) -> str:
-    """The question or the answer that a demonstration ends with."""
-    tags = {f"<{end}{name}>" for name in ("question", "answer") for end in ("", "/")}
-    return " ".join(
-        w for w in words.decode(turns(trace)[-1]).split("> ")[-1].split() if w not in tags
-    )
-
-
 def one_attempt(rules: Rules) -> Rules:
     return replace(rules, config=rules.config.replace(attempts=1))
 
@@ -199,27 +191,6 @@ def question_texts(ids: list[int], words: HuggingFaceTokenizer) -> list[str]:
     """Every run of words of a prompt that could be its question."""
     text = words.decode(ids).split()
     return [" ".join(text[i:j]) for i in range(len(text)) for j in range(len(text), i, -1)]
-
-
-def test_faults_show_as_often_as_configured(words: HuggingFaceTokenizer) -> None:
-    some = drawn(words, 400, broken=0.25, proposer_share=0.3).traces
-    broken = [trace for trace in some if trace.ids[-1] == words.eos_id]
-    assert len(broken) / 400 == pytest.approx(0.25, abs=0.07)
-    proposer = words.encode("<question>")[0]
-    share = sum(proposer in turns(trace)[-1] for trace in some) / 400
-    assert share == pytest.approx(0.3, abs=0.1)
-
-
-def test_masks_cover_the_players_tokens_and_nothing_else(
-    faultless: Drawn, words: HuggingFaceTokenizer
-) -> None:
-    inside = {words.encode(tag)[0] for tag in ("<information>", "</information>")}
-    for trace in faultless.traces:
-        assert len(trace.ids) == len(trace.mask)
-        assert not inside.intersection(
-            i for i, own in zip(trace.ids, trace.mask, strict=True) if own
-        )
-        assert words.inner.unk_token_id not in trace.ids
 
 
 # -- bootstrap ---------------------------------------------------------------------------------
@@ -240,11 +211,3 @@ def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(tmp_path: P
     assert len(losses[0]) == 12
     assert np.mean(losses[0][-3:]) < 0.8 * np.mean(losses[0][:3])
     assert not model.training
-
-
-@pytest.mark.parametrize(("width", "millions"), [(64, 0.3), (128, 0.9), (320, 5.2)])
-def test_the_bootstrap_makes_policies_of_other_sizes(width: int, millions: float) -> None:
-    config = BootstrapConfig(width=width, steps=1, tokens_per_step=300, simple_share=1.0)
-    model = bootstrap(config, MINI_GAME)
-    assert round(model.num_parameters() / 1e6, 1) == millions
-    assert model.config.hidden_size == model.config.num_attention_heads * 64 == width
