@@ -10,9 +10,9 @@ import pytest
 
 import ssp_env
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.noise import NoiseDocument, draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
+from ssp_env.game.verification import NoiseDocument, draw_noise
 from ssp_env.judge.base import Verdict
 from ssp_env.players import TextPlayer, scripted_player
 from ssp_env.search.bm25 import BM25Retriever
@@ -86,11 +86,11 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "retriever: type": (
         {"retriever": Retriever(lambda found: [d.text for d in found])},
-        r"the retriever gave str .*: a Document is wanted",
+        r"the retriever gave list .*: at most 1 Documents are wanted",
     ),
     "retriever: id": (
         {"retriever": Retriever(lambda found: [foreign(d) for d in found])},
-        r"the retriever gave Document Document\(id=5.*: a Document is wanted",
+        r"the retriever gave list .*id=5.*: at most 1 Documents are wanted",
     ),
     "retriever: many": (
         {"retriever": Retriever(lambda found: found * 3)},

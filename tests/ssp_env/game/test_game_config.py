@@ -42,9 +42,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_prompt_tokens": (2, GOOD),
     "max_response_tokens": (30, GOOD),
     "max_document_tokens": (5, GOOD),
-    "max_verification_tokens": (60, READS),
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
-    "max_answer_tokens": (1, by_role(propose(), say("<answer> what is it </answer>"))),
     "min_question_chars": (90, GOOD),
     "max_question_chars": (11, GOOD),
     "min_question_words": (40, GOOD),
@@ -62,9 +60,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "prompts": ("plain", by_role(say([1]))),
 }
 """A turn of each knob, and a script that feels it."""
-BESIDES = {
-    name: {"verifier": "policy"} for name in ("max_verification_tokens", "verification_prompt")
-}
+BESIDES = {"verification_prompt": {"verifier": "policy"}}
 """What has to be set besides."""
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.game.noise import NoiseDocument, draw_noise
+from ssp_env.game.verification import NoiseDocument, draw_noise
 from ssp_env.types import Document
 
 CORPUS = [Document(str(i), f"title {i}", f"text {i}") for i in range(30)]

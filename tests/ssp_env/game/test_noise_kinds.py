@@ -10,10 +10,10 @@ import pytest
 from scripted import begin, by_role, play, propose, records, rules_of, say, word_tokenizer, written
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.noise import draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import idle_settings
 from ssp_env.game.round import Round
+from ssp_env.game.verification import draw_noise
 from ssp_env.replay import replay, save_game
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
@@ -137,11 +137,6 @@ def test_near_noise_is_replayed_without_a_search(mini: MiniWorld, words: WordTok
         (True, {"noise_documents": 0, "noise_kind": "near"}, "noise_kind = near"),
         (True, {"noise": draw_noise, "noise_kind": "near"}, "noise_kind = near"),
         (True, {"asked_searches": (1, 3)}, "asked_searches = (1, 3)"),
-        (
-            True,
-            {"verifier": "policy", "verification_prompt": "attempt", "max_verification_tokens": 99},
-            "max_verification_tokens = 99",
-        ),
         (
             True,
             {"asked_searches": (1, 3), "prompts": "plain", "max_prompt_tokens": 2000},

@@ -202,8 +202,10 @@ def test_an_answer_that_the_judge_will_not_deal_with_is_wrong(
 def test_an_answer_beyond_its_limit_is_wrong_without_a_judge(
     mini: MiniWorld, words: WordTokenizer
 ) -> None:
-    rules = rules_of(mini, words, attempts=1, max_answer_tokens=3, judge=FailingJudge(None, True))
-    flood = say("<answer> what is it ? </answer>")
+    rules = rules_of(
+        mini, words, attempts=1, max_response_tokens=600, judge=FailingJudge(None, True)
+    )
+    flood = say(f"<answer> {'what ' * 257} </answer>")
     for game in play(begin(rules), by_role(propose(), flood)).games:
         assert (game.outcome, game.solve_rate, game.proposer_reward) == (Outcome.VALID, 0.0, 1.0)
         attempt = game.attempts[0]
