@@ -6,6 +6,8 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, ClassVar, Self, get_args
 
@@ -103,3 +105,12 @@ def section_of(field: FieldInfo) -> type[Settings] | None:
         if isinstance(kind, type) and issubclass(kind, Settings):
             return kind
     return None
+
+
+@contextmanager
+def named(where: str) -> Iterator[None]:
+    """Puts the name of a section before the names of the settings that are refused within it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{error.field}", error.value, error.fix) from None

@@ -29,6 +29,7 @@ from agents.models import tiny_directory
 from agents.rllib.env_runner import SSPEnvRunner
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, LLMModule, module_spaces
+from ssp_env.config import named
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig, suited
 from ssp_env.game.protocol import check_tokenizer
@@ -36,7 +37,6 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig
 from ssp_env.search.open import check_search, open_search
-from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World

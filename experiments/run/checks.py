@@ -21,10 +21,10 @@ from agents.engines.config import check_package
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
 from experiments.run.rules import MakeRules, chat_client
 from experiments.run.rundir import RunDirectory
+from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.search.open import check_search
-from ssp_env.settings import named
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import check_world, open_world

@@ -15,8 +15,8 @@ from agents.config import check_overlap, check_rounds
 from agents.memory import Device, Plan, Shape, gpus_of, least_share, longest_row, plan, shape_of
 from experiments.config import RunConfig
 from experiments.run.gpus import gpu_memories
+from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError
-from ssp_env.settings import named
 
 USABLE = 0.92
 """Share of a GPU's memory that a plan may fill; the rest is for CUDA, NCCL and fragments."""

@@ -38,7 +38,6 @@ from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
-from ssp_env.settings import plain
 
 NO_CHECKPOINT = (
     "a run that ended before its first checkpoint; start it over with --resume, or "
@@ -119,7 +118,7 @@ class RunDirectory:
                 raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")
             raise RunError(f"{self.path} is not empty; choose another --out")
 
-        theirs, ours = flat(self.read_config()), flat(plain(config))
+        theirs, ours = flat(self.read_config()), flat(config.model_dump(mode="json"))
         differing = [
             name
             for name in sorted({*theirs, *ours})
@@ -139,7 +138,7 @@ class RunDirectory:
 
     def write_config(self, config: RunConfig) -> None:
         """Writes the settings."""
-        text = yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
         write_atomically(self.config, text)
 
     def append_metrics(self, line: dict[str, Any]) -> None:

@@ -18,7 +18,6 @@ from experiments.report.runs import LAST_STEPS
 from experiments.stats import Estimate, over_runs
 from experiments.sweeps.definition import Paper, Sweep, Trial
 from experiments.sweeps.directory import ENDED, SweepDirectory
-from ssp_env.settings import plain
 
 MEAN = "accuracy.mean"
 """Column of the mean over the groups of questions, as the paper's average over benchmarks."""
@@ -226,7 +225,7 @@ def _rows(trial: Trial, state: str, directory: SweepDirectory) -> pd.DataFrame:
     # An evaluation that an outage hit lacks groups, so it has no mean.
     rows[MEAN] = rows[groups].mean(axis=1, skipna=False) if groups else float("nan")
     rows["evaluated"] = ["accuracy" in line for line in lines]
-    settings = {name: str(plain(value)) for name, value in trial.settings.items()}
+    settings = {name: str(value) for name, value in trial.settings.items()}
     return rows.assign(arm=trial.arm, seed=trial.seed, state=state, **settings)
 
 

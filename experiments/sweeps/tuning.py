@@ -26,7 +26,6 @@ from experiments.sweeps.definition import Trial
 from experiments.sweeps.directory import ENDED, SweepDirectory
 from ssp_env.disk import write_atomically
 from ssp_env.errors import UnhealthyRun
-from ssp_env.settings import plain
 
 # Read by Tune when it is imported, or in the processes that it starts.
 ENVIRONMENT = {
@@ -66,7 +65,7 @@ def tune_trials(
         {
             "name": trial.name,
             "seed": trial.seed,
-            "config": plain(trial.config),
+            "config": trial.config.model_dump(mode="json"),
             "out": str(directory.run(trial).path.absolute()),
             "keep_checkpoints": keep_checkpoints,
         }

@@ -19,7 +19,6 @@ from agents.rllib.algorithm import SSPConfig
 from agents.rollout import play
 from ssp_env.game.config import GameConfig
 from ssp_env.game.round import Round
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -51,7 +50,7 @@ def algorithm_config(model_dir: Path) -> SSPConfig:
 @pytest.fixture(scope="session")
 def played(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> Round:
     """A round of 16 games, played by that policy at temperature 0.8."""
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     engine = TransformersEngine(
         load_model(model_dir), tokenizer, StopRule.of(rules.config, tokenizer)
     )

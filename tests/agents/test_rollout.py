@@ -25,7 +25,6 @@ from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.search.base import Retriever
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
@@ -154,12 +153,12 @@ def world() -> MiniWorld:
 
 @pytest.fixture(scope="module")
 def engine(model_dir: Path, tokenizer: HuggingFaceTokenizer) -> TransformersEngine:
-    stop = StopRule.of(read(GameConfig, GAME, "game"), tokenizer)
+    stop = StopRule.of(GameConfig(**GAME), tokenizer)
     return TransformersEngine(load_model(model_dir), tokenizer, stop)
 
 
 def rules_with(world: MiniWorld, tokenizer: HuggingFaceTokenizer, **parts: Any) -> Rules:
-    config = read(GameConfig, GAME, "game")
+    config = GameConfig(**GAME)
     return Rules.build(world, tokenizer, config, **{"judge": LengthJudge(), **parts})
 
 

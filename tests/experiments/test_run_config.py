@@ -23,7 +23,6 @@ from experiments.run.cluster import algorithm_config
 from ssp_env.config import Settings, section_of, setting_docs
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import DEFAULT_FILTERS, MINI_GAME
-from ssp_env.settings import plain
 
 
 def config_of(*assignments: str, preset: str = "tiny") -> RunConfig:
@@ -149,7 +148,7 @@ def test_settings_survive_yaml() -> None:
         "world_options.seed=4",
         "game.tags.search=find",
     )
-    assert make_config(yaml.safe_load(yaml.safe_dump(plain(config)))) == config
+    assert make_config(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
 
 
 def test_search_is_named_in_one_text_and_told_more_of() -> None:
@@ -159,10 +158,10 @@ def test_search_is_named_in_one_text_and_told_more_of() -> None:
         "http://127.0.0.1:9",
         "TOKEN",
     )
-    moved = make_config(plain(config), search="http://127.0.0.1:10").search.server
+    moved = make_config(config.model_dump(mode="json"), search="http://127.0.0.1:10").search.server
     assert moved is not None
     assert (moved.url, moved.token_env) == ("http://127.0.0.1:10", "TOKEN")
-    elsewhere = make_config(plain(config), search="some/where").search
+    elsewhere = make_config(config.model_dump(mode="json"), search="some/where").search
     assert (elsewhere.index, elsewhere.server) == ("some/where", None)
 
 

@@ -27,7 +27,6 @@ from agents.rows import Row, rows_of
 from agents.scoring import Scores, token_scores
 from agents.update import Update, adam
 from ssp_env.game.config import GameConfig
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -102,7 +101,7 @@ def taught(rows: Sequence[Row]) -> list[tuple[torch.Tensor, torch.Tensor]]:
 def test_only_what_the_engine_sampled_teaches(
     kind: str, tokenizer: HuggingFaceTokenizer, tmp_path: Path
 ) -> None:
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     stop = StopRule.of(rules.config, tokenizer)
     engine = open_engine(
         EngineConfig(kind=kind), tiny_directory(), tokenizer, stop, longest=rules.longest_trajectory

@@ -21,7 +21,6 @@ from agents.rollout import play
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import GameRecord, record_game
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -47,7 +46,7 @@ def authors(
 def test_each_role_is_written_by_its_own_policy(
     learning: str, model_dir: Path, tokenizer: HuggingFaceTokenizer
 ) -> None:
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     models = {"policy": load_model(model_dir), "partner": playful_model(1).eval()}
     stop = StopRule.of(rules.config, tokenizer)
     policy, partner = (TransformersEngine(lm, tokenizer, stop) for lm in models.values())

@@ -29,7 +29,6 @@ from agents.tiny.model import tiny_tokenizer
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.record import record_game
-from ssp_env.settings import read
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -83,7 +82,7 @@ def test_whatever_vllm_fails_in_voids_games_as_an_outage_of_the_engine(
     tokenizer: HuggingFaceTokenizer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     broken = Broken(*failing, error=error)
     monkeypatch.setattr(vllm_engine_module, "_started", lambda given: broken)
     monkeypatch.setattr(VLLMEngine, "_parameters", lambda engine, request: None)
@@ -154,7 +153,7 @@ def test_whole_games_and_updates_of_weights(
     name: str, tokenizer: HuggingFaceTokenizer, tmp_path: Path
 ) -> None:
     """Greedy games are the transformers engine's; what is sampled is what the model finds."""
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     stop = StopRule.of(rules.config, tokenizer)
     first, second = playful(name, 0), playful(name, 1)
     engine = vllm_engine(first, tokenizer, stop, tmp_path)
@@ -185,7 +184,7 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
 ) -> None:
     from vllm.v1.engine.exceptions import EngineDeadError
 
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     engine = vllm_engine(
         playful("qwen2", 0), tokenizer, StopRule.of(rules.config, tokenizer), tmp_path
     )
@@ -215,7 +214,7 @@ def test_games_of_a_dead_engine_are_void_and_later_ones_are_played(
 def test_adapters_alone_are_sent_and_played(
     name: str, tokenizer: HuggingFaceTokenizer, tmp_path: Path
 ) -> None:
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     stop = StopRule.of(rules.config, tokenizer)
     lm = playful(name, 0)
     lm.save_pretrained(tmp_path)
@@ -261,7 +260,7 @@ def test_a_rotary_kernel_that_is_wrong_is_noticed(
     # Models of one process share these, and another test may have made a right one.
     monkeypatch.setattr(rotary_embedding, "_ROPE_DICT", {})
 
-    rules = make_rules(MiniWorld(**WORLD), tokenizer, read(GameConfig, GAME, "game"))
+    rules = make_rules(MiniWorld(**WORLD), tokenizer, GameConfig(**GAME))
     lm = playful("lfm2", 0)
     lm.save_pretrained(tmp_path)
     stop = StopRule.of(rules.config, tokenizer)

@@ -15,7 +15,6 @@ from experiments.sweeps.results import Results
 from experiments.sweeps.tuning import play
 from ssp_env.cli import main
 from ssp_env.disk import locked
-from ssp_env.settings import plain
 
 STEPS = 1
 
@@ -42,7 +41,12 @@ def test_what_is_left_of_a_sweep_is_played_to_the_same_table(
     _, fast, slow, held = planned
     told: list[dict[str, Any]] = []
     for trial in (fast, slow):
-        play(plain(trial.config), directory.run(trial).path, trial is fast, told.append)
+        play(
+            trial.config.model_dump(mode="json"),
+            directory.run(trial).path,
+            trial is fast,
+            told.append,
+        )
     assert [figures["step"] for figures in told] == [0, 1, 0, 1]
     kept = [directory.run(trial).latest_checkpoint() is not None for trial in (fast, slow)]
     assert kept == [True, False], "where it is asked for"

@@ -24,7 +24,6 @@ from experiments.sweeps.results import Results
 from experiments.sweeps.tuning import resources
 from ssp_env.cli import main
 from ssp_env.errors import DataError
-from ssp_env.settings import plain
 
 SWEEP = {
     "seeds": [0, 1, 2],
@@ -193,7 +192,7 @@ def test_a_trial_takes_what_its_settings_ask_for(
     settings: tuple[str, ...], bundles: list[dict[str, float]]
 ) -> None:
     config = make_config(load_preset("tiny"), set=settings)
-    assert resources({"trial": {"config": plain(config)}}).bundles == bundles
+    assert resources({"trial": {"config": config.model_dump(mode="json")}}).bundles == bundles
 
 
 # -- tables ------------------------------------------------------------------------------------
