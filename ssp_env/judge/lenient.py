@@ -73,12 +73,12 @@ def matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str |
 
     # Several answers, or one with something added: each has to be right, or to say nothing new.
     bare = [gold for gold in golds if "(" not in gold or "(" not in said]
-    for parts, asides in ((_guesses(said), True), (list_items(said), False)):
+    for parts in (_guesses(said), list_items(said)):
         found = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
         if len(parts) < 2 or found[0] is None:
             continue
         if all(
-            gold or (asides and _says_nothing_new(asked, part, found[0]))
+            gold or _says_nothing_new(asked, part, found[0])
             for gold, part in zip(found, parts, strict=True)
         ):
             return golds[found[0]]

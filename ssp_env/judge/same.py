@@ -61,8 +61,7 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         if country and country in named:
             return True
     return (
-        (asked.person and _is_named(asked, gold, other))
-        or _is_acronym(gold, given)
+        _is_acronym(gold, given)
         or _is_acronym(given, gold)
         or same_person(gold, given, asked.person)
         or _is_within(asked, mine, other)
@@ -70,19 +69,6 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         or _is_reordered(mine, other)
         or _same_list(asked, gold, given)
     )
-
-
-def _is_named(asked: Asked, gold: str, other: Sequence[Word]) -> bool:
-    """A sentence names the person that is asked for, more or less in full."""
-    starts = [
-        at for at, w in enumerate(other) if w.is_name and (not at or not other[at - 1].is_name)
-    ]
-    for at in starts if len(other) > 2 else ():
-        end = next((i for i in range(at, len(other)) if not other[i].is_name), len(other))
-        before, name, after = other[:at], other[at:end], other[end:]
-        if (before or after) and same_person(gold, " ".join(keys(name)).title(), True):
-            return _may_lead(asked, before, name) and _may_follow(asked, after, name)
-    return False
 
 
 def _letters(words: Sequence[Word]) -> str:
@@ -283,12 +269,8 @@ def _may_lack_behind(asked: Asked, after: Sequence[Word], given: Sequence[Word])
         return True
     if "," in after[0].gap:
         return after[0].key == "by" or asked.person
-    if all(not w.is_name and w.key in vocabulary("kind") for w in after):
-        return True
-    kinds = (vocabulary("asked kind") | vocabulary("kind")) & asked.words
-    if all(w.key in kinds | {"inc", "ltd", "co", "corp", "plc", "llc"} for w in after):
-        return True
-    if after[0].key == "of" and asked.person:
+    kinds = vocabulary("kind") | (vocabulary("asked kind") & asked.words)
+    if (asked.person and after[0].key == "of") or all(w.key in kinds for w in after):
         return True
     return len(after) > 1 and all(w.key in asked.words or w.key == "of" for w in after)
 
