@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.judges import make_judge
+from ssp_env.judge.judges import Pair, make_judge, measure
 from ssp_env.judge.lenient import LenientJudge, matching
-from ssp_env.judge.measure import Pair, measure
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 
@@ -35,10 +34,7 @@ def says(gold: str, given: str, question: str = "") -> bool:
 
 
 def test_the_rules_agree_with_people() -> None:
-    pairs = [
-        Pair(row["question"], tuple(row["answers"]), row["prediction"], row["right"])
-        for row in rows()
-    ]
+    pairs = [Pair(**{field: row[field] for field in Pair.model_fields}) for row in rows()]
     result = measure(LenientJudge(), pairs)
     assert len(pairs) == 336
     assert (result.precision or 0) >= 0.98
