@@ -153,6 +153,4 @@ def _cell(summary: dict[str, Any], name: str, group: str) -> str:
     if group not in summary["accuracy"][name]:
         return "-"
     low, high = summary["interval"][name][group]
-    worst, best = summary["bounds"][name][group]
-    void = f" (void: {worst:.3f} to {best:.3f})" if worst != best else ""
-    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]{void}"
+    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]"
