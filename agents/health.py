@@ -31,7 +31,7 @@ MAX_OVERLONG = 0.9
 
 
 class HealthConfig(Settings):
-    """When a run is stopped."""
+    """Signs of ill health that stop a run."""
 
     section: ClassVar[str] = "health"
 

@@ -1,5 +1,5 @@
-"""How errors speak of parts that others bring: what came from one, and whether a function can be
-called at all."""
+"""Words for errors about parts that others bring: what came from one, and whether a function can
+be called at all."""
 
 from __future__ import annotations
 
