@@ -61,10 +61,9 @@ class GameConfig(Settings):
     max_question_chars: int = 1000
     """A longer question is invalid."""
     min_question_words: NonNegativeInt = 0
-    """A question of fewer words is invalid; the paper's released code asks for 10."""
+    """A question of fewer words is invalid (the paper's released code: 10)."""
     min_searches: int = 1
-    """A proposer that searched less often has no valid question; the paper's released code asks for
-    2. Whatever the number, one search has to have found something."""
+    """A proposer that searched less often has no valid question (the released code: 2)."""
     asked_searches: tuple[int, int] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
@@ -72,22 +71,21 @@ class GameConfig(Settings):
     """Rules that a proposed question must pass, by name, in order; see
     :mod:`ssp_env.game.filters`."""
     verifier: VerifierName = "policy"
-    """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
+    """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
     ``auto``: ``world`` where it can read, else ``policy``."""
     verification_prompt: VerificationPrompt = "solver"
-    """How a verifier that is a model gets its documents: ``solver`` (the solver's own prompt, as
-    after a search for the question), ``attempt`` (an attempt of the solver whose own searches find
-    these documents alone) or ``documents`` (a prompt of its own, ``verifier.txt``)."""
+    """Form of a verifying model's documents: ``solver`` (in the solver's prompt, as
+    after a search for the question), ``attempt`` (by searches of its own that find these alone) or
+    ``documents`` (in a prompt of its own)."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all."""
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     noise_kind: NoiseKind = "batch"
-    """Where they come from: ``batch`` (what the step's other proposers retrieved, the paper's),
-    ``corpus`` (any passage), or ``near`` (what a search for the question finds). The corpus fills
-    up what the other two lack."""
+    """Their source: ``batch`` (what other proposers retrieved, the paper's), ``corpus``
+    (any passage), or ``near`` (what a search for the question finds)."""
     proposer_reward: ProposerRewardName = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
@@ -96,10 +94,8 @@ class GameConfig(Settings):
     tags: Tags = Tags()
     """Names of the protocol's tags."""
     prompts: Annotated[str, BeforeValidator(_as_text)] = "plain"
-    """Prompt set: ``plain``, ``paper`` (all that the paper's prompts ask for, in our words),
-    ``mini``, ``search-r1``, ``zerosearch`` or ``r-search`` (other projects' formats),
-    ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory of
-    your own (a ``Path`` is taken as well, and kept as text)."""
+    """Prompt set: ``plain``, ``paper``, ``mini``, ``search-r1``, ``zerosearch``, ``r-search``,
+    ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
@@ -140,7 +136,7 @@ class GameConfig(Settings):
 
 
 class ViewConfig(Settings):
-    """View that an agent has of the trajectory it writes. The defaults show all of it."""
+    """View that an agent has of the trajectory that it writes. The defaults show all of it."""
 
     section: ClassVar[str] = "view"
 
@@ -189,7 +185,7 @@ SMALL_GAME = MINI_GAME.replace(
 """Rules for the small world: one search, one attempt, a few tokens."""
 
 SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
-"""What small networks can learn from: one-hot words, and a mask of legal moves."""
+"""View that small networks can learn from: one-hot words, and a mask of legal moves."""
 
 UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
 """The view of a world that is made for its own words, for any other tokenizer."""
