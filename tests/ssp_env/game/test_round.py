@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scripted import (
+    again,
     begin,
     by_role,
     draw_from,
@@ -223,7 +224,9 @@ def test_invalid_games(
 ) -> None:
     room = 60 if reason == "budget_tokens" else 256
     changes = {"filters": FILTERS, "max_response_tokens": room, "invalid_reward": -0.25, **LIMITS}
-    for game in play(begin(rules_of(mini, words, **changes), slots=2), by_role(say(*turns))).games:
+    rules = rules_of(mini, words, **changes)
+    for game in play(begin(rules, slots=2), by_role(say(*turns))).games:
+        again(game, rules)
         assert (game.outcome, game.reason) == (Outcome.INVALID, reason)
         assert (game.proposer_reward, game.solve_rate, game.attempts) == (-0.25, None, [])
         assert (game.question is not None) == (reason not in set(Ending))
@@ -295,6 +298,7 @@ def test_what_is_known_by_heart_is_rejected(
     for game, record in zip(played.games, records(played), strict=True):
         known = game.slot in (1, 2)
         assert record.closed_book == game.closed_book_verdict
+        again(game, rules)
         assert record.closed_book is not None
         assert record.closed_book.correct is known
         found = game.outcome, game.reason, game.proposer_reward, bool(game.attempts)
