@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from experiments.config import RunConfig
 from ssp_env.config import Settings
 from ssp_env.game.config import GameConfig, ViewConfig, suited
-from ssp_env.search.client import HTTPConfig
-from ssp_env.search.config import SearchConfig
 
 PAGE = Path(__file__).with_name("settings.md")
 INTRODUCTION = """\
@@ -28,67 +29,81 @@ replaces all of them.
 """
 
 
-def sections() -> dict[str, type[Settings]]:
-    """Settings by the heading of their table: the run's own, then those of its sections."""
-    found: dict[str, type[Settings]] = {"Runs": RunConfig}
-    for name, field in RunConfig.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
-            found[name] = field.annotation
-            if field.annotation is GameConfig:
-                found["view"] = ViewConfig
-            elif field.annotation is SearchConfig:
-                found["search.server"] = HTTPConfig
-    return found
+def section_of(field: FieldInfo) -> type[Settings] | None:
+    """The class of a field that is a section, also of one that may be ``None``."""
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            return kind
+    return None
+
+
+def sections(kind: type[Settings], path: str = "") -> Iterator[tuple[str, type[Settings]]]:
+    """Dotted names and classes of a section and of those in it; the view comes after the game."""
+    yield path, kind
+    if kind is GameConfig:
+        yield "view", ViewConfig
+    for name, field in kind.model_fields.items():
+        if inner := section_of(field):
+            yield from sections(inner, f"{path}.{name}".removeprefix("."))
 
 
 def docstrings(kind: type[Settings]) -> dict[str, str]:
-    """The docstring under each field of a class."""
-    (body,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id: below.value.value
-        for field, below in pairwise(body.body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
-    }
+    """The docstring under each field of a class and its bases."""
+    found = {}
+    for base in kind.__mro__[: kind.__mro__.index(Settings)]:
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in pairwise(definition.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(field.target)] = str(ast.literal_eval(below.value))
+    return found
 
 
-def table(kind: type[Settings]) -> str:
-    """Name, default, values of worlds that have their own rules, and meaning of each setting."""
-    worlds = {GameConfig: ("mini", "small"), ViewConfig: ("small",)}.get(kind, ())
-    heads = ["name", "default", *(f"`{world}`" for world in worlds), "meaning"]
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    documented = docstrings(kind)
-
-    for name, field in kind.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
-            continue
+def listed(kind: type[Settings]) -> str:
+    """Name, default and meaning of each setting."""
+    documented, lines = docstrings(kind), []
+    for name, field in plain_fields(kind):
         default = field.get_default(call_default_factory=True)
-        cells = [f"`{name}`", "needed" if default is PydanticUndefined else f"`{default!r}`"]
-        for world in worlds:
-            own = next(config for config in suited(world) if isinstance(config, kind))
-            value = getattr(own, name)
-            cells.append("" if value == default else f"`{value!r}`")
-        lines.append(f"| {' | '.join([*cells, meaning(documented[name])])} |")
+        shown = "needed" if default is PydanticUndefined else f"`{default!r}`"
+        lines.append(f"- `{name}` ({shown}): {meaning(documented[name])}")
+    return "\n".join(lines)
+
+
+def plain_fields(kind: type[Settings]) -> list[tuple[str, FieldInfo]]:
+    """Fields that are no sections."""
+    return [(name, f) for name, f in kind.model_fields.items() if not section_of(f)]
+
+
+def worlds(kind: type[Settings]) -> str:
+    """What the worlds with rules of their own set instead of the defaults."""
+    lines = ["| in the worlds | `mini` | `small` |", "|---|---|---|"]
+    for name, field in plain_fields(kind):
+        values = [
+            getattr(own, name)
+            for world in ("mini", "small")
+            for own in suited(world)
+            if isinstance(own, kind)
+        ]
+        if any(value != field.default for value in values):
+            lines.append(f"| `{name}` | {' | '.join(f'`{value!r}`' for value in values)} |")
     return "\n".join(lines)
 
 
 def meaning(docstring: str) -> str:
     """A docstring in Markdown, on one line."""
     text = re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", docstring).replace("``", "`")
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join(text.split())
 
 
 def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
-    for name, kind in sections().items():
-        title = name if kind is RunConfig else f"`{name}`"
+    for name, kind in sections(RunConfig):
+        title = f"`{name}`" if name else "Runs"
         parts.append(f"## {title}\n\n{meaning((kind.__doc__ or '').split(chr(10) * 2)[0])}\n")
-        parts.append(f"{table(kind)}\n")
+        parts.append(f"{listed(kind)}\n")
+        if kind in (GameConfig, ViewConfig):
+            parts.append(f"{worlds(kind)}\n")
     return "\n".join(parts)
 
 

@@ -46,7 +46,7 @@ from agents.rllib.runners import Runners
 from agents.rows import Credit, Row, deal, with_loss_weights
 from ssp_env.errors import RunError, UsageError
 from ssp_env.game.record import GameRecord
-from ssp_env.game.strategies import BatchStrategy, tell
+from ssp_env.game.strategies import BatchStrategy, update_strategy
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question
 
@@ -133,7 +133,7 @@ class SSP(Algorithm):
         # Nothing of this object changes before the step is done, but for the learners.
         strategy: BatchStrategy = self.config.batch_strategy()
         strategy.set_state(self._strategy.get_state())
-        tell(strategy, [sample.verified for sample in samples])
+        update_strategy(strategy, [sample.verified for sample in samples])
         credit = Credit(learning)
         credit.set_state(self.credit.get_state())
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-NOT_FIGURES = frozenset({"step", "accuracy", "interval", "bounds", "questions", "void_questions"})
+NOT_FIGURES = frozenset({"step", "accuracy", "interval", "questions", "void_questions"})
 """Parts of a line that are no figures of a step."""
 REASON = "invalid_"
 """Beginning of the shares of proposals that failed for a reason."""

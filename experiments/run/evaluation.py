@@ -25,17 +25,6 @@ class Accuracy:
         """The share; not a number if nothing was asked."""
         return self.right / self.asked if self.asked else math.nan
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The share if all void questions were wrong, and if all were right.
-
-        They enclose what a policy could have scored; without void questions, both are the share.
-        """
-        questions = self.asked + self.void
-        if not questions:
-            return 0.0, 1.0
-        return self.right / questions, (self.right + self.void) / questions
-
     def interval(self) -> tuple[float, float]:
         """Wilson's interval of 95%; everything is possible if nothing was asked."""
         found = share(self.right, self.asked)

@@ -121,7 +121,6 @@ class Recorder:
         if accuracy:
             line["accuracy"] = {group: a.value for group, a in known.items()}
             line["interval"] = {group: list(a.interval()) for group, a in known.items()}
-            line["bounds"] = {group: list(a.bounds) for group, a in accuracy.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
         self._directory.append_metrics(line)
@@ -162,7 +161,7 @@ def unmeasured(what: str, directory: RunDirectory) -> RunError:
 
 
 def same_seed(config: RunConfig, rules: Rules) -> str:
-    """How far another run of the same seed on the same machine gives the same."""
+    """Degree to which another run of the same seed on the same machine gives the same."""
     compute = config.compute
     if (
         config.engine.kind != "transformers"
@@ -195,7 +194,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "learning_roles": list(config.learning.learning_roles),
         **{
             name: {"base": base[name], "final": final[name]}
-            for name in ("accuracy", "interval", "bounds", "questions")
+            for name in ("accuracy", "interval", "questions")
         },
         "questions_per_hop": config.evaluation.per_group,
         "void_games": sum(line.get("void_games", 0.0) for line in lines),

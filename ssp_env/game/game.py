@@ -175,7 +175,7 @@ class Game:
             return None
         return sum(attempt.reward or 0.0 for attempt in self.counted) / len(self.counted)
 
-    def ruled(self, attempt: Attempt, verdict: Verdict) -> Verdict:
+    def verdict_on(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """The verdict on an attempt; one that took a short cut is wrong, whatever it answers."""
         searches = len({search.query for search in attempt.trajectory.searches})
         if not verdict.correct or searches >= self.least_searches:
@@ -188,8 +188,8 @@ class Game:
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]
 
-    def hit(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
-        """Takes an outage that hit one of its trajectories.
+    def take_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
+        """Notes an outage that hit one of its trajectories.
 
         An attempt is void then, and the game goes on, as long as ``fewest`` attempts can still
         count; anything else voids the game.

@@ -186,7 +186,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
     tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in ended]
     for (game, trajectory), word in zip(ended, checked.judge(rules, tasks), strict=True):
-        if isinstance(word, Verdict) and game.ruled(Attempt(trajectory), word).correct:
+        if isinstance(word, Verdict) and game.verdict_on(Attempt(trajectory), word).correct:
             game.example = trajectory
 
 

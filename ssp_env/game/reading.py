@@ -22,7 +22,7 @@ from ssp_env.types import Document
 
 @dataclass(frozen=True)
 class Reading:
-    """Material of one verification; :func:`lay_out` makes it."""
+    """Material of one verification; :func:`fit_reading` makes it."""
 
     question: str
     materials: tuple[Document, ...]
@@ -41,7 +41,7 @@ class Reading:
         return _spell(prompts, config, self.question, self.documents, self.limit)
 
 
-def lay_out(
+def fit_reading(
     prompts: Prompts,
     config: GameConfig,
     question: str,

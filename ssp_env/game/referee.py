@@ -15,7 +15,7 @@ from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.noise import NoiseRequest
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
-from ssp_env.game.reading import Reading, find_among, lay_out
+from ssp_env.game.reading import Reading, find_among, fit_reading
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
@@ -69,7 +69,7 @@ class Referee:
         if reason is not None:
             self.fail(game, reason)
 
-    def lay_out(
+    def draw_readings(
         self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
     ) -> list[tuple[Game, Reading]]:
         """Draws the noise of games and lays out what their verification reads.
@@ -106,7 +106,7 @@ class Referee:
     def _reading(self, game: Game) -> Reading:
         rules, noise = self.rules, [item.document for item in game.noise]
         question = game.question or ""
-        return lay_out(rules.prompts, rules.config, question, game.materials, noise)
+        return fit_reading(rules.prompts, rules.config, question, game.materials, noise)
 
     def verify(self, readings: Sequence[tuple[Game, Reading]]) -> None:
         """Asks the verifier of the rules about questions; an outage voids the game that it hit.
@@ -223,9 +223,9 @@ class Referee:
 
         for (game, attempt), verdict in zip(asked, verdicts, strict=True):
             if isinstance(verdict, ServiceError):
-                game.hit(attempt.trajectory, verdict, fewest)
+                game.take_outage(attempt.trajectory, verdict, fewest)
             elif game.outcome is not Outcome.VOID:  # another attempt may have voided it
-                attempt.verdict = game.ruled(attempt, verdict)
+                attempt.verdict = game.verdict_on(attempt, verdict)
 
     def finish(self, game: Game) -> None:
         """Pays both roles of a game whose attempts are judged, and makes it valid.

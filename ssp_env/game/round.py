@@ -144,7 +144,7 @@ class Round:
         for game in self.games:
             for trajectory in game.trajectories():
                 if trajectory.key in keys:
-                    game.hit(trajectory, error, self.rules.config.fewest_attempts)
+                    game.take_outage(trajectory, error, self.rules.config.fewest_attempts)
 
     @property
     def referee(self) -> Referee:
@@ -220,7 +220,7 @@ class Round:
 
         self.phase = Phase.VERIFY
         asked = [game for game in wave if game.accepted and self._can_be_asked(game)]
-        readings = self._referee.lay_out(asked, self._retrieved)
+        readings = self._referee.draw_readings(asked, self._retrieved)
         if self.rules.verifier is not None:
             self._referee.verify(readings)
             return
@@ -375,7 +375,7 @@ def take_found(
     if isinstance(found, ServiceError) and found.fault == "text":
         trajectory.end(Ending.REFUSED)
     elif isinstance(found, ServiceError):
-        game.hit(trajectory, found, rules.config.fewest_attempts)
+        game.take_outage(trajectory, found, rules.config.fewest_attempts)
     else:
         if trajectory.library is not None:
             found = find_among(trajectory.library, trajectory.query or "", found)

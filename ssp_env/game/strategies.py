@@ -300,7 +300,7 @@ class _Shelves:
 _WORD = re.compile(r"[^\s?!.,;:()\"']+")
 
 
-def tell(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
+def update_strategy(strategy: BatchStrategy, rounds: Iterable[Sequence[PooledQuestion]]) -> None:
     """Brings a strategy up to date with a step whose rounds were played with copies of it.
 
     Args:

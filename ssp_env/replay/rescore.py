@@ -208,10 +208,10 @@ def _judge(tables: Sequence[tuple[Game, Rules]], judge: Judge) -> None:
         raise UsageError(f"the judge gave {len(results)} results for {len(tasks)} tasks")
     for (game, attempt, fewest), result in zip(asked, refusals_as_verdicts(results), strict=True):
         if isinstance(result, ServiceError):
-            game.hit(attempt.trajectory, result, fewest)
+            game.take_outage(attempt.trajectory, result, fewest)
             attempt.verdict = attempt.reward = None
         elif game.outcome is Outcome.VALID:
-            attempt.verdict = game.ruled(attempt, result)
+            attempt.verdict = game.verdict_on(attempt, result)
 
 
 def _after(saved: SavedGame, game: Game, judge: Judge | None, own: OwnCode) -> SavedGame:

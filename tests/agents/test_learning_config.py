@@ -20,7 +20,7 @@ from agents.rllib.module import MODULE_ID
 from agents.rows import Credit, Row, deal, rows_of, with_loss_weights
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
-from ssp_env.game.strategies import make_strategy, tell
+from ssp_env.game.strategies import make_strategy, update_strategy
 from ssp_env.types import GroundTruth
 
 # -- what a setting changes --------------------------------------------------------------------
@@ -90,7 +90,7 @@ def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
         state, tasks = strategy.get_state(), rounds_of(step, learning)
         samples = [runner.sample(task=task, strategy=state) for task in tasks]
         games += [(r.origin, r.question) for sample in samples for r in sample.records]
-        tell(strategy, [sample.verified for sample in samples])
+        update_strategy(strategy, [sample.verified for sample in samples])
     return games
 
 
@@ -108,7 +108,9 @@ def remembered(setup: Setup, changes: dict[str, Any]) -> Any:
     """What a batch strategy keeps of a question that was solved."""
     strategy = setup.config.training(**changes).batch_strategy()
     solution = ("<search> it </search>", "", "<answer> it </answer>")
-    tell(strategy, [[PooledQuestion("what is it ?", GroundTruth("t", "it"), solution=solution)]])
+    update_strategy(
+        strategy, [[PooledQuestion("what is it ?", GroundTruth("t", "it"), solution=solution)]]
+    )
     return strategy.get_state()
 
 

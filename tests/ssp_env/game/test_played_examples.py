@@ -16,7 +16,7 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion, compose, play_examples, solution_of
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
-from ssp_env.game.strategies import make_strategy, tell
+from ssp_env.game.strategies import make_strategy, update_strategy
 from ssp_env.replay import replay, save_game
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import GroundTruth, Question, Role
@@ -110,7 +110,7 @@ def test_an_earlier_question_brings_its_solution_along(
     """And everything else of the game is as it would be without."""
     rules, strategy = rules_of(mini, words, attempts=2), make_strategy("reuse", examples=examples)
     first = play(begin(rules, seed=[1], strategy=make_strategy("dummy")), by_role(propose()))
-    tell(strategy, [first.verified])
+    update_strategy(strategy, [first.verified])
     played = play(begin(rules, seed=[2], strategy=strategy), by_role(say([1]), say([1])))
 
     games = [game for game in played.games if game.origin is Origin.REUSED]
