@@ -28,10 +28,10 @@ import yaml
 from agents.health import Diagnosis
 from experiments.config import RunConfig
 from ssp_env.disk import (
-    replacing,
     locked,
     make_directories,
     remove_empty,
+    replacing,
     write_atomically,
 )
 from ssp_env.errors import RunError
