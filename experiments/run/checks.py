@@ -88,7 +88,7 @@ def check(
             work.
     """
     from agents.engines.opening import check_same_tokens
-    from experiments.run.planned import check_memory
+    from experiments.planner import check_memory
 
     check_devices(config.compute)
     model = check_model(config.model_dir)
