@@ -84,12 +84,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows ``ssp``; those of the process when not given.
 
     Returns:
-        The exit status: 0, 2 after a mistake of the user's, 130 after Ctrl-C, or the command's own.
+        The exit status: 0, 2 after a mistake of the user's, 130 after Ctrl-C, 141 where nobody
+        reads the output any more, or the command's own.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
-            return make_app()(arguments, exit_on_error=False, print_error=False) or 0
+            status = make_app()(arguments, exit_on_error=False, print_error=False) or 0
+            sys.stdout.flush()
+            return status
         except ModuleNotFoundError as error:
             extra = EXTRAS.get((error.name or "").partition(".")[0])
             if extra is None:
@@ -103,6 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ssp: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # The reader of a pipe, such as `head`, has seen enough; what is left goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def script() -> NoReturn:

@@ -82,13 +82,13 @@ def _resumed(chosen: Chosen, out: Path, **more: Any) -> RunConfig:
 
 
 def default_directory(config: RunConfig) -> Path:
-    """Where a run goes that names no directory, if that is still free."""
+    """Directory of a run that names none, if it is still free."""
     alone = "-solver-only" if config.learning.learning_roles == ("solver",) else ""
     return Path("runs") / f"{config.preset}{alone}-seed{config.seed}"
 
 
 def after_interrupt(out: Path) -> str:
-    """What is left of an interrupted run, and how to go on with it."""
+    """Sentence about what is left of an interrupted run, and how to resume it."""
     directory = RunDirectory(out)
     latest = directory.latest_checkpoint()
     if latest is None and directory.config.exists():
@@ -140,6 +140,4 @@ def _cell(summary: dict[str, Any], name: str, group: str) -> str:
     if group not in summary["accuracy"][name]:
         return "-"
     low, high = summary["interval"][name][group]
-    worst, best = summary["bounds"][name][group]
-    void = f" (void: {worst:.3f} to {best:.3f})" if worst != best else ""
-    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]{void}"
+    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]"

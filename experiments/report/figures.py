@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-NOT_FIGURES = frozenset({"accuracy", "interval", "bounds", "questions", "void_questions"})
+NOT_FIGURES = frozenset({"accuracy", "interval", "questions", "void_questions"})
 """Parts of a line that are no figures of a step."""
 REASON = "invalid_"
 """Beginning of the shares of proposals that failed for a reason."""

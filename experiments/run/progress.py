@@ -126,11 +126,10 @@ class Progress:
         self._console.print(line)
 
     def accuracy(self, label: str, result: dict[str, Accuracy]) -> None:
-        """Shows accuracies by group, and the bounds where an outage hit questions."""
+        """Shows accuracies by group, and how many questions an outage hit."""
         parts = []
         for group, a in result.items():
-            low, high = a.bounds
-            void = f" ({a.void} void: {low:.3f} to {high:.3f})" if a.void else ""
+            void = f" ({a.void} void)" if a.void else ""
             parts.append(f"{group}: {a.value:.3f}{void}" if a.asked else f"{group}: -{void}")
 
         self.note(f"accuracy {label}:  " + "  ".join(parts))

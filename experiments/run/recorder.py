@@ -44,17 +44,6 @@ class Accuracy:
         """The share; not a number if nothing was asked."""
         return self.right / self.asked if self.asked else math.nan
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The share if all void questions were wrong, and if all were right.
-
-        They enclose what a policy could have scored; without void questions, both are the share.
-        """
-        questions = self.asked + self.void
-        if not questions:
-            return 0.0, 1.0
-        return self.right / questions, (self.right + self.void) / questions
-
     def interval(self) -> tuple[float, float]:
         """Wilson's interval of 95%; everything is possible if nothing was asked."""
         found = share(self.right, self.asked)
@@ -176,7 +165,6 @@ class Recorder:
         if accuracy:
             line["accuracy"] = {group: a.value for group, a in known.items()}
             line["interval"] = {group: list(a.interval()) for group, a in known.items()}
-            line["bounds"] = {group: list(a.bounds) for group, a in accuracy.items()}
             line["questions"] = {group: a.asked for group, a in accuracy.items()}
             line["void_questions"] = sum(a.void for a in accuracy.values())
         self._directory.append_metrics(line)
@@ -217,7 +205,7 @@ def unmeasured(what: str, directory: RunDirectory) -> RunError:
 
 
 def same_seed(config: RunConfig, rules: Rules) -> str:
-    """How far another run of the same seed on the same machine gives the same."""
+    """Degree to which another run of the same seed on the same machine gives the same."""
     compute = config.compute
     if (
         config.engine.kind != "transformers"
@@ -250,7 +238,7 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "learning_roles": list(config.learning.learning_roles),
         **{
             name: {"base": base[name], "final": final[name]}
-            for name in ("accuracy", "interval", "bounds", "questions")
+            for name in ("accuracy", "interval", "questions")
         },
         "questions_per_hop": config.evaluation.per_group,
         "void_games": sum(line.get("void_games", 0.0) for line in lines),

@@ -39,8 +39,8 @@ class HTTPConfig(Settings):
     """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
     connection."""
     attempts: PositiveInt = 8
-    """Requests in all for a search that fails, as long as ``deadline`` allows. The pauses of 8 take
-    about 24 seconds, which outlives a server's restart: a search that fails is a void game."""
+    """Requests in all for a search that fails, within ``deadline``; the pauses of 8 outlive a
+    server's restart."""
     connections: PositiveInt = 16
     """Most requests under way at a time, over all threads that share the retriever."""
 
@@ -76,8 +76,7 @@ class SearchConfig(Settings):
     server: HTTPConfig | None = None
     """A server that speaks Search-R1's protocol, such as ``ssp serve``."""
     cache: str = ""
-    """A directory of rankings that outlast the process, to ask no query twice; empty: none. Delete
-    it when a server's index changes: nothing in its address tells."""
+    """A directory of rankings that outlast the process. Delete it when a server's index changes."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -123,7 +122,7 @@ class ServerConfig(Settings):
     """Token that requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The
     probe ``/healthz`` is open all the same."""
     no_token: bool = False
-    """Whether anyone may ask without a token, wherever it is bound: for a trusted network."""
+    """Let anyone ask without a token, wherever it is bound: for a trusted network."""
     max_k: PositiveInt = 100
     """Largest ``topk`` of a request."""
     max_queries: PositiveInt = 4096

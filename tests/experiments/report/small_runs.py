@@ -76,7 +76,6 @@ def measured(accuracy: float) -> dict[str, Any]:
     return {
         "accuracy": {group: accuracy / int(group) for group in groups},
         "interval": dict.fromkeys(groups, near),
-        "bounds": dict.fromkeys(groups, [accuracy] * 2),
         "questions": dict.fromkeys(groups, 10),
         "void_questions": 0,
     }

@@ -40,11 +40,3 @@ def test_nothing_asked_is_nothing_known() -> None:
     nothing = Accuracy(0, 0, 4)
     assert math.isnan(nothing.value)
     assert nothing.interval() == (0.0, 1.0)
-
-
-def test_void_questions_bound_the_accuracy() -> None:
-    """A policy that knows three of ten answers and voids the others has not scored 1."""
-    assert Accuracy(3, 3, 7).value == 1.0
-    assert Accuracy(3, 3, 7).bounds == (0.3, 1.0)
-    assert Accuracy(1, 4).bounds == (0.25, 0.25)
-    assert Accuracy(0, 0).bounds == (0.0, 1.0)
