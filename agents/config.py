@@ -26,15 +26,15 @@ TrainedRole = Literal["proposer", "solver"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
 LORA = "pip install -e '.[lora]'"
-"""Command that brings adapters."""
+"""Command that installs adapters."""
 VLLM = "pip install -e '.[gpu]'"
-"""Command that brings vLLM."""
+"""Command that installs vLLM."""
 Sharding = Literal["ddp", "fsdp2"]
-"""How several learners may hold a policy."""
+"""Ways in which several learners may hold a policy."""
 
 
 class LearningConfig(Settings):
-    """How both roles learn from a step's games. The defaults are the paper's."""
+    """Settings by which both roles learn from a step's games. The defaults are the paper's."""
 
     section: ClassVar[str] = "learning"
 
@@ -46,7 +46,7 @@ class LearningConfig(Settings):
     minibatches: PositiveInt = 2
     """Optimizer updates per step; the games are dealt into this many parts."""
     learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
-    """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
+    """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
     partner: str = ""
     """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
@@ -57,7 +57,7 @@ class LearningConfig(Settings):
     solver_algorithm: str = "grpo"
     """``grpo`` (which needs ``game.attempts`` above 1), ``reinforce``, or ``module:NAME``."""
     proposer_aggregation: Aggregation = "sum"
-    """How token losses are put together: ``sum`` (equation 5), a mean within each trajectory first
+    """Sum or mean of token losses: ``sum`` (equation 5), a mean within each trajectory first
     (``sequence``), or one mean over all tokens of the role (``token``)."""
     solver_aggregation: Aggregation = "sequence"
     """The same for the solver: ``sequence`` (equation 4), ``token`` or ``sum``."""
@@ -83,9 +83,9 @@ class LearningConfig(Settings):
     kl_coeff: NonNegativeFloat = 0.01
     """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""
     clip_low: NonNegativeFloat = 0.2
-    """How far below 1 the importance ratio of GRPO may fall."""
+    """Distance below 1 to which the importance ratio of GRPO may fall."""
     clip_high: NonNegativeFloat = 0.28
-    """How far above 1 it may rise."""
+    """Distance above 1 to which it may rise."""
     std_normalise: bool = False
     """Divide GRPO advantages by the standard deviation of their group."""
     drop_uniform_groups: bool = False
@@ -93,7 +93,7 @@ class LearningConfig(Settings):
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
-    """What fills the slots of failed proposals: nothing (``dummy``), further proposals
+    """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
     (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them now and then),
     those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
     (``compose``)."""
@@ -131,7 +131,7 @@ class LearningConfig(Settings):
         return self
 
     def plays(self, role: str) -> bool:
-        """Whether the policy that learns plays a role, and not its partner. Verification and the
+        """True if the policy that learns plays a role, and not its partner. Verification and the
         closed-book gate are the solver's."""
         own = "proposer" in self.learning_roles
         return not self.partner or (role == "proposer") == own
@@ -141,7 +141,7 @@ class LearningConfig(Settings):
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
 
     def aggregation(self, role: str) -> str:
-        """How a role's token losses are put together."""
+        """Sum or mean by which a role's token losses are put together."""
         return self.proposer_aggregation if role == "proposer" else self.solver_aggregation
 
 

@@ -29,7 +29,7 @@ MAX_OVERLONG = 0.9
 
 
 class HealthConfig(Settings):
-    """When a run is stopped."""
+    """Signs of ill health that stop a run."""
 
     section: ClassVar[str] = "health"
 
@@ -136,7 +136,8 @@ class Monitor:
 
 def _faults(figures: Figures, config: HealthConfig) -> dict[str, str]:
     """Fault of a step in words, or "", for each sign that its figures can show."""
-    known = {n: v for n, v in figures.items() if v is not None and not math.isnan(v)}
+    # A line of metrics.jsonl also holds mappings, such as accuracy by group.
+    known = {n: v for n, v in figures.items() if isinstance(v, int | float) and not math.isnan(v)}
     faults = {}
 
     if "void_games" in known:

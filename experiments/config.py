@@ -27,7 +27,7 @@ from ssp_env.search.config import SearchConfig
 
 
 class EvaluationConfig(Settings):
-    """How the solver is measured on questions it never trains on."""
+    """Measurement of the solver on questions it never trains on."""
 
     section: ClassVar[str] = "evaluation"
 
@@ -56,7 +56,7 @@ class ComputeConfig(Settings):
     gpus_per_learner: NonNegativeFloat = 0.0
     """GPUs of each learner (with 0 learners: of the main process)."""
     sharding: Sharding = "ddp"
-    """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
+    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
     share)."""
     threads: PositiveInt = 1
     """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
@@ -113,13 +113,13 @@ class RunConfig(Settings):
     game: GameConfig = GameConfig()
     """Rules of the game."""
     learning: LearningConfig = LearningConfig()
-    """How both roles learn."""
+    """Learning of both roles."""
     engine: EngineConfig = EngineConfig()
-    """What samples tokens."""
+    """Engine that samples tokens."""
     health: HealthConfig = HealthConfig()
-    """When a run that has gone wrong is stopped."""
+    """Signs that stop a run which has gone wrong."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """How the solver is measured."""
+    """Measurement of the solver."""
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
     search: Annotated[SearchConfig, BeforeValidator(search_section)] = SearchConfig()

@@ -1,4 +1,4 @@
-"""What clients of HTTP services share: an event loop, retries with back-off, addresses and keys."""
+"""Parts of all HTTP clients: an event loop, retries with back-off, addresses and keys."""
 
 from __future__ import annotations
 

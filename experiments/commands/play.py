@@ -185,7 +185,7 @@ def _why(game: Game) -> str:
 
 
 class Terminal:
-    """What the person reads and types."""
+    """Screen and keyboard of the person who plays."""
 
     def __init__(self, role: str) -> None:
         self._console, self._role = Console(highlight=False), role

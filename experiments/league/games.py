@@ -44,7 +44,7 @@ class Player:
     model: str
     """Its model directory; empty: the tiny policy that ships."""
     step: int | None = None
-    """How many steps it has learnt in its run; ``None`` of a policy that is of no run."""
+    """Number of steps that it has learnt in its run; ``None`` of a policy that is of no run."""
 
 
 def find_players(targets: Sequence[str]) -> list[Player]:
@@ -89,7 +89,7 @@ def settings_of(targets: Sequence[str]) -> dict[str, Any] | None:
 
 
 def is_run(target: str) -> bool:
-    """Whether a directory holds a run."""
+    """True if a directory holds a run."""
     run = RunDirectory(target)
     return run.config.exists() and run.metrics.exists()
 
@@ -118,7 +118,7 @@ def _named(target: str) -> Player:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What one proposer made of one answer."""
+    """One proposer's question about one answer."""
 
     question: Question | None
     """``None`` where nothing valid was asked."""

@@ -1,4 +1,4 @@
-"""What came out of a league: tables, data and a figure."""
+"""Results of a league: tables, data and a figure."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def ledger(games: Iterable[tuple[int, GameRecord]], run: str | Path) -> list[Ent
 
 
 def _entry(game: GameRecord) -> Entry:
-    """What is known of a question, and how it came about when it was first written."""
+    """Facts about a question, and how it came about when it was first written."""
     proposer = game.play_of(Role.PROPOSER)
     searches = proposer.searches if proposer is not None else ()
     found = {document.id: document for search in searches for document in search.documents}

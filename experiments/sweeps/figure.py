@@ -18,7 +18,7 @@ COLUMNS = 3
 FEWEST = 3
 """Seeds from which on curves have intervals; those of two reach beyond everything."""
 NARROWEST = 0.1
-"""What the axis of mean accuracy spans at least, so that small differences look small."""
+"""Shortest span of the axis of mean accuracy, so that small differences look small."""
 
 
 def draw(results: Results, out: Path) -> None:

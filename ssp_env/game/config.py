@@ -76,11 +76,11 @@ class GameConfig(Settings):
     """Rules that a proposed question must pass, by name, in order; see
     :mod:`ssp_env.game.filters`."""
     verifier: VerifierName = "policy"
-    """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
+    """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
     ``auto``: ``world`` where it can read, else ``policy``."""
     verification_prompt: VerificationPrompt = "solver"
-    """How a verifier that is a model gets its documents: ``solver`` (in the solver's prompt, as
+    """Form of a verifying model's documents: ``solver`` (in the solver's prompt, as
     after a search for the question), ``attempt`` (by searches of its own that find these alone) or
     ``documents`` (in a prompt of its own)."""
     closed_book: bool = False
@@ -89,7 +89,7 @@ class GameConfig(Settings):
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     noise_kind: NoiseKind = "batch"
-    """Where they come from: ``batch`` (what other proposers retrieved, the paper's), ``corpus``
+    """Their source: ``batch`` (what other proposers retrieved, the paper's), ``corpus``
     (any passage), or ``near`` (what a search for the question finds)."""
     proposer_reward: ProposerRewardName = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
@@ -120,14 +120,14 @@ class GameConfig(Settings):
 
     @property
     def fewest_attempts(self) -> int:
-        """How many attempts have to count; a game of which an outage leaves fewer is void."""
+        """Number of attempts that have to count; a game of which an outage leaves fewer is void."""
         # Half of them keep the mean solve rate close to what all would have given, and GRPO
         # compares attempts with each other, for which one is too few.
         return max(-(-self.attempts // 2), min(2, self.attempts))
 
     @property
     def verifies_by_attempt(self) -> bool:
-        """Whether verification is an attempt of the solver, among its documents alone."""
+        """True if verification is an attempt of the solver, among its documents alone."""
         return self.verification_prompt == "attempt"
 
     @property
@@ -139,7 +139,7 @@ class GameConfig(Settings):
 
 
 class ViewConfig(Settings):
-    """What an agent sees of the trajectory that it writes. The defaults show all of it."""
+    """View that an agent has of the trajectory that it writes. The defaults show all of it."""
 
     section: ClassVar[str] = "view"
 
@@ -188,7 +188,7 @@ SMALL_GAME = MINI_GAME.replace(
 """Rules for the small world: one search, one attempt, a few tokens."""
 
 SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
-"""What small networks can learn from: one-hot words, and a mask of legal moves."""
+"""View that small networks can learn from: one-hot words, and a mask of legal moves."""
 
 UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
 """The view of a world that is made for its own words, for any other tokenizer."""

@@ -49,10 +49,10 @@ def words_of(document: Document) -> list[str]:
 
 
 class WordIndex(Protocol):
-    """Which passages hold which words."""
+    """Index of the passages that hold each word."""
 
     def knows(self, words: Sequence[str]) -> bool:
-        """Whether any of the words occurs in the corpus."""
+        """True if any of the words occurs in the corpus."""
         ...
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
@@ -88,7 +88,7 @@ class BM25Retriever:
         ]
 
     def knows(self, text: str) -> bool:
-        """Whether any word of a text occurs in the corpus, so that a search finds something."""
+        """True if any word of a text occurs in the corpus, so that a search finds something."""
         return self._index.knows(tokenize(text))
 
     def describe(self) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class ServerConfig(Settings):
     """Token that requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The
     probe ``/healthz`` is open all the same."""
     no_token: bool = False
-    """Whether anyone may ask without a token, wherever it is bound: for a trusted network."""
+    """Let anyone ask without a token, wherever it is bound: for a trusted network."""
     max_k: PositiveInt = 100
     """Largest ``topk`` of a request."""
     max_queries: PositiveInt = 4096

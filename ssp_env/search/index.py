@@ -204,7 +204,7 @@ def kinds_in(directory: str | Path) -> list[str]:
 
 
 def needs_encoder(kind: str) -> bool:
-    """Whether a kind of index is built and opened with an :class:`Encoder`.
+    """True if a kind of index is built and opened with an :class:`Encoder`.
 
     Raises:
         ConfigError: an unknown kind.
@@ -237,7 +237,7 @@ def one_kind(directory: str | Path, kind: str | None) -> str:
 
 
 def recorded_encoder(folder: Path) -> str | None:
-    """Where the encoder of an index's folder was when the index was built.
+    """Place of an index's encoder when the index was built.
 
     Raises:
         ConfigError: it is not there any more.

@@ -14,8 +14,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.round import Phase
 from ssp_env.judge.base import Verdict
-from ssp_env.judge.exact import ExactMatchJudge
-from ssp_env.judge.world import WorldVerifier
+from ssp_env.judge.exact import ExactMatchJudge, WorldVerifier
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
 from ssp_env.types import Document
