@@ -27,7 +27,7 @@ from experiments.report.runs import (
     open_runs,
 )
 from experiments.run.rundir import flat
-from ssp_env.disk import finished_in_full
+from ssp_env.disk import replacing
 from ssp_env.errors import RunError
 from ssp_env.replay import SavedGame, read_games
 
@@ -109,7 +109,7 @@ def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
         held[f"step_{step}_{place}"] = packed(shown)
     held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
 
-    with finished_in_full(path) as file:
+    with replacing(path) as file:
         file.write(page_html(runs, held))
     return sum(len(rows) for index in indexes for rows in index.values())
 
