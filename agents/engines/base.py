@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.scanner import ScannerTags
+from ssp_env.game.protocol import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
 

@@ -36,7 +36,7 @@ from experiments.run.progress import heartbeat
 from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.parts import fingerprint
-from ssp_env.game.prompts.formats import format_settings
+from ssp_env.game.prompts.sets import format_settings
 from ssp_env.game.record import GameRecord
 from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
