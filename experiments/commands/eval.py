@@ -33,7 +33,7 @@ from experiments.evaluation.tables import Evaluated, as_data, show, show_compari
 from experiments.run.checks import check, check_model
 from experiments.run.process import quiet_libraries
 from experiments.run.progress import heartbeat
-from ssp_env.disk import finished_in_full, unwritten
+from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.parts import fingerprint
 from ssp_env.game.prompts.formats import format_settings
@@ -235,7 +235,7 @@ def _answers(
                     _check_outage(chunk)
                     if part:
                         games = (SavedGame(header, record) for record in chunk)
-                        with finished_in_full(part) as file:
+                        with replacing(part) as file:
                             file.writelines(game_lines(games, tokens=config.record_tokens))
                 records += chunk
     except KeyboardInterrupt:
@@ -248,7 +248,7 @@ def _answers(
             folder.rmdir()
 
     if out and folder:
-        with finished_in_full(out) as file:
+        with replacing(out) as file:
             for part in sorted(folder.iterdir()):
                 file.write(part.read_text(encoding="utf-8"))
         shutil.rmtree(folder)

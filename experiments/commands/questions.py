@@ -10,7 +10,7 @@ from rich.table import Table
 
 from experiments.questions.figures import MEANINGS, Figures, by_hops, by_step, topics, written
 from experiments.questions.ledger import games_of, ledger
-from ssp_env.disk import finished_in_full
+from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError
 
 _COLUMNS = 8
@@ -33,7 +33,7 @@ def run(directory: str, *, out: str | None, all: bool, window: int | None, json:
     subjects = topics([entry["question"] for entry in kept])
 
     if out:
-        with finished_in_full(Path(out)) as file:
+        with replacing(Path(out)) as file:
             file.writelines(dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
 
     if json:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import (
-    check_adapters,
     check_groups,
     check_overlap,
+    check_packages,
     check_partner,
     check_rounds,
 )
-from agents.engines.config import check_package
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
 from experiments.run.rules import MakeRules, chat_client
 from experiments.run.rundir import RunDirectory
@@ -60,15 +59,14 @@ def check_learning(config: RunConfig) -> None:
     """Makes sure that settings fit together, and that the packages that they need are there."""
     check_groups(config.game, config.learning)
     with named("learning"):
-        check_adapters(config.learning)
         check_rounds(config.game, config.learning, config.compute.env_runners)
         check_partner(config.learning, config.engine.kind)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)
 
     # On a cluster, engines may be on other machines, which have packages of their own.
-    if not (config.compute.env_runners and os.environ.get("RAY_ADDRESS")):
-        check_package(config.engine.kind)
+    elsewhere = config.compute.env_runners and os.environ.get("RAY_ADDRESS")
+    check_packages(config.learning, "" if elsewhere else config.engine.kind)
 
 
 def check(
@@ -88,7 +86,7 @@ def check(
             work.
     """
     from agents.engines.opening import check_same_tokens
-    from experiments.run.planned import check_memory
+    from experiments.planner import check_memory
 
     check_devices(config.compute)
     model = check_model(config.model_dir)

@@ -69,7 +69,7 @@ class WikiMini:
             try:
                 with packaged("passages.jsonl.gz") as path:
                     build_index(path, folder, "bm25")
-            except OSError as error:
+            except DataError as error:
                 fix = "let the environment variable SSP_CACHE name a folder that can be written"
                 raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error
         retriever = open_index(folder, "bm25")
