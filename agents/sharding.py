@@ -109,14 +109,10 @@ def save_shares(
     *,
     alone: bool = True,
 ) -> None:
-    """Writes weights and the optimizer's state.
+    """Writes weights of a module, spread or not, and Adam's state of those that are trained.
 
-    Args:
-        module: spread or not.
-        optimizer: an Adam of its trainable parameters.
-        directory: made if missing.
-        alone: this process holds, and writes, everything. Else every process of the group has to
-            call it, with one directory that all of them see.
+    ``alone`` means that this process holds, and writes, everything. Else every process of the group
+    has to call it, with one directory that all of them see.
     """
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
@@ -140,9 +136,9 @@ def load_shares(
     _check_there(directory)
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
-    reader = HuggingFaceStorageReader(str(directory))
     try:
         with _quiet():
+            reader = HuggingFaceStorageReader(str(directory))
             load(state, storage_reader=reader, no_dist=alone)
     except _UNREADABLE as error:
         raise RunError(f"{directory} cannot be read: {_cause(error)}") from error

@@ -216,8 +216,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
             playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
             self.engine.update_weights(playing, version)
-
             if self._module is not None:
+                # Weights that do not play; those of the LM are in place already.
                 others = {n: w for n, w in weights.items() if not n.startswith(LM)}
                 self._module.load_state_dict(others, strict=False)
 
