@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from experiments.report.figures import spoken_group
 from experiments.report.runs import Arm, Run, arms_of, open_runs
@@ -40,18 +41,7 @@ def run(paths: Sequence[str], *, out: str, smooth: int) -> int:
     file, runs = Path(out), open_runs(paths)
     arms = arms_of(runs)
 
-    matplotlib.use("Agg")
-    figure = picture(runs, arms, smooth)
-    unfinished = file.with_name(f".unfinished_{file.name}")
-    try:
-        figure.savefig(unfinished, dpi=120)
-        unfinished.replace(file)
-    except (OSError, ValueError) as error:
-        # matplotlib raises a ValueError for an unknown file type.
-        raise RunError(f"{out} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
+    save_figure(picture(runs, arms, smooth), file)
     lines = f", {len(arms)} lines" if len(arms) < len(runs) else ""
     print(f"wrote {out} ({'1 run' if len(runs) == 1 else f'{len(runs)} runs'}{lines})")
     for arm in arms:
@@ -59,6 +49,23 @@ def run(paths: Sequence[str], *, out: str, smooth: int) -> int:
         if min(ends) < max(ends):
             print(f"{arm.name} is drawn up to step {min(ends)}, which all of its runs have")
     return 0
+
+
+def save_figure(figure: Any, out: Path) -> None:
+    """Writes a figure of matplotlib, in full or not at all.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    unfinished = out.with_name(f".unfinished_{out.name}")
+    try:
+        figure.savefig(unfinished, dpi=120)
+        unfinished.replace(out)
+    except (OSError, ValueError) as error:
+        # matplotlib raises a ValueError for an unknown file type.
+        raise RunError(f"{out} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def picture(runs: Sequence[Run], arms: Sequence[Arm], smooth: int) -> Any:
@@ -69,8 +76,6 @@ def picture(runs: Sequence[Run], arms: Sequence[Arm], smooth: int) -> Any:
         arms: one line each.
         smooth: steps of the running mean.
     """
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     axes = figure.subplots(2, 2)
     for axis, (title, names) in zip(axes.flat[:3], PANELS.items(), strict=True):
@@ -125,8 +130,6 @@ def _panel(
 
 
 def _handle(label: str, colour: str, width: float, style: Any = "-") -> Any:
-    from matplotlib.lines import Line2D
-
     return Line2D([], [], color=colour, linewidth=width, linestyle=style, label=label)
 
 
