@@ -26,68 +26,64 @@ TrainedRole = Literal["proposer", "solver"]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
 LORA = "pip install -e '.[lora]'"
-"""What brings adapters."""
+"""Command that installs adapters."""
 Sharding = Literal["ddp", "fsdp2"]
-"""How several learners may hold a policy."""
+"""Ways in which several learners may hold a policy."""
 
 
 class LearningConfig(Settings):
-    """How both roles learn from a step's games. The defaults are the paper's."""
+    """Settings by which both roles learn from a step's games. The defaults are the paper's."""
 
     section: ClassVar[str] = "learning"
 
     batch_size: PositiveInt = 256
     """Questions per step (the paper's B)."""
     round_size: PositiveInt = 32
-    """Questions of one round, the part of a step that one env runner plays at a time. Who plays
-    which round changes no game. A round is the batch that noise documents come from."""
+    """Questions of a round, which one env runner plays at a time, and from which noise documents
+    come."""
     minibatches: PositiveInt = 2
     """Optimizer updates per step; the games are dealt into this many parts."""
     learning_roles: Annotated[tuple[TrainedRole, ...], Field(min_length=1)] = ROLES
-    """Which roles are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
+    """Roles that are trained; ``(solver,)`` is the paper's Solver-Only, ``(proposer,)`` its
     Proposer-Only."""
     partner: str = ""
-    """Model directory of a policy that plays the role that is not trained, and never changes. If
-    empty, the policy plays both, and each update moves the other role as well."""
+    """Model directory of a frozen policy that plays the role that is not trained; empty: the policy
+    plays both."""
     proposer_algorithm: str = "reinforce"
     """``reinforce``, ``grpo`` (which needs groups: see ``proposal_groups``), or one of your own as
     ``module:NAME``, an :class:`agents.losses.Algorithm`."""
     solver_algorithm: str = "grpo"
     """``grpo`` (which needs ``game.attempts`` above 1), ``reinforce``, or ``module:NAME``."""
     proposer_aggregation: Aggregation = "sum"
-    """How the proposer's token losses are put together: a ``sum`` (the paper's equation 5, which
-    weighs a proposal by its length), a mean within each trajectory first (``sequence``, which puts
-    both roles on one scale), or one mean over all tokens of the role (``token``)."""
+    """Sum or mean of token losses: ``sum`` (equation 5), a mean within each trajectory first
+    (``sequence``), or one mean over all tokens of the role (``token``)."""
     solver_aggregation: Aggregation = "sequence"
     """The same for the solver: ``sequence`` (equation 4), ``token`` or ``sum``."""
     proposal_groups: Literal["answer", "asked_searches"] = "answer"
-    """Which proposals GRPO compares: those about one ``answer`` (needs ``game.proposals`` above 1),
-    or all of the step that were asked for one number of searches (``asked_searches``)."""
+    """Proposals that GRPO compares: those about one ``answer`` (needs ``game.proposals`` above 1),
+    or all that were asked for one number of searches (``asked_searches``)."""
     proposer_weight: NonNegativeFloat = 1.0
     """Factor on the proposer's loss, beside the solver's."""
     baseline_decay: Decay | None = None
-    """REINFORCE takes a moving average of its role's earlier returns off each return; this is its
-    decay per step (such as .95). ``None``: no baseline (the paper's), so nothing that earns 0 is
-    learnt from."""
+    """Decay per step of the moving average that REINFORCE takes off returns, such as .95; ``None``:
+    no baseline (the paper's)."""
     importance_cap: Annotated[float, Field(ge=1)] | None = 2.0
-    """Importance ratios between the policy that learns and the one that sampled are cut off here,
-    and trajectories with a ratio below 1e-4 are left out. ``None``: REINFORCE has no ratio, GRPO's
-    has no bound but its clip."""
+    """Bound of importance ratios; trajectories with a ratio below 1e-4 are left out. ``None``: no
+    bound, and REINFORCE has no ratio."""
     lr: NonNegativeFloat = 1e-6
     """Learning rate of Adam."""
     warmup_steps: NonNegativeInt = 5
     """Steps over which the learning rate rises linearly from 0."""
     decay_steps: PositiveInt | None = None
-    """Steps, from the first of a run, over which the learning rate falls linearly to 0; those that
-    follow change nothing. ``None``: it stays as it is (the paper's)."""
+    """Steps over which the learning rate falls linearly to 0; ``None``: it stays (the paper's)."""
     beta2: Decay = 0.999
     """Decay of Adam's second moment; the first moment's is 0.9."""
     kl_coeff: NonNegativeFloat = 0.01
     """Weight of the KL to the frozen reference, on tokens of roles that GRPO trains."""
     clip_low: NonNegativeFloat = 0.2
-    """How far below 1 the importance ratio of GRPO may fall."""
+    """Distance below 1 to which the importance ratio of GRPO may fall."""
     clip_high: NonNegativeFloat = 0.28
-    """How far above 1 it may rise."""
+    """Distance above 1 to which it may rise."""
     std_normalise: bool = False
     """Divide GRPO advantages by the standard deviation of their group."""
     drop_uniform_groups: bool = False
@@ -95,26 +91,24 @@ class LearningConfig(Settings):
     temperature: PositiveFloat = 1.0
     """Sampling temperature of self-play."""
     strategy: StrategyName = "periodic_reset"
-    """What fills the slots of proposals that failed: nothing (``dummy``), further proposals
-    (``resample``), earlier questions (``reuse``, and ``periodic_reset``, which forgets them now and
-    then; all four are the paper's), earlier questions of the lengths that the step lacks, rare
-    words first (``balanced``), or half of these and half questions put together from several
-    (``compose``), where a right answer counts only after as many searches as the parts took."""
+    """Filling of the slots of failed proposals: nothing (``dummy``), further proposals
+    (``resample``), earlier questions (``reuse``; ``periodic_reset`` forgets them now and then),
+    those of the lengths that the step lacks (``balanced``), or half of these and half joined ones
+    (``compose``)."""
     examples: bool = False
-    """Whether an earlier question that is played again brings a right attempt of then along, which
-    joins the group of those that are sampled now; a question that is put together, those at its
-    parts, joined. A solver can so learn what it hardly ever does."""
+    """Let an earlier question that is played again bring an earlier right attempt along, to be
+    learnt from; a joined question, those at its parts."""
     reset_every: PositiveInt = 10
     """Steps after which ``periodic_reset`` forgets its questions."""
     lora_rank: NonNegativeInt = 0
-    """Train low-rank adapters of this rank beside the linear maps of all layers, and leave the
-    policy itself as it is; 0 trains all of it. Adapters want ten times the learning rate."""
+    """Rank of adapters that are trained in place of the policy; 0 trains all of it. Adapters want
+    ten times the learning rate."""
     microbatch_tokens: PositiveInt = 16_384
-    """Padded tokens of one forward pass of the learner, at most; memory, not results, depends on
-    it. Rows of similar length share a pass, so that padding stays below 15%."""
+    """Padded tokens of one forward pass of the learner, at most; memory depends on it, results do
+    not."""
     gradient_checkpointing: bool = False
-    """Compute the layers again in the backward pass instead of keeping what they made: a third more
-    arithmetic for a twentieth of the memory. Large policies need it."""
+    """Compute the layers again in the backward pass: a third more arithmetic, a twentieth of the
+    memory."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Arithmetic of the learner's passes: ``float32``, ``bfloat16`` (weights stay float32), or
     ``auto``: bfloat16 where the machine multiplies in it."""
@@ -135,7 +129,7 @@ class LearningConfig(Settings):
         return self
 
     def plays(self, role: str) -> bool:
-        """Whether the policy that learns plays a role, and not its partner. Verification and the
+        """True if the policy that learns plays a role, and not its partner. Verification and the
         closed-book gate are the solver's."""
         own = "proposer" in self.learning_roles
         return not self.partner or (role == "proposer") == own
@@ -145,7 +139,7 @@ class LearningConfig(Settings):
         return self.proposer_algorithm if role == "proposer" else self.solver_algorithm
 
     def aggregation(self, role: str) -> str:
-        """How a role's token losses are put together."""
+        """Sum or mean by which a role's token losses are put together."""
         return self.proposer_aggregation if role == "proposer" else self.solver_aggregation
 
 

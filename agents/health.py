@@ -31,7 +31,7 @@ MAX_OVERLONG = 0.9
 
 
 class HealthConfig(Settings):
-    """When a run is stopped."""
+    """Signs of ill health that stop a run."""
 
     section: ClassVar[str] = "health"
 
@@ -141,7 +141,8 @@ class Monitor:
 def _faults(figures: Figures, config: HealthConfig) -> dict[str, str | None]:
     """Fault of a step by sign, in words; empty if there is none, ``None`` if the step cannot
     tell."""
-    known = {n: v for n, v in figures.items() if v is not None and not math.isnan(v)}
+    # A line of metrics.jsonl also holds mappings, such as accuracy by group.
+    known = {n: v for n, v in figures.items() if isinstance(v, int | float) and not math.isnan(v)}
     faults: dict[str, str | None] = dict.fromkeys(SIGNS)
 
     if "void_games" in known and "games" in known:

@@ -13,8 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.harness import parser, write
-from ssp_env.judge.judges import BY_RULES
-from ssp_env.judge.measure import Pair, measure
+from ssp_env.judge.judges import BY_RULES, Pair, measure
 
 PAIRS = Path(__file__).parent / "data" / "judge_pairs.jsonl.gz"
 DEVELOPED_ON = ("held_out", "blind round 1", "blind round 10")
@@ -27,8 +26,7 @@ def main() -> None:
     for line in gzip.decompress(PAIRS.read_bytes()).decode().splitlines():
         row = json.loads(line)
         name = f"blind {row['source']}" if row["set"] == "blind" else row["set"]
-        pair = Pair(row["question"], tuple(row["answers"]), row["prediction"], row["right"])
-        sets[name].append(pair)
+        sets[name].append(Pair(**{field: row[field] for field in Pair.model_fields}))
     sets["developed on"] = [pair for name in DEVELOPED_ON for pair in sets[name]]
     sets["not looked at"] = [
         pair

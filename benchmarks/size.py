@@ -69,7 +69,10 @@ def settings(files: list[Path]) -> dict[str, int]:
         if isinstance(node, ast.ClassDef):
             above = " ".join(ast.unparse(part) for part in (*node.bases, *node.decorator_list))
             if "Settings" in above or ("dataclass" in above and node.name.endswith("Config")):
-                found[node.name] = sum(isinstance(part, ast.AnnAssign) for part in node.body)
+                found[node.name] = sum(
+                    isinstance(part, ast.AnnAssign) and "ClassVar" not in ast.unparse(part)
+                    for part in node.body
+                )
     return found
 
 

@@ -28,7 +28,7 @@ from ssp_env.search.config import SearchConfig
 
 
 class EvaluationConfig(Settings):
-    """How the solver is measured on questions it never trains on."""
+    """Measurement of the solver on questions it never trains on."""
 
     section: ClassVar[str] = "evaluation"
 
@@ -57,14 +57,13 @@ class ComputeConfig(Settings):
     gpus_per_learner: NonNegativeFloat = 0.0
     """GPUs of each learner (with 0 learners: of the main process)."""
     sharding: Sharding = "ddp"
-    """How several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a share of
-    weights, gradients, optimizer and reference, for policies that do not fit on one GPU)."""
+    """Way in which several learners hold the policy: ``ddp`` (each all of it) or ``fsdp2`` (each a
+    share)."""
     threads: PositiveInt = 1
     """PyTorch threads per process. Small models run fastest, and always the same, with 1."""
     overlap: bool = False
-    """Play each step while the one before is learnt from. Its games are one update old then, for
-    which importance ratios make up (``learning.importance_cap``). It saves time where other
-    processes play: with ``env_runners``."""
+    """Play each step while the one before is learnt from, with weights that are one update old.
+    Saves time with ``env_runners``."""
 
     @model_validator(mode="after")
     def _check_sharding(self) -> Self:
@@ -102,27 +101,26 @@ class RunConfig(Settings):
     world_options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the world."""
     rules: str = ""
-    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with a judge,
-    verifier, retriever or rewards of your own; empty: the parts that the settings name."""
+    """``MODULE:FUNCTION`` that makes the rules from world, tokenizer and ``game``, with parts of
+    your own."""
     model: str = ""
     """A causal LM directory; empty: the tiny policy that ships."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
-    """How many stay, the newest ones; ``null``: all, so that ``ssp league`` can let them play."""
+    """Checkpoints that stay, the newest ones; ``null``: all, as ``ssp league`` needs."""
     record_tokens: bool = True
-    """Keep token ids and log-probabilities in files of games. Without them, files are smaller, and
-    games can be printed and rescored, but not replayed."""
+    """Keep token ids and log-probabilities in files of games; needed to replay them."""
     game: GameConfig = GameConfig()
     """Rules of the game."""
     learning: LearningConfig = LearningConfig()
-    """How both roles learn."""
+    """Learning of both roles."""
     engine: EngineConfig = EngineConfig()
-    """What samples tokens."""
+    """Engine that samples tokens."""
     health: HealthConfig = HealthConfig()
-    """When a run that has gone wrong is stopped."""
+    """Signs that stop a run which has gone wrong."""
     evaluation: EvaluationConfig = EvaluationConfig()
-    """How the solver is measured."""
+    """Measurement of the solver."""
     compute: ComputeConfig = ComputeConfig()
     """Processes and devices."""
     search: Annotated[SearchConfig, BeforeValidator(search_section)] = SearchConfig()

@@ -1,10 +1,13 @@
-"""How errors speak of parts that others bring: what came from one, and whether a function can be
-called at all."""
+"""Parts that others bring: found by name, checked for what they can be called with, and described
+in errors."""
 
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import reprlib
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,20 @@ from ssp_env.errors import ConfigError, nearest
 def describe(value: object) -> str:
     """Type and value, as errors show them; a large value is abridged."""
     return "None" if value is None else f"{type(value).__name__} {reprlib.repr(value)}"
+
+
+def load(field: str, name: str) -> Any:
+    """The object that ``module:name`` names, looked for in the working directory as well.
+
+    Raises:
+        ConfigError: no such module, or nothing of that name in it.
+    """
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # the command `ssp` does not look there
+    try:
+        return pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(field, name, f"give module:name ({error})") from error
 
 
 def check_call(name: str, function: object, arguments: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Files and directories: there in full or not at all, locked, with enough room."""
+"""Files and directories: there in full or not at all, and locked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     In text, a lone surrogate becomes its JSON escape. ``mode`` is ``"w"`` or ``"wb"``.
 
     Raises:
-        OSError: it cannot be written.
+        RunError: it cannot be written.
     """
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
     new = unfinished(path)
@@ -37,9 +37,24 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         new.replace(path)
         sync(path.parent)
+    except OSError as error:
+        raise unwritten(path, error) from error
     finally:
         if new.is_file():
             new.unlink()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file in full or not at all; raises ``RunError`` where it cannot be written."""
+    with replacing(path) as file:
+        file.write(text)
+
+
+def unwritten(path: Path, error: OSError) -> RunError:
+    """The error for a file that cannot be written."""
+    if not path.parent.is_dir():
+        return RunError(f"{path} cannot be written: there is no directory {path.parent}")
+    return RunError(f"{path} cannot be written: {error.strerror or error}")
 
 
 @contextmanager
@@ -47,11 +62,7 @@ def new_folder(path: Path, *, resume: bool = False) -> Iterator[Path]:
     """A folder to fill, which takes its name when it is whole.
 
     After an error it is deleted, unless ``resume``: then the next one to make it finds what is
-    there. So does a process that is killed and made again.
-
-    Raises:
-        OSError: it cannot be written, or there is such a folder already.
-    """
+    there. So does a process that is killed and made again."""
     new = unfinished(path)
     if not resume:
         shutil.rmtree(new, ignore_errors=True)
@@ -69,37 +80,6 @@ def new_folder(path: Path, *, resume: bool = False) -> Iterator[Path]:
         raise
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file in full or not at all.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    with finished_in_full(path) as file:
-        file.write(text)
-
-
-@contextmanager
-def finished_in_full(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """The file of :func:`replacing`, where a person has named it.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    try:
-        with replacing(path, mode) as file:
-            yield file
-    except OSError as error:
-        raise unwritten(path, error) from error
-
-
-def unwritten(path: Path, error: OSError) -> RunError:
-    """The error for a file that cannot be written."""
-    if not path.parent.is_dir():
-        return RunError(f"{path} cannot be written: there is no directory {path.parent}")
-    return RunError(f"{path} cannot be written: {error.strerror or error}")
-
-
 def sync(path: Path) -> None:
     """Returns once a file, or the names of a directory's files, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -107,21 +87,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def check_free(path: Path, needed: int) -> None:
-    """Makes sure that there is room where a directory is.
-
-    Raises:
-        RunError: less than ``needed`` bytes are free, or nobody can tell.
-    """
-    try:
-        free = shutil.disk_usage(path).free
-    except OSError as error:
-        raise RunError(f"{path} cannot be used: {error}") from error
-    if free < needed:
-        has, wants = free >> 20, needed >> 20
-        raise RunError(f"{path}: only {has} MiB of disk are free; at least {wants} MiB are needed")
 
 
 def make_directories(path: Path) -> list[Path]:

@@ -104,7 +104,7 @@ class UsageError(SSPError, RuntimeError):
 
 
 FAULTS = ("service", "text")
-"""What a :class:`ServiceError` can blame."""
+"""Faults that a :class:`ServiceError` can name."""
 
 
 class ServiceError(SSPError):

@@ -1,4 +1,4 @@
-"""What clients of HTTP services share: an event loop, retries with back-off, addresses and keys."""
+"""Parts that clients of HTTP services share: event loop, retries, addresses and keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
 
@@ -29,21 +28,14 @@ _lock = threading.Lock()
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Blocks until a coroutine is done, which runs on a loop that all clients of a process share.
 
-    A blocking socket can only be given a time-out for each single read, which a server that sends a
-    byte now and then outlasts; a task on a loop can be cancelled wherever it waits. An interrupted
-    caller cancels the coroutine.
-
-    Raises:
-        UsageError: called on the shared loop itself, which would wait for itself for ever.
-    """
-    loop = shared_loop()
-    try:
-        inside = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        inside = False
-    if inside:
-        work.close()
-        raise UsageError("a blocking call on the event loop that is to serve it")
+    A blocking socket has a time-out for each single read, which a server that sends a byte now and
+    then outlasts; a task on a loop is cancelled wherever it waits, also when its caller is
+    interrupted."""
+    with _lock:
+        loop = _loops.get(os.getpid())
+        if loop is None:  # also in a forked process, which has no thread that runs its parent's
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="ssp-http", daemon=True).start()
 
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
@@ -51,16 +43,6 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         future.cancel()
         raise
-
-
-def shared_loop() -> asyncio.AbstractEventLoop:
-    """The loop of :func:`run`, in a thread of its own. A forked process has another one."""
-    with _lock:
-        loop = _loops.get(os.getpid())
-        if loop is None:
-            loop = _loops[os.getpid()] = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="ssp-http", daemon=True).start()
-        return loop
 
 
 class Connections(Generic[T]):
@@ -76,11 +58,7 @@ class Connections(Generic[T]):
         weakref.finalize(owner, self.close).atexit = False
 
     def get(self) -> T:
-        """The client of the running loop.
-
-        Raises:
-            UsageError: it is closed.
-        """
+        """The client of the running loop; a closed one raises ``UsageError``."""
         if self._closed:
             raise UsageError("this client is closed; make a new one")
         loop = asyncio.get_running_loop()
@@ -100,8 +78,6 @@ class Connections(Generic[T]):
 async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: float) -> T:
     """Awaits a call, and again after a growing pause as long as it raises TransientServiceError.
 
-    The jitter is not seeded: nothing that is compared depends on it.
-
     Args:
         call: makes the call.
         attempts: calls in all.
@@ -110,61 +86,34 @@ async def retried(call: Callable[[], Awaitable[T]], attempts: int, seconds: floa
     Raises:
         ServiceError: the last failure; its cause is what ``call`` raised.
     """
-
-    import tenacity  # here, so that settings do not wait for it
-
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        grown = min(FIRST_PAUSE * 2.0 ** (state.attempt_number - 1), LONGEST_PAUSE)
-        asked: float | None = getattr(error, "retry_after", None)
-        return max(grown * random.uniform(1, 1.25), asked or 0.0)
-
-    calls = 0
-    try:
-        async for attempt in tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_before_delay(seconds),
-            wait=pause,
-            retry=tenacity.retry_if_exception_type(TransientServiceError),
-            sleep=_sleep,
-            reraise=True,
-        ):
-            calls += 1
-            with attempt:
-                return await call()
-    except TransientServiceError as error:
-        what = f"{error.what} (after {calls} call{'s' if calls > 1 else ''})"
-        raise ServiceError(error.service, what, calls, error.fault) from error
-    raise AssertionError("unreachable: tenacity raises the last error")
+    loop = asyncio.get_running_loop()
+    until, calls = loop.time() + seconds, 0
+    while True:
+        calls += 1
+        try:
+            return await call()
+        except TransientServiceError as error:
+            # The jitter is not seeded: nothing that is compared depends on it.
+            grown = min(FIRST_PAUSE * 2.0 ** (calls - 1), LONGEST_PAUSE) * random.uniform(1, 1.25)
+            pause = max(grown, error.retry_after or 0.0)
+            if calls == attempts or loop.time() + pause > until:
+                what = f"{error.what} (after {calls} call{'s' if calls > 1 else ''})"
+                raise ServiceError(error.service, what, calls, error.fault) from error
+        await _sleep(pause)
 
 
 def check_url(name: str, url: str, example: str) -> None:
-    """Checks the setting ``name``.
-
-    Raises:
-        ConfigError: no address of a server, or one with a password in it.
-    """
-    fix = f"give an address such as {example}"
-    if not re.match(r"https?://[^/\s]", url):
-        raise ConfigError(name, url, fix)
-
+    """Refuses what is no address of a server, or has a password in it; ``name`` is the setting."""
     if "@" in url:
         fix = "leave user and password out; name an environment variable with a token instead"
         raise ConfigError(name, "...", fix)
-    try:
-        port = urlsplit(url).port
-    except ValueError as error:
-        raise ConfigError(name, url, f"{fix} ({error})") from error
-    if port == 0:
-        raise ConfigError(name, url, "a port is a number from 1 to 65535")
+    if not re.match(r"https?://[^/\s]", url):
+        raise ConfigError(name, url, f"give an address such as {example}")
 
 
 def check_key_name(name: str, variable: str | None) -> None:
-    """Checks the setting ``name``.
-
-    Raises:
-        ConfigError: no name of an environment variable; it is not shown, as it may be the key.
-    """
-    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+    """Refuses what is no name of an environment variable, unshown, as it may be the key itself."""
+    if variable is not None and not variable.isidentifier():
         raise ConfigError(name, "...", "give the name of an environment variable, not the key")
 
 

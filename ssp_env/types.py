@@ -1,4 +1,4 @@
-"""What every part hands around: documents, answers, questions, worlds, and the game's roles."""
+"""Types that every part shares: documents, answers, questions, worlds, and the game's roles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Immutable:
 
 
 class Role(StrEnum):
-    """Who writes a trajectory."""
+    """Author of a trajectory."""
 
     PROPOSER = "proposer"
     SOLVER = "solver"
@@ -35,7 +35,7 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What ends a turn."""
+    """Action that ends a turn."""
 
     SEARCH = "search"
     QUESTION = "question"
@@ -60,7 +60,7 @@ class Passages(Sequence[Document]):
     """Passages with unique ids, in a fixed order: what is searched and noise is drawn from."""
 
     name: str
-    """What errors and records call them."""
+    """Name in errors and records."""
 
     @abstractmethod
     def by_id(self, document_id: str) -> Document:
@@ -103,7 +103,7 @@ class Question(Immutable):
     answers: tuple[str, ...]
     """Every accepted wording; the first is the canonical one."""
     group: str
-    """What accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
+    """Group that accuracies are reported by: a hop count such as ``"2"``, or a benchmark's name."""
 
     def __post_init__(self) -> None:
         answers = self.answers
@@ -129,17 +129,17 @@ class Question(Immutable):
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What a world knows about a question."""
+    """A world's knowledge about a question."""
 
     hops: int
-    """How many facts have to be chained, in the question's shortest form; 0 if it leads back to an
-    entity that it names."""
+    """Number of facts that have to be chained, in the question's shortest form; 0 if it leads back
+    to an entity that it names."""
     answers: frozenset[str]
     """*All* its right answers in the whole world; empty when a fact is missing."""
 
     @property
     def ambiguous(self) -> bool:
-        """Whether more than one answer is right, as in the paper's hacking cases."""
+        """True if more than one answer is right, as in the paper's hacking cases."""
         return len(self.answers) > 1
 
 
@@ -148,12 +148,12 @@ class World(Protocol):
 
     @property
     def name(self) -> str:
-        """What configs and records call it."""
+        """Name in configs and records."""
         ...
 
     @property
     def can_read(self) -> bool:
-        """Whether :meth:`read` works, as the symbolic verifier needs it."""
+        """True if :meth:`read` works, as the symbolic verifier needs it."""
         ...
 
     @property
@@ -171,7 +171,7 @@ class World(Protocol):
         ...
 
     def analyse(self, question: str) -> Analysis | None:
-        """What is known of any question text; ``None`` when the world cannot tell."""
+        """Analysis of any question text; ``None`` when the world cannot tell."""
         ...
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:

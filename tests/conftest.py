@@ -10,6 +10,12 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Few examples by default; `pytest --hypothesis-profile=thorough` tries many.
+settings.register_profile("ssp", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=500)
+settings.load_profile("ssp")
 
 # What is imported stays; looking for garbage among it, again and again, takes seconds.
 gc.disable()

@@ -1,12 +1,11 @@
-"""Packages import downwards only, as ARCHITECTURE.md draws them; modules do not load each other."""
+"""Imports run downwards and in no circle, functions stay short, docstrings begin with a noun."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-ROOT = Path(__file__).parents[1]
 
 FLOORS = (
     ("errors", "version", "wording"),
@@ -17,11 +16,37 @@ FLOORS = (
     ("players", "replay"),
     ("doors",),
     ("ssp_env", "commands", "testing"),
-    ("cli",),
-    ("agents",),
-    ("experiments",),
+    *(("cli",), ("agents",), ("experiments",)),
 )
 """From the ground up: folders and modules of ``ssp_env``, ``ssp_env`` itself, the two packages."""
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+ASKING = {"What", "Whatever", "Whether", "How", "Where", "Which", "Who", "Whoever", "When"}
+
+
+def modules() -> dict[str, ast.Module]:
+    """All modules of the three packages, parsed."""
+    root, found = Path(__file__).parents[1], {}
+    for package in ("ssp_env", "agents", "experiments"):
+        for file in (root / package).rglob("*.py"):
+            name = ".".join(file.relative_to(root).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = ast.parse(file.read_text(encoding="utf-8"))
+    return found
+
+
+MODULES = modules()
+
+
+def imports(nodes: Iterable[ast.AST]) -> set[str]:
+    """Modules of the house that these nodes import."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            # "from ssp_env import net" imports the module ssp_env.net, not ssp_env alone.
+            inner = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            names |= inner if len(inner) == len(node.names) else {node.module or "", *inner}
+    return names & MODULES.keys()
 
 
 def room_of(module: str) -> str:
@@ -29,40 +54,27 @@ def room_of(module: str) -> str:
     return inside[0] if package == "ssp_env" and inside else package
 
 
-def imports(late: bool = True) -> dict[str, set[str]]:
-    """Modules of the three packages, and those that each imports; ``late``: in functions too."""
-    files = {}
-    for package in ("ssp_env", "agents", "experiments"):
-        for file in (ROOT / package).rglob("*.py"):
-            parts = file.relative_to(ROOT).with_suffix("").parts
-            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-
-    found = {}
-    for module, file in files.items():
-        names: set[str] = set()
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in ast.walk(tree) if late else tree.body:
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                # "from ssp_env import net" imports the module ssp_env.net, not ssp_env alone.
-                inner = {f"{node.module}.{alias.name}" for alias in node.names} & files.keys()
-                names |= inner if len(inner) == len(node.names) else {node.module or "", *inner}
-        found[module] = names & files.keys() - {module}
-    return found
-
-
 def test_imports_run_downwards() -> None:
-    floor_of = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-    wrong = [
-        f"{module} imports {imported}"
-        for module, names in imports().items()
-        for imported in names
-        if room_of(module) != room_of(imported)
-        and floor_of[room_of(imported)] >= floor_of[room_of(module)]
-    ]
-    assert wrong == []
+    for module, tree in MODULES.items():
+        own = room_of(module)
+        rooms = {room_of(imported) for imported in imports(ast.walk(tree))} - {own}
+        assert not [room for room in rooms if FLOOR[room] >= FLOOR[own]], module
 
 
 def test_no_modules_load_each_other_in_a_circle() -> None:
-    TopologicalSorter(imports(late=False)).prepare()
+    loads = {module: imports(tree.body) - {module} for module, tree in MODULES.items()}
+    TopologicalSorter(loads).prepare()
+
+
+def test_functions_are_short_and_docstrings_no_questions() -> None:
+    wrong = []
+    for module, tree in MODULES.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    if (node.end_lineno or 0) - node.lineno >= 80:
+                        wrong.append(f"{module}:{node.lineno} is longer than 80 lines")
+                case ast.Expr(value=ast.Constant(value=str() as text)):
+                    if ASKING.intersection(text.split()[:1]):
+                        wrong.append(f"{module}:{node.lineno} {text.splitlines()[0]}")
+    assert wrong == []

@@ -1,4 +1,4 @@
-"""Which engine plays, and how its log-probabilities are held against the learner's."""
+"""Choice of the engine that plays, and how its log-probabilities are held against the learner's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssp_env.config import Settings
 from ssp_env.errors import MissingExtra
 
 VLLM = "pip install -e '.[gpu]'"
-"""What brings the second."""
+"""Command that installs the second."""
 
 
 class EngineConfig(Settings):

@@ -1,1 +1,1 @@
-"""What the commands of the training stack do; their options are in ``experiments/cli.py``."""
+"""Commands of the training stack; their options are in ``experiments/cli.py``."""

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
-from ssp_env.disk import finished_in_full
+from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, MissingExtra, RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
@@ -77,7 +77,7 @@ def run(directory: str, *, out: str | None, all: bool, window: int | None, json:
     subjects = topics([entry["question"] for entry in kept])
 
     if out:
-        with finished_in_full(Path(out)) as file:
+        with replacing(Path(out)) as file:
             file.writelines(dumps(entry, ensure_ascii=False) + "\n" for entry in kept)
 
     if json:

@@ -84,7 +84,7 @@ def _resumed(chosen: Chosen, out: Path, **more: Any) -> RunConfig:
 
 
 def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
-    """What to start from, then the command's own options, then ``--set``.
+    """Settings to start from, then the command's own options, then ``--set``.
 
     Raises:
         ConfigError: an unknown setting, or a value that cannot work.
@@ -95,13 +95,13 @@ def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
 
 
 def default_directory(config: RunConfig) -> Path:
-    """Where a run goes that names no directory, if that is still free."""
+    """Directory of a run that names none, if it is still free."""
     alone = "-solver-only" if config.learning.learning_roles == ("solver",) else ""
     return Path("runs") / f"{config.preset}{alone}-seed{config.seed}"
 
 
 def after_interrupt(out: Path) -> str:
-    """What is left of an interrupted run, and how to go on with it."""
+    """Sentence about what is left of an interrupted run, and how to resume it."""
     directory = RunDirectory(out)
     latest = directory.latest_checkpoint()
     if latest is None and directory.config.exists():

@@ -17,7 +17,7 @@ from agents.rollout import play
 from experiments.config import RunConfig
 from experiments.evaluation.scores import outage_of
 from experiments.run.progress import heartbeat
-from ssp_env.disk import finished_in_full, unwritten
+from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ServiceError
 from ssp_env.game import checked
 from ssp_env.game.parts import fingerprint
@@ -138,7 +138,7 @@ def answer_all(
                         raise ServiceError(outages[0].service, what + outages[0].what)
                     if part:
                         games = (SavedGame(header, record) for record in chunk)
-                        with finished_in_full(part) as file:
+                        with replacing(part) as file:
                             file.writelines(game_lines(games, tokens=config.record_tokens))
                 records += chunk
     except KeyboardInterrupt:
@@ -151,7 +151,7 @@ def answer_all(
             folder.rmdir()
 
     if out and folder:
-        with finished_in_full(out) as file:
+        with replacing(out) as file:
             for part in sorted(folder.iterdir()):
                 file.write(part.read_text(encoding="utf-8"))
         shutil.rmtree(folder)

@@ -26,7 +26,7 @@ from experiments.report.runs import (
 )
 from experiments.run.rundir import flat
 from experiments.stats import over_runs
-from ssp_env.disk import finished_in_full
+from ssp_env.disk import replacing
 from ssp_env.replay import SavedGame, read_games
 
 PARTS = Path(__file__).parent / "page"
@@ -77,7 +77,7 @@ def write_page(
         held[f"step_{step}_{place}"] = packed(shown)
     held |= {f"index_{place}": packed(index) for place, index in enumerate(indexes)}
 
-    with finished_in_full(path) as file:
+    with replacing(path) as file:
         file.write(page_html(runs, held))
     return sum(len(rows) for index in indexes for rows in index.values())
 

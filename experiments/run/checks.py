@@ -1,4 +1,4 @@
-"""What can be known to fail before a run starts.
+"""Checks of what can be known to fail before a run starts.
 
 :func:`check_early` needs neither PyTorch nor Ray, which take seconds to load; :func:`check` opens
 all that a run needs, except the weights.

@@ -1,4 +1,4 @@
-"""What a run needs of Ray and RLlib: the cluster, the config, the algorithm.
+"""Parts of Ray and RLlib that a run needs: the cluster, the config, the algorithm.
 
 Importing this takes seconds; ``training.py`` does it after the base policy was evaluated.
 """

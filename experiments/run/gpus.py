@@ -1,4 +1,4 @@
-"""How much memory the GPUs have that a run is to use: of this machine, or of a Ray cluster."""
+"""Memory of the GPUs that a run is to use: of this machine, or of a Ray cluster."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def unmeasured(what: str, directory: RunDirectory) -> RunError:
 
 
 def same_seed(config: RunConfig, rules: Rules) -> str:
-    """How far another run of the same seed on the same machine gives the same."""
+    """Degree to which another run of the same seed on the same machine gives the same."""
     compute = config.compute
     if (
         config.engine.kind != "transformers"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from experiments.config import RunConfig
+from ssp_env.checks import load
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
 from ssp_env.search.open import open_search
-from ssp_env.testing.hacks.catalogue import load
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import World
 

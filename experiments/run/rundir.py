@@ -28,10 +28,10 @@ import yaml
 from agents.health import Diagnosis
 from experiments.config import RunConfig
 from ssp_env.disk import (
-    finished_in_full,
     locked,
     make_directories,
     remove_empty,
+    replacing,
     write_atomically,
 )
 from ssp_env.errors import RunError
@@ -167,7 +167,7 @@ class RunDirectory:
         """
         make_directories(self.games)
         saved = (SavedGame(rules, game) for game in games)
-        with finished_in_full(self.games / f"step_{step:06d}.jsonl") as file:
+        with replacing(self.games / f"step_{step:06d}.jsonl") as file:
             file.writelines(game_lines(saved, tokens=tokens))
 
     def write_summary(self, summary: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ class Command:
     """A subcommand, as an entry point of the group ``ssp.commands`` provides it."""
 
     name: str
-    """What the user types after ``ssp``."""
+    """Word that the user types after ``ssp``."""
     help: str
     """One line for ``ssp --help``."""
     configure: Callable[[ArgumentParser], None]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from ssp_env.errors import DataError, UsageError
 from ssp_env.judge.chat import ChatConfig
-from ssp_env.judge.judges import JUDGES, make_judge
-from ssp_env.judge.measure import Measured, Pair, measure
-from ssp_env.search.corpus import read_jsonl
+from ssp_env.judge.judges import JUDGES, Measured, Pair, make_judge, measure
+from ssp_env.worlds.files import read_rows
 
 
 def judge(
@@ -42,7 +39,9 @@ def judge(
         key_env: with openai: environment variable with the API key.
     """
     made = make_judge(judge, _chat(judge, url, model, key_env))
-    pairs = _read_pairs(file)
+    pairs = list(read_rows(file, Pair))
+    if not pairs:
+        raise DataError(file, "holds no pair")
     measured = measure(made, [pair for _, pair in pairs])
 
     show = _print_json if json else _show
@@ -61,35 +60,6 @@ def _chat(judge: str, url: str | None, model: str | None, key_env: str | None) -
     return ChatConfig(base_url=url, model=model, api_key_env=key_env)
 
 
-def _read_pairs(path: str | Path) -> list[tuple[int, Pair]]:
-    """Labelled pairs with their lines.
-
-    Raises:
-        DataError: no such file, no pair in it, or a line that is none (names file and line).
-    """
-    pairs = [(line, _pair(path, line, row)) for line, row in read_jsonl(path)]
-    if not pairs:
-        raise DataError(path, "holds no pair")
-    return pairs
-
-
-def _pair(path: str | Path, line: int, row: dict[str, Any]) -> Pair:
-    for name, kind, said in (
-        ("question", str, "a string"),
-        ("answers", list, "a list of strings"),
-        ("prediction", str, "a string"),
-        ("right", bool, "true or false"),
-    ):
-        if name not in row:
-            raise DataError(path, f"lacks {name!r}, which is {said}", line)
-        if not isinstance(row[name], kind):
-            raise DataError(path, f"{name!r} has to be {said}, not {row[name]!r}", line)
-    answers = row["answers"]
-    if not answers or not all(isinstance(answer, str) for answer in answers):
-        raise DataError(path, "'answers' has to be a list of one string or more", line)
-    return Pair(row["question"], tuple(answers), row["prediction"], row["right"])
-
-
 def _print_json(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
     summary = {
         "judge": name,
@@ -100,15 +70,8 @@ def _print_json(name: str, pairs: list[tuple[int, Pair]], measured: Measured) ->
         "accuracy": measured.accuracy,
         "failed": [str(error) for error in measured.failed],
         "wrong": [
-            {
-                "line": pairs[at][0],
-                "question": pairs[at][1].question,
-                "answers": list(pairs[at][1].answers),
-                "prediction": pairs[at][1].prediction,
-                "right": pairs[at][1].right,
-                "judged": measured.judged[at],
-            }
-            for at in measured.errors
+            {"line": pairs[i][0], **pairs[i][1].model_dump(), "judged": measured.judged[i]}
+            for i in measured.errors
         ],
     }
     print(json.dumps(summary, ensure_ascii=True))
@@ -125,7 +88,7 @@ def _show(name: str, pairs: list[tuple[int, Pair]], measured: Measured) -> None:
     for at in measured.errors:
         line, pair = pairs[at]
         said = "passes, though wrong" if measured.judged[at] else "fails, though right"
-        shown = f"line {line}: {said}: {pair.prediction!r} for {list(pair.answers)!r}"
+        shown = f"line {line}: {said}: {pair.prediction!r} for {pair.answers!r}"
         console.print(Text(shown), style="yellow")
     if measured.failed:
         console.print(Text(f"{len(measured.failed)} without a verdict: {measured.failed[0]}"))

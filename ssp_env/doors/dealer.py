@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -141,8 +141,3 @@ class _Given(Immutable):
 
     def __call__(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         return [self.truth] * count
-
-
-def single_attempt(rules: Rules) -> Rules:
-    """The same rules with one solver attempt per question."""
-    return replace(rules, config=rules.config.replace(attempts=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssp_env.doors.aec import as_token, check_render_mode, render
-from ssp_env.doors.dealer import Dealer, single_attempt
+from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.observation import Info, Observation, Observer, Watcher, info_of, result_of
 from ssp_env.doors.setup import ResolvedSetup, Setup, set_up
 from ssp_env.errors import ServiceError, UsageError
@@ -23,19 +24,35 @@ from ssp_env.players import Player, player_for
 from ssp_env.types import Question, Role
 
 MOST_REDEALS = 100
-"""Games in a row that may end before the seat's turn."""
+"""Games in a row that may end before one's first turn."""
 
 
-class Seat:
-    """One game at a time, seen from one role."""
+class Episode:
+    """One game at a time, seen from one role; a player plays the rest."""
 
-    def __init__(self, dealer: Dealer, role: Role) -> None:
+    def __init__(
+        self,
+        role: Role,
+        setup: Setup,
+        other: Player | None,
+        questions: Sequence[Question] | None = None,
+        own: Sequence[str] = (),
+    ) -> None:
         """
         Args:
-            dealer: deals the games.
-            role: the role that is yours.
+            role: the role that is yours. A solver makes one attempt per question.
+            setup: see :class:`~ssp_env.doors.setup.Setup`.
+            other: plays everything else; scripted when not given.
+            questions: for the solver: draw from these, with no proposer.
+            own: keywords of the door itself, to be offered for an unknown one.
         """
-        self.role, self.dealer = role, dealer
+        rules, view = set_up(setup, *own)
+        if role is Role.SOLVER:
+            rules = replace(rules, config=rules.config.replace(attempts=1))
+        self.rules, self.view = rules, view
+
+        self.role, self.other = role, player_for(self.rules, other)
+        self.dealer = Dealer(self.rules, questions)
         self.round: Round | None = None
         """The round of the present game; ``None`` before the first one."""
         self.own: Trajectory | None = None
@@ -45,7 +62,7 @@ class Seat:
         self._options: Mapping[str, Any] | None = None
 
     def deal(self, options: Mapping[str, Any] | None = None) -> None:
-        """Begins the next game; :func:`advance_seats` brings it to your turn.
+        """Begins the next game; :func:`advance_episodes` brings it to your turn.
 
         Raises:
             UsageError: an option that is unknown or does not fit, or a question where you are the
@@ -56,9 +73,9 @@ class Seat:
             raise UsageError("the question is given: there is nothing to propose")
         self.round, self._options, self.own = dealt, options, None
 
-    def deal_again(self) -> None:
-        """Another game with the same options."""
-        self.deal(self._options)
+    def advance(self) -> None:
+        """Plays on to your next turn, or to the end of the game."""
+        advance_episodes([self])
 
     @property
     def game(self) -> Game:
@@ -102,50 +119,49 @@ class Seat:
         return rewards[self.role.value], terminated, truncated
 
 
-def advance_seats(seats: Sequence[Seat], other: Player) -> None:
-    """Plays on until each seat waits for its own role or its game is over, in batches.
+def advance_episodes(episodes: Sequence[Episode]) -> None:
+    """Plays on until each waits for its own role or its game is over, in batches.
 
-    A game that ends before the seat's turn is dealt again, with the same options: an episode needs
+    A game that ends before the role's turn is dealt again, with the same options: an episode needs
     a first move.
 
     Args:
-        seats: any, dealt already.
-        other: plays every trajectory that is not the seat's own.
+        episodes: any, dealt already, with one player of the other roles.
 
     Raises:
-        UsageError: a seat never gets its turn, or the player leaves a turn unfinished.
-        ServiceError: a seat never gets its turn because a service is down.
+        UsageError: a role never gets its turn, or the player leaves a turn unfinished.
+        ServiceError: a role never gets its turn because a service is down.
     """
-    redeals = dict.fromkeys(seats, 0)
+    redeals = dict.fromkeys(episodes, 0)
     while True:
-        rounds = {seat: seat.round for seat in seats if seat.round is not None}
+        rounds = {each: each.round for each in episodes if each.round is not None}
         advance_all(list(rounds.values()))
 
         # All other roles' turns are written first, in one call.
-        others = [(r, t) for seat, r in rounds.items() for t in r.pending() if t.role != seat.role]
+        others = [(r, t) for each, r in rounds.items() for t in r.pending() if t.role != each.role]
         if others:
-            _play_others(other, others)
+            _play_others(episodes[0].other, others)
             continue
 
-        for seat, round_ in rounds.items():
+        for episode, round_ in rounds.items():
             pending = round_.pending()
-            seat.own = pending[0] if pending else seat.own
-            seat.info = info_of(round_)
+            episode.own = pending[0] if pending else episode.own
+            episode.info = info_of(round_)
 
         # Their games ended before their first turn.
-        idle = [seat for seat in seats if seat.own is None]
+        idle = [episode for episode in episodes if episode.own is None]
         if not idle:
             return
 
-        for seat in idle:
-            redeals[seat] += 1
-            if redeals[seat] > MOST_REDEALS:
-                what = f"{MOST_REDEALS} games in a row ended before the {seat.role}'s turn"
-                if seat.game.outcome is Outcome.VOID:
-                    raise ServiceError(str(seat.game.reason), what)
+        for episode in idle:
+            redeals[episode] += 1
+            if redeals[episode] > MOST_REDEALS:
+                what = f"{MOST_REDEALS} games in a row ended before the {episode.role}'s turn"
+                if episode.game.outcome is Outcome.VOID:
+                    raise ServiceError(str(episode.game.reason), what)
                 fix = "see that the budgets and the other player suit this game"
-                raise UsageError(f"{what}, the last one as {seat.game.reason}; {fix}")
-            seat.deal_again()
+                raise UsageError(f"{what}, the last one as {episode.game.reason}; {fix}")
+            episode.deal(episode._options)
 
 
 def _play_others(other: Player, turns: Sequence[tuple[Round, Trajectory]]) -> None:
@@ -170,21 +186,15 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "human"], "render_fps": 4}  # noqa: RUF012
 
-    def __init__(
-        self,
-        role: Role,
-        resolved: ResolvedSetup,
-        other: Player | None,
-        questions: Sequence[Question] | None,
-        render_mode: str | None,
-    ) -> None:
+    def __init__(self, episode: Episode, render_mode: str | None) -> None:
         check_render_mode(render_mode, self.metadata)
-        self.render_mode = render_mode
+        self.episode, self.render_mode = episode, render_mode
+        self.rules, self.other = episode.rules, episode.other
 
-        self._observer, self.rules = Observer(resolved), resolved.rules
-        self._live = LiveView(resolved.rules)
-        self.other = player_for(resolved.rules, other)
-        self.seat = Seat(Dealer(resolved.rules, questions), role)
+        self._observer, self._live = (
+            Observer(ResolvedSetup(self.rules, episode.view)),
+            LiveView(self.rules),
+        )
         self._watcher: Watcher | None = None
 
         self.observation_space = self._observer.observation_space()
@@ -206,7 +216,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         """
         super().reset(seed=seed)
         self.begin(seed, options)
-        advance_seats([self.seat], self.other)
+        self.episode.advance()
         return self.look()
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
@@ -217,36 +227,36 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
                 space.
         """
         if self.feed(action):
-            advance_seats([self.seat], self.other)
+            self.episode.advance()
             if self.render_mode == "human":
                 self._live.show(self.game)
 
         observation, info = self.look()
-        return observation, *self.seat.result, info
+        return observation, *self.episode.result, info
 
-    # A step in parts, for vector envs, which advance many seats at once.
+    # A step in parts, for vector envs, which advance many episodes at once.
 
     def begin(self, seed: int | None, options: dict[str, Any] | None) -> None:
-        """Deals the next game; the seat has still to be advanced to its turn."""
-        self.seat.dealer.seed(seed)
-        self.seat.deal(options)
+        """Deals the next game; the episode has still to be advanced to its first turn."""
+        self.episode.dealer.seed(seed)
+        self.episode.deal(options)
 
     def feed(self, action: np.int64 | int) -> bool:
-        """Takes the next token; returns whether it ended the turn: the seat must advance then."""
-        return self.seat.turn.feed((as_token(self.seat.role, action),))
+        """Takes the next token; True if it ended the turn: the episode must advance then."""
+        return self.episode.turn.feed((as_token(self.episode.role, action),))
 
     def look(self) -> tuple[Observation, Info]:
-        """Observation and info of a seat that waits for its own role, or whose game is over."""
-        trajectory = self.seat.trajectory
+        """Observation and info of an episode that waits for its role, or whose game is over."""
+        trajectory = self.episode.trajectory
         if self._watcher is None or self._watcher.trajectory is not trajectory:
             self._watcher = Watcher(self._observer, trajectory)
 
         observation = self._watcher.look()
-        return observation, self.seat.info | {"action_mask": observation["action_mask"]}
+        return observation, self.episode.info | {"action_mask": observation["action_mask"]}
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The action mask as booleans, where sb3-contrib looks for it."""
-        return self._observer.mask(self.seat.trajectory).astype(bool)
+        return self._observer.mask(self.episode.trajectory).astype(bool)
 
     def render(self) -> str | None:  # type: ignore[override]
         """The game so far: a string in mode ``ansi``, printed in mode ``human``."""
@@ -255,7 +265,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
     @property
     def game(self) -> Game:
         """The game that is played."""
-        return self.seat.game
+        return self.episode.game
 
 
 class SolverEnv(OneRoleEnv):
@@ -277,8 +287,8 @@ class SolverEnv(OneRoleEnv):
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`. One attempt is played,
                 whatever ``game.attempts`` says.
         """
-        resolved = set_up_role(Role.SOLVER, setup, "other", "questions", "render_mode")
-        super().__init__(Role.SOLVER, resolved, other, questions, render_mode)
+        own = "other", "questions", "render_mode"
+        super().__init__(Episode(Role.SOLVER, setup, other, questions, own), render_mode)
 
 
 class ProposerEnv(OneRoleEnv):
@@ -294,13 +304,5 @@ class ProposerEnv(OneRoleEnv):
             render_mode: ``ansi``, ``human`` or ``None``.
             setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
         """
-        resolved = set_up_role(Role.PROPOSER, setup, "other", "render_mode")
-        super().__init__(Role.PROPOSER, resolved, other, None, render_mode)
-
-
-def set_up_role(role: Role, setup: Setup, *own: str) -> ResolvedSetup:
-    """As :func:`~ssp_env.doors.setup.set_up`; a solver plays one attempt per question."""
-    resolved = set_up(setup, *own)
-    if role is Role.PROPOSER:
-        return resolved
-    return resolved._replace(rules=single_attempt(resolved.rules))
+        own = "other", "render_mode"
+        super().__init__(Episode(Role.PROPOSER, setup, other, None, own), render_mode)

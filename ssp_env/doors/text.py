@@ -8,13 +8,13 @@ from typing import Any, Unpack
 from ssp_env.checks import one_of
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.observation import Info, info_of, result_of
-from ssp_env.doors.one_role import Seat, advance_seats, set_up_role
+from ssp_env.doors.one_role import Episode
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.players import Player, player_for
+from ssp_env.players import Player
 from ssp_env.types import Question, Role
 
 
@@ -103,9 +103,9 @@ class TextRole:
         if questions is not None and role != "solver":
             raise ConfigError("questions", questions, "only a solver is given questions")
 
-        self.rules = set_up_role(Role(role), setup, "role", "other", "questions").rules
-        self._other = player_for(self.rules, other)
-        self._seat = Seat(Dealer(self.rules, questions), Role(role))
+        own = "role", "other", "questions"
+        self._episode = Episode(Role(role), setup, other, questions, own)
+        self.rules = self._episode.rules
         self._reader = _Reader()
 
     def reset(
@@ -117,24 +117,24 @@ class TextRole:
             seed: decides every draw of this and the following games.
             options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
         """
-        self._seat.dealer.seed(seed)
-        self._seat.deal(options)
-        advance_seats([self._seat], self._other)
-        return self._show(), self._seat.info
+        self._episode.dealer.seed(seed)
+        self._episode.deal(options)
+        self._episode.advance()
+        return self._show(), self._episode.info
 
     def step(self, text: str) -> tuple[str, float, bool, bool, Info]:
         """Takes a turn; returns the next text, the reward, terminated, truncated, info."""
-        _write(self._seat.turn, text)
-        advance_seats([self._seat], self._other)
-        return self._show(), *self._seat.result, self._seat.info
+        _write(self._episode.turn, text)
+        self._episode.advance()
+        return self._show(), *self._episode.result, self._episode.info
 
     @property
     def game(self) -> Game:
         """The game that is played."""
-        return self._seat.game
+        return self._episode.game
 
     def _show(self) -> str:
-        return "" if self._seat.over else self._reader.read(self._seat.trajectory)
+        return "" if self._episode.over else self._reader.read(self._episode.trajectory)
 
 
 class _Reader:

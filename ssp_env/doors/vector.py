@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 
 from ssp_env.checks import check_positive_count
 from ssp_env.doors.observation import Observation
-from ssp_env.doors.one_role import OneRoleEnv, advance_seats, set_up_role
-from ssp_env.doors.setup import ResolvedSetup, Setup
-from ssp_env.errors import UsageError
-from ssp_env.players import Player
-from ssp_env.types import Question, Role
+from ssp_env.doors.one_role import ProposerEnv, SolverEnv, advance_episodes
+from ssp_env.errors import ConfigError, UsageError
 
 Step = tuple[Observation, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
@@ -30,19 +27,32 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.NEXT_STEP, "render_modes": []}  # noqa: RUF012
 
-    def __init__(
-        self,
-        num_envs: int,
-        role: Role,
-        resolved: ResolvedSetup,
-        other: Player | None,
-        questions: Sequence[Question] | None,
-    ) -> None:
-        check_positive_count("num_envs", num_envs)
-        self._envs = [OneRoleEnv(role, resolved, other, questions, None) for _ in range(num_envs)]
+    single: type[SolverEnv | ProposerEnv]
+    """The single env."""
 
-        self.rules, self._other = resolved.rules, self._envs[0].other
-        self.num_envs, self.render_mode = num_envs, None
+    def __init__(self, num_envs: int = 1, **arguments: Any) -> None:
+        """
+        Args:
+            num_envs: number of games side by side.
+            arguments: of the single env, but no ``render_mode``. The other player is asked for
+                many turns at once.
+        """
+        check_positive_count("num_envs", num_envs)
+        if "render_mode" in arguments:
+            raise ConfigError("render_mode", arguments["render_mode"], "vectors are not rendered")
+
+        # One world, one index and one player for all.
+        first = self.single(**arguments)
+        shared: dict[str, Any] = {
+            "rules": first.rules,
+            "view": first.episode.view,
+            "other": first.other,
+        }
+        if "questions" in arguments:
+            shared["questions"] = arguments["questions"]
+        self._envs = [first, *(self.single(**shared) for _ in range(num_envs - 1))]
+
+        self.rules, self.num_envs, self.render_mode = first.rules, num_envs, None
 
         self.single_observation_space = self._envs[0].observation_space
         self.single_action_space = self._envs[0].action_space
@@ -73,7 +83,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 
         for env, own in zip(self._envs, seeds, strict=True):
             env.begin(own, options)
-        advance_seats([env.seat for env in self._envs], self._other)
+        advance_episodes([env.episode for env in self._envs])
 
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         return self._look()
@@ -98,14 +108,14 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         for env, action, ended in zip(self._envs, actions, self._ended, strict=True):
             if ended:
                 env.begin(None, None)
-                moved.append(env.seat)
+                moved.append(env.episode)
             elif env.feed(action):
-                moved.append(env.seat)
+                moved.append(env.episode)
         if moved:
-            advance_seats(moved, self._other)
+            advance_episodes(moved)
 
         observations, infos = self._look()
-        results = zip(*(env.seat.result for env in self._envs), strict=True)
+        results = zip(*(env.episode.result for env in self._envs), strict=True)
         rewards, terminated, truncated = map(np.array, results)
         self._ended = terminated | truncated
         return observations, rewards, terminated, truncated, infos
@@ -122,35 +132,10 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
 class SolverVectorEnv(OneRoleVectorEnv):
     """:class:`~ssp_env.doors.one_role.SolverEnv`, many times over."""
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        other: Player | None = None,
-        questions: Sequence[Question] | None = None,
-        **setup: Unpack[Setup],
-    ) -> None:
-        """
-        Args:
-            num_envs: number of games side by side.
-            other: as in the single env; asked for many turns at once.
-            questions: as in the single env.
-            setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-        """
-        resolved = set_up_role(Role.SOLVER, setup, "num_envs", "other", "questions")
-        super().__init__(num_envs, Role.SOLVER, resolved, other, questions)
+    single = SolverEnv
 
 
 class ProposerVectorEnv(OneRoleVectorEnv):
     """:class:`~ssp_env.doors.one_role.ProposerEnv`, many times over."""
 
-    def __init__(
-        self, num_envs: int = 1, other: Player | None = None, **setup: Unpack[Setup]
-    ) -> None:
-        """
-        Args:
-            num_envs: number of games side by side.
-            other: as in the single env; asked for many turns at once.
-            setup: the game; see :class:`~ssp_env.doors.setup.Setup`.
-        """
-        resolved = set_up_role(Role.PROPOSER, setup, "num_envs", "other")
-        super().__init__(num_envs, Role.PROPOSER, resolved, other, None)
+    single = ProposerEnv

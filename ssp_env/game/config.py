@@ -55,10 +55,8 @@ class GameConfig(Settings):
     max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
     max_verification_tokens: PositiveInt | None = None
-    """Token budget of what verification adds to the solver's prompt: a search and its documents.
-    ``None``: ``max_prompt_tokens + max_response_tokens``, which holds all that a proposer can have
-    been shown. What does not fit is left out, noise first; it never makes a question invalid. An
-    attempt has the solver's budgets instead."""
+    """Token budget of the documents that verification reads; ``None``: ``max_prompt_tokens +
+    max_response_tokens``. What does not fit is left out, noise first."""
     max_query_tokens: PositiveInt = 128
     """A search call with a longer query ends its trajectory."""
     max_answer_tokens: PositiveInt = 256
@@ -68,10 +66,9 @@ class GameConfig(Settings):
     max_question_chars: int = 1000
     """A longer question is invalid."""
     min_question_words: NonNegativeInt = 0
-    """A question of fewer words is invalid; the paper's released code asks for 10."""
+    """A question of fewer words is invalid (the paper's released code: 10)."""
     min_searches: int = 1
-    """A proposer that searched less often has no valid question; the paper's released code asks for
-    2. Whatever the number, one search has to have found something."""
+    """A proposer that searched less often has no valid question (the released code: 2)."""
     asked_searches: tuple[int, int] = (1, 3)
     """The proposer's prompt names a number of searches drawn from this range (both ends included);
     not enforced."""
@@ -79,22 +76,21 @@ class GameConfig(Settings):
     """Rules that a proposed question must pass, by name, in order; see
     :mod:`ssp_env.game.filters`."""
     verifier: VerifierName = "policy"
-    """Who checks that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
+    """Check that a question is answerable from documents: ``policy`` (Algorithm 1), ``world``
     (a symbolic reader, where the world has one), ``openai`` (a model behind an API), ``none``, or
     ``auto``: ``world`` where it can read, else ``policy``."""
     verification_prompt: VerificationPrompt = "solver"
-    """How a verifier that is a model gets its documents: ``solver`` (the solver's own prompt, as
-    after a search for the question), ``attempt`` (an attempt of the solver whose own searches find
-    these documents alone) or ``documents`` (a prompt of its own, ``verifier.txt``)."""
+    """Form of a verifying model's documents: ``solver`` (in the solver's prompt, as
+    after a search for the question), ``attempt`` (by searches of its own that find these alone) or
+    ``documents`` (in a prompt of its own)."""
     closed_book: bool = False
     """Also reject a question that the solver answers from memory, in one try with no documents at
     all."""
     noise_documents: NonNegativeInt = 4
     """Documents mixed in for verification that this game's proposer did not retrieve."""
     noise_kind: NoiseKind = "batch"
-    """Where they come from: ``batch`` (what the step's other proposers retrieved, the paper's),
-    ``corpus`` (any passage), or ``near`` (what a search for the question finds). The corpus fills
-    up what the other two lack."""
+    """Their source: ``batch`` (what other proposers retrieved, the paper's), ``corpus``
+    (any passage), or ``near`` (what a search for the question finds)."""
     proposer_reward: ProposerRewardName = "1-p"
     """Proposer's reward from the mean solve rate p: ``1-p`` (the paper's) or ``4p(1-p)``."""
     invalid_reward: float = 0.0
@@ -103,10 +99,8 @@ class GameConfig(Settings):
     tags: Tags = Tags()
     """Names of the protocol's tags."""
     prompts: Annotated[str, BeforeValidator(_as_text)] = "plain"
-    """Prompt set: ``plain``, ``paper`` (all that the paper's prompts ask for, in our words),
-    ``mini``, ``search-r1``, ``zerosearch`` or ``r-search`` (other projects' formats),
-    ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory of
-    your own (a ``Path`` is taken as well, and kept as text)."""
+    """Prompt set: ``plain``, ``paper``, ``mini``, ``search-r1``, ``zerosearch``, ``r-search``,
+    ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
@@ -126,14 +120,14 @@ class GameConfig(Settings):
 
     @property
     def fewest_attempts(self) -> int:
-        """How many attempts have to count; a game of which an outage leaves fewer is void."""
+        """Number of attempts that have to count; a game of which an outage leaves fewer is void."""
         # Half of them keep the mean solve rate close to what all would have given, and GRPO
         # compares attempts with each other, for which one is too few.
         return max(-(-self.attempts // 2), min(2, self.attempts))
 
     @property
     def verifies_by_attempt(self) -> bool:
-        """Whether verification is an attempt of the solver, among its documents alone."""
+        """True if verification is an attempt of the solver, among its documents alone."""
         return self.verification_prompt == "attempt"
 
     @property
@@ -145,7 +139,7 @@ class GameConfig(Settings):
 
 
 class ViewConfig(Settings):
-    """What an agent sees of the trajectory that it writes. The defaults show all of it."""
+    """View that an agent has of the trajectory that it writes. The defaults show all of it."""
 
     section: ClassVar[str] = "view"
 
@@ -194,7 +188,7 @@ SMALL_GAME = MINI_GAME.replace(
 """Rules for the small world: one search, one attempt, a few tokens."""
 
 SMALL_VIEW = ViewConfig(window=48, one_hot=True, legal_moves=True)
-"""What small networks can learn from: one-hot words, and a mask of legal moves."""
+"""View that small networks can learn from: one-hot words, and a mask of legal moves."""
 
 UNMASKED = 'view={"one_hot": False, "legal_moves": False}'
 """The view of a world that is made for its own words, for any other tokenizer."""

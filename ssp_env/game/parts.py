@@ -10,7 +10,7 @@ from typing import Any
 
 from ssp_env.game.noise import NOISE
 from ssp_env.game.rules import Rules
-from ssp_env.judge.world import NoVerifier, WorldVerifier
+from ssp_env.judge.exact import NoVerifier, WorldVerifier
 from ssp_env.search.base import identify
 
 

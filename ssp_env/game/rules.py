@@ -18,8 +18,8 @@ from ssp_env.game.reading import frame
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.judge.base import Judge, Verifier
+from ssp_env.judge.exact import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.judge.world import NoVerifier, WorldVerifier
 from ssp_env.search.base import Retriever
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document, Immutable, Role, World

@@ -1,11 +1,12 @@
-"""Judges that compare wordings: exact match and token F1."""
+"""Judges and verifiers that compare wordings, by themselves or as a world knows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.types import World
 from ssp_env.wording.answers import exact_match, f1
 
 
@@ -34,7 +35,74 @@ class F1Judge:
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, in order, with the F1 as its detail; never a ``ServiceError``."""
-        return [self._verdict(f1(task.prediction, task.truth.wordings)) for task in tasks]
+        scores = [f1(task.prediction, task.truth.wordings) for task in tasks]
+        return [Verdict(score >= self.threshold, f"F1 {score:.3f}") for score in scores]
 
-    def _verdict(self, score: float) -> Verdict:
-        return Verdict(score >= self.threshold, f"F1 {score:.3f}")
+
+class WorldJudge:
+    """Accepts the ground truth, and any other right answer that the world knows.
+
+    A question with several right answers is its proposer's fault, and the solver should not pay for
+    it.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
+        """One verdict per task, in order; never a ``ServiceError``."""
+        return [self._verdict(task) for task in tasks]
+
+    def _verdict(self, task: JudgeTask) -> Verdict:
+        if exact_match(task.prediction, task.truth.wordings):
+            return Verdict(True, "the ground truth")
+
+        # The question may have more right answers than the proposer had in mind.
+        analysis = self._world.analyse(task.question)
+        if analysis is None:
+            what = "not the ground truth; the world does not understand the question"
+            return Verdict(False, what)
+        if exact_match(task.prediction, analysis.answers):
+            return Verdict(True, "not the ground truth, but right in this world")
+        return Verdict(False, "no right answer in this world")
+
+
+class WorldVerifier:
+    """Verifies by parsing: the documents must support one answer only, the ground truth."""
+
+    def __init__(self, world: World) -> None:
+        """
+        Args:
+            world: one whose ``can_read`` is true.
+
+        Raises:
+            ConfigError: this world cannot read.
+        """
+        if not getattr(world, "can_read", False):
+            fix = f"the world {world.name!r} cannot read documents; choose policy, openai or none"
+            raise ConfigError("verifier", "world", fix)
+        self._world = world
+
+    def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
+        """One verdict per task, in order; never a ``ServiceError``."""
+        return [self._verdict(task) for task in tasks]
+
+    def _verdict(self, task: VerifyTask) -> Verdict:
+        answers = self._world.read(task.question, task.documents)
+        if answers is None:
+            return Verdict(False, "the question cannot be read")
+
+        if len(answers) != 1:
+            found = f"{len(answers)} answers: {'; '.join(sorted(answers))}"
+            return Verdict(False, f"the documents support {found if answers else 'no answer'}")
+
+        (answer,) = answers
+        return Verdict(exact_match(answer, task.truth.wordings), f"the documents support: {answer}")
+
+
+class NoVerifier:
+    """Accepts every question: the paper's ablation without RAG verification."""
+
+    def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
+        """One accepting verdict per task; never a ``ServiceError``."""
+        return [Verdict(True, "there is no verifier") for _ in tasks]

@@ -39,7 +39,7 @@ class LenientJudge:
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, in order, with the alias that matched; never a ``ServiceError``."""
-        found = [_matching(task.question, task.prediction, task.truth.wordings) for task in tasks]
+        found = [matching(task.question, task.prediction, task.truth.wordings) for task in tasks]
         return [
             Verdict(True, f"as {match!r}")
             if match not in (None, task.truth.answer)
@@ -48,14 +48,10 @@ class LenientJudge:
         ]
 
 
-def matching(question: str, prediction: str, wordings: Sequence[str]) -> str | None:
-    """The wording that the prediction says, or ``None``."""
-    return _matching(question, prediction, tuple(wordings))
-
-
 # Attempts at one question often say the same.
 @lru_cache(maxsize=8192)
-def _matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str | None:
+def matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str | None:
+    """The wording that the prediction says, or ``None``."""
     normal = normalise(prediction)
     for wording in wordings:
         if normal and normal == normalise(wording) and read(prediction) == read(wording):
@@ -77,12 +73,12 @@ def _matching(question: str, prediction: str, wordings: tuple[str, ...]) -> str 
 
     # Several answers, or one with something added: each has to be right, or to say nothing new.
     bare = [gold for gold in golds if "(" not in gold or "(" not in said]
-    for parts, asides in ((_guesses(said), True), (list_items(said), False)):
+    for parts in (_guesses(said), list_items(said)):
         found = [next((g for g in bare if same_answer(asked, g, part)), None) for part in parts]
         if len(parts) < 2 or found[0] is None:
             continue
         if all(
-            gold or (asides and _says_nothing_new(asked, part, found[0]))
+            gold or _says_nothing_new(asked, part, found[0])
             for gold, part in zip(found, parts, strict=True)
         ):
             return golds[found[0]]
@@ -176,11 +172,8 @@ def _says_nothing_new(asked: Asked, part: str, gold: str) -> bool:
     if any(word.key in vocabulary("turn") for word in words):
         return False
     free = describing(read(gold))
-    known = vocabulary("function") | asked.words | free
-    if free:
-        known |= vocabulary("asked kind")
-    placed = free and read_region(words) is not None
-    return bool(placed) or all(word.key in known for word in words)
+    known = vocabulary("function") | vocabulary("asked kind") | asked.words | free
+    return bool(free and read_region(words)) or all(word.key in known for word in words)
 
 
 def _contradicts(golds: dict[str, str], said: str) -> bool:

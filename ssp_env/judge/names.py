@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
 _INITIALS = re.compile(r"\b([A-Z])\.?(?=(?:[A-Z]\.?)?[A-Z]?\.? [A-Z][a-z])")
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}")
-_STYLE = re.compile(r",\s*(?:\d|(?:Grand )?[A-Z]\w+ of )")
-_SIGNS_AROUND = re.compile(r"[()\"“”]")
-_ENDED = re.compile(r"(\w\w+)\.\s+\w")
 _PARTICLES = frozenset(
     {"da", "de", "del", "della", "di", "do", "dos", "du", "la", "le", "van", "von"}
 )
@@ -35,8 +32,6 @@ class Person:
     nicknames: frozenset[str]
     number: str
     """Of a ruler, or ``jr`` or ``sr``; nothing where there is none."""
-    style: str
-    """A rank behind a comma (``1st Baronet``)."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,13 +47,9 @@ def parse(text: str) -> Person | None:
     nicknames = frozenset(
         key for found in _QUOTED.findall(text) for key in keys(read("".join(found)))
     )
-    bare = _QUOTED.sub(" ", text)
-    ends = [word for run in _ENDED.findall(bare) for word in keys(read(run))]
-    if _SIGNS_AROUND.search(bare) or not vocabulary("title").issuperset(ends):
-        return None
-
-    bare, _, style = bare.partition(",") if _STYLE.search(bare) else (bare, "", "")
-    bare = re.sub(r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", bare)  # HG Wells
+    bare = re.sub(
+        r"\b([A-Z])([A-Z])(?= [A-Z][a-z])", r"\1. \2.", _QUOTED.sub(" ", text)
+    )  # HG Wells
     surname, comma, behind = bare.partition(",")
     if comma and not vocabulary("suffix") & {*keys(read(behind))}:
         bare = f"{behind} {surname}"
@@ -77,9 +68,9 @@ def parse(text: str) -> Person | None:
     while begins > 0 and names[begins - 1] in _PARTICLES:
         begins -= 1
     if len(names) == 1:
-        return Person(names[0], (), (), nicknames, number, style)
+        return Person(names[0], (), (), nicknames, number)
     first = names[0] if begins else ""
-    return Person(first, names[1:begins], names[begins:], nicknames, number, style)
+    return Person(first, names[1:begins], names[begins:], nicknames, number)
 
 
 def same_person(gold: str, given: str, asked_for: bool) -> bool:
@@ -93,20 +84,14 @@ def same_person(gold: str, given: str, asked_for: bool) -> bool:
     mine, other = parse(gold), parse(given)
     if mine is None or other is None:
         return False
-    parts = {*mine.last, *other.last, *mine.middle, *other.middle}
-    if not asked_for and (parts & vocabulary("part") or parts & vocabulary("kind")):
-        return False
     if mine.number != other.number and (mine.number, other.number) not in (
         ("jr", ""), ("sr", ""), ("", "sr"),
     ):  # fmt: skip
         return False
 
-    if mine.style and other.style and read(mine.style) != read(other.style):
-        return False
-
     # A surname alone is read as a first name.
     if asked_for and other.first and not other.last and not other.middle and mine.last:
-        return other.first == mine.last[-1] and other.first not in vocabulary("common surname")
+        return other.first == mine.last[-1]
     if asked_for and len(other.names) > 1 and mine.names[-len(other.names) :] == other.names:
         return True
     if not mine.last or not other.last:
@@ -117,20 +102,14 @@ def same_person(gold: str, given: str, asked_for: bool) -> bool:
         )
     if mine.last[-1] != other.last[-1]:
         return False
-    if not other.first or not mine.first:
-        return asked_for and mine.last[-1] not in vocabulary("common surname")
-    return _same_first(mine, other) and _compatible(mine.middle, other.middle)
-
-
-def _same_first(mine: Person, other: Person) -> bool:
     ours, theirs = {mine.first, *mine.nicknames}, {other.first, *other.nicknames}
-    return any(_one_name(a, b) for a in ours for b in theirs)
+    same_first = any(_one_name(a, b) for a in ours for b in theirs if a and b)
+    return same_first and _compatible(mine.middle, other.middle)
 
 
 def _one_name(a: str, b: str) -> bool:
-    if a == b or (min(len(a), len(b)) == 1 and a[0] == b[0]):
-        return True
-    return bool(_forms(a) & _forms(b))
+    initial = min(len(a), len(b)) == 1 and a[0] == b[0]
+    return initial or bool(_forms(a) & _forms(b))
 
 
 def _compatible(mine: tuple[str, ...], other: tuple[str, ...]) -> bool:
@@ -142,7 +121,7 @@ def _compatible(mine: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 @cache
-def _names() -> NickNamer:
+def _nicknames() -> NickNamer:
     from nicknames import NickNamer
 
     return NickNamer()
@@ -150,5 +129,5 @@ def _names() -> NickNamer:
 
 @cache
 def _forms(name: str) -> frozenset[str]:
-    """A first name in full, with what it is when shortened."""
-    return frozenset({name, *_names().canonicals_of(name)})
+    """A first name, and what it may be short for."""
+    return frozenset({name, *_nicknames().canonicals_of(name)})

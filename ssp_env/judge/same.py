@@ -24,25 +24,19 @@ class Asked:
     """A country or nationality, which answer each other."""
 
 
+_PERSONAL = (("who",), ("whom",), ("whose",))
+_ASKING = frozenset({"who", "whom", "whose", "which", "what", "name"})
+
+
 @lru_cache(maxsize=1024)
 def read_question(question: str) -> Asked:
     """Reads a question."""
+    people = vocabulary("people")
     run = keys(read(question))
-    person = False
-    for at, word in enumerate(run):
-        if word in ("who", "whom", "whose"):
-            person = True
-            break
-        if word in ("where", "when", "how", "why"):
-            break
-        if word in ("which", "what", "name"):
-            kinds = (
-                w
-                for w in run[at + 1 : at + 7]
-                if w in vocabulary("people") or w in vocabulary("thing")
-            )
-            person = next(kinds, "") in vocabulary("people")
-            break
+    asking = next((at for at, word in enumerate(run) if word in _ASKING), len(run))
+    kinds = (w for w in run[asking + 1 : asking + 7] if w in people | vocabulary("thing"))
+    person = run[asking : asking + 1] in _PERSONAL or next(kinds, "") in people
+
     words = frozenset(run)
     if "or" in words:  # what it offers is no way of saying what it asks
         words -= {word.key for word in read(question)[1:] if word.is_name}
@@ -67,8 +61,7 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         if country and country in named:
             return True
     return (
-        (asked.person and _is_named(asked, gold, other))
-        or _is_acronym(gold, given)
+        _is_acronym(gold, given)
         or _is_acronym(given, gold)
         or same_person(gold, given, asked.person)
         or _is_within(asked, mine, other)
@@ -76,19 +69,6 @@ def same_answer(asked: Asked, gold: str, given: str) -> bool:
         or _is_reordered(mine, other)
         or _same_list(asked, gold, given)
     )
-
-
-def _is_named(asked: Asked, gold: str, other: Sequence[Word]) -> bool:
-    """A sentence names the person that is asked for, more or less in full."""
-    starts = [
-        at for at, w in enumerate(other) if w.is_name and (not at or not other[at - 1].is_name)
-    ]
-    for at in starts if len(other) > 2 else ():
-        end = next((i for i in range(at, len(other)) if not other[i].is_name), len(other))
-        before, name, after = other[:at], other[at:end], other[end:]
-        if (before or after) and same_person(gold, " ".join(keys(name)).title(), True):
-            return _may_lead(asked, before, name) and _may_follow(asked, after, name)
-    return False
 
 
 def _letters(words: Sequence[Word]) -> str:
@@ -110,7 +90,7 @@ def _alike(asked: Asked, gold: Word, given: Word, count: int) -> bool:
     if gold.date or given.date:
         return _same_date(asked, gold, given)
     if gold.amount and given.amount:
-        return _same_amount(asked, gold.amount, given.amount)
+        return _same_amount(gold.amount, given.amount)
     return count > 1 and _is_slip(gold.key, given.key)
 
 
@@ -132,19 +112,9 @@ def _as_date(word: Word) -> Date | None:
     return Date(int(word.key), 0, None)
 
 
-_MONEY = frozenset({"dollar", "euro", "pound", "yen", "rupee", "much", "cost"})
-_NEEDED = {"share": frozenset({"percent", "percentage"})} | dict.fromkeys(
-    ("dollar", "euro", "sterling", "yen", "rupee"), _MONEY
-)
-"""Units that may be missing only where the question has one of these words."""
-
-
-def _same_amount(asked: Asked, gold: Amount, given: Amount) -> bool:
-    if gold.dimension != given.dimension:
-        needed = _NEEDED.get(gold.dimension or given.dimension)
-        missing = not (gold.dimension and given.dimension)
-        named = needed is None or not needed.isdisjoint(asked.words)
-        return missing and named and _rounded(gold.value, given)
+def _same_amount(gold: Amount, given: Amount) -> bool:
+    if gold.dimension != given.dimension:  # a unit may be missing
+        return not (gold.dimension and given.dimension) and _rounded(gold.value, given)
     if gold.factor == given.factor and gold.offset == given.offset:
         return _rounded(gold.value, given)
     return abs(gold.in_base_units - given.in_base_units) <= 0.01 * abs(gold.in_base_units)
@@ -167,11 +137,9 @@ def _is_slip(a: str, b: str) -> bool:
 
 def _is_acronym(short: str, long: str) -> bool:
     letters = short.replace(".", "").strip()
-    if not re.fullmatch(r"[A-Z]{2,6}", letters) and not re.fullmatch(r"(?:[A-Z]\.){2,}", short):
-        return False
     names = re.findall(r"\b[^\W\d_]", re.sub(r"'s\b", "", compatible(long)))
-    capitals = [initial for initial in names if initial.isupper()]
-    return len(capitals) == len(letters) and "".join(capitals) == letters
+    capitals = "".join(initial for initial in names if initial.isupper())
+    return re.fullmatch(r"[A-Z]{2,6}", letters) is not None and capitals == letters
 
 
 def _without_form(words: Sequence[Word]) -> list[Word]:
@@ -212,9 +180,8 @@ def _may_lead(asked: Asked, before: Sequence[Word], answer: Sequence[Word]) -> b
     for word in before:
         # Names of the question belong to a sentence: "Puerto Rico was acquired in 1898".
         asked_for = word.key in asked.words and (links or not word.is_name)
-        titled = word.key in vocabulary("title") and (asked.person or len(answer) > 1)
-        people = word.key in countries() and not answer[0].is_name and not links
-        if people or not (word.key in free or asked_for or titled):
+        people = word.key in countries() and not answer[0].is_name
+        if people or not (word.key in free or asked_for or word.key in vocabulary("title")):
             return False
     return True
 
@@ -239,8 +206,7 @@ def _may_follow(asked: Asked, after: Sequence[Word], answer: Sequence[Word]) -> 
     if _names_another(asked, after, answer):
         return False
     if "," in first.gap and read_region(after):
-        named = answer[-1].is_name and not answer[-1].key[0].isdigit()
-        return named and _lies_in(answer, after)
+        return _lies_in(answer, after)
     kinds = describing(answer) & (vocabulary("kind") | vocabulary("asked kind") & asked.words)
     if all(w.key in kinds or w.key in asked.words for w in after):
         return "," not in first.gap
@@ -292,35 +258,20 @@ def _is_enough(asked: Asked, mine: Sequence[Word], other: Sequence[Word]) -> boo
 
 
 def _may_lack_before(asked: Asked, before: Sequence[Word], given: Sequence[Word]) -> bool:
-    if not before:
-        return True
-    if any(word.key in vocabulary("turn") | vocabulary("change") for word in before):
-        return False
-    if not given[0].is_name or given[0].key[0].isdigit():
+    if not given[0].is_name:
         return all(word.key in vocabulary("lead") for word in before)
-    return all(
-        not w.is_name
-        or w.key in vocabulary("form")
-        or w.key in countries()
-        or (w.key in vocabulary("title") and len(given) > 1)
-        for w in before
-    )
+    titles = vocabulary("form") | (vocabulary("title") if len(given) > 1 else frozenset())
+    return all(not word.is_name or word.key in titles for word in before)
 
 
 def _may_lack_behind(asked: Asked, after: Sequence[Word], given: Sequence[Word]) -> bool:
     if not after:
         return True
-    if "," in after[0].gap and given[-1].is_name:
-        return after[0].key == "by" or (asked.person and len(given) > 1)
-    if all(not w.is_name and w.key in vocabulary("kind") for w in after):
+    if "," in after[0].gap:
+        return after[0].key == "by" or asked.person
+    kinds = vocabulary("kind") | (vocabulary("asked kind") & asked.words)
+    if (asked.person and after[0].key == "of") or all(w.key in kinds for w in after):
         return True
-    kinds = (vocabulary("asked kind") | vocabulary("kind")) & asked.words
-    if all(w.key in kinds | {"inc", "ltd", "co", "corp", "plc", "llc"} for w in after):
-        return True
-    if after[0].key == "of" and asked.person and len(given) > 1:
-        return True
-    if given[-1].key[0].isdigit():
-        return all(w.key in asked.words or w.key in vocabulary("function") for w in after)
     return len(after) > 1 and all(w.key in asked.words or w.key == "of" for w in after)
 
 

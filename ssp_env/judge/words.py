@@ -36,7 +36,6 @@ class Date:
     """A date, possibly without its day or year."""
 
     year: int | None
-    """Negative: before Christ."""
     month: int
     day: int | None
 
@@ -90,12 +89,19 @@ def _short_regions() -> dict[str, str]:
     return {row["short"]: row["name"].title() for row in rows if row["short"]}
 
 
-_MONTHS = ["january", "february", "march", "april", "may", "june", "july", "august"]
-_MONTHS += ["september", "october", "november", "december"]
-_SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
-_MONTH = {name: at for at, name in enumerate(_MONTHS, 1)} | {
-    short: _MONTHS.index(name) + 1 for short, name in _SHORT_MONTHS.items()
-}
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
+_MONTH = (
+    r"\b(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"\b(?:the )?(\d{1,2})(?:st|nd|rd|th)?\b(?! ?[:.]\d)"
+_YEAR = r",? (?:of )?(\d{3,4})\b"
+_WRITTEN_DATES = (
+    re.compile(rf"(?i){_DAY}(?: of)? (?P<month>{_MONTH})(?:{_YEAR})?"),
+    re.compile(rf"(?i)(?P<month>{_MONTH}) {_DAY}(?:{_YEAR})?"),
+    re.compile(rf"(?i)(?P<month>{_MONTH}){_YEAR}"),
+)
+"""2 May 1934, May 2nd, May 1934. A month's name alone is a word like any other: May, March."""
 
 
 def stem(word: str) -> str:
@@ -113,16 +119,13 @@ _SIGNS = tuple(
     (re.compile(found), read)
     for found, read in (
         (r"[‐-―−]", "-"),
-        (r"\u2044", "/"),
         # Languages, keys, blood types, names: C++, C#, E♭, O-, P!nk, Ke$ha, U.S.A.
         (r"(?<=[A-Za-z])\+\+", " plus plus"),
-        (r"(?<=\b[A-G])[#♯]|(?<=\b[A-G])[ -]sharp\b", " sharp"),
         (r"(?<=\b[A-G])[♭]", " flat "),
         (r"(?<=\b[A-Z])#", " sharp"),
         (r"(?<=\b[ABCDFO])\+|(?<=\bAB)\+", " positive"),
         (r"(?<=\b[ABCDFO])-(?=\W|$)|(?<=\bAB)-(?=\W|$)", " negative"),
         (r"(?<=[a-z])!(?=[a-z])|(?<=[A-Z])!(?=[a-z])", "i"),
-        (r"(?<=[^\W\d_])\$(?=[^\W\d_])", "s"),
         (r"(?i:\bunited states(?: of america)?\b)|\bU\.S\.(?:A\.)?(?=\W|$)|\bUS\b", "USA"),
         (r"(?i)\b((?:[^\W\d_]\.){2,}|[^\W\d_]\.[^\W\d_]\b)", lambda m: m[0].replace(".", "")),
         (r"(?<=\w)['’](?=\w)|(?<=s)['’](?=\s|$)", ""),
@@ -150,13 +153,8 @@ _SIGNS = tuple(
         (r"(?:US|C|A|NZ)?\$\s?(?=\d)", " dollar "),
         (r"€\s?(?=\d)", " euro "),
         (r"£\s?(?=\d)", " gbp "),
-        (r"¥\s?(?=\d)", " yen "),
-        (r"(?i)(?<=\d)k\b", " thousand"),
-        (r"(?<=\d)M\b", " million"),
-        (r"(?i)(?<=\d)bn\b", " billion"),
         (r"(?<=[A-Za-z])/(?=h\b|hr\b|s\b)", " per "),
         (r"\b(?:and|&|[nN])(?=\s)|(?<=\s)'?[nN]'?(?=\s)|&", " and "),
-        (r"(?i)\bdegrees? (?=celsius|fahrenheit)", ""),
         (r"(?i)\ba dozen\b", "12"),
     )
 )
@@ -164,7 +162,7 @@ _TENS = ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine")
 _DECADES = {f"{tens}ties": f"19{at}0 decade" for at, tens in enumerate(_TENS, 2)}
 _TOKEN = re.compile(r"[^\W\d_]+\d+|\d+(?:\.\d+)*|[^\W\d_]+")
 _ROMAN = re.compile(r"(?=[IVX])X{0,2}(?:IX|IV|V?I{0,3})")
-_SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SCALES = (1e3, 1e6, 1e9, 1e12)
 _MONEY = frozenset({"dollar", "euro", "sterling", "yen", "rupee"})
 
 
@@ -178,8 +176,9 @@ def read(text: str) -> tuple[Word, ...]:
     for found, said in _SIGNS:
         text = found.sub(said, text)
     text = alpha2digit(anyascii(text), "en", 0.0)
-    words = _dated(_measured(_numbered(list(_tokens(text)))))
-    return tuple(words)
+    for written in _WRITTEN_DATES:
+        text = written.sub(_in_figures, text)
+    return tuple(map(_dated, _measured(_numbered(list(_tokens(text))))))
 
 
 def keys(words: Sequence[Word]) -> tuple[str, ...]:
@@ -198,8 +197,6 @@ def _tokens(text: str) -> Iterator[Word]:
             continue
         if lower in ("st", "nd", "rd", "th") and before[-1:].isdigit() and gap == "":
             continue
-        if after == ".":
-            lower = _SHORT_MONTHS.get(lower, lower)
         lower = "bc" if lower == "bce" else lower
         if lower in ("ad", "ce") and (before[:1].isdigit() or after == " "):
             continue
@@ -220,22 +217,18 @@ def _roman(written: str) -> int:
 
 
 def _numbered(words: list[Word]) -> list[Word]:
-    """Signs, scales and years that were spelled in two halves, joined to their numbers."""
+    """Scales and years that were spelled in two halves, joined to their numbers."""
     made: list[Word] = []
     for word in words:
         last = made[-1] if made else None
         if not re.fullmatch(r"\d{1,20}(?:\.\d{1,20})?", word.key):
-            scale = _SCALES.get(word.key)
-            if scale and last and last.amount and last.amount.value < 1e6:
-                made[-1] = _number(last, last.amount.value * scale)
-            else:
-                made.append(word)
+            made.append(word)
             continue
 
         value = float(word.key)
-        if last and last.key in ("minus", "negative"):
+        if last and last.key == "minus":
             made[-1] = _number(replace(word, gap=last.gap), -value)
-        elif last and last.amount and value in _SCALES.values() and value > last.amount.value:
+        elif last and last.amount and value in _SCALES and value > last.amount.value:
             made[-1] = _number(last, last.amount.value * value)
         elif (
             last and last.amount and last.amount.value in range(10, 21) and 10 <= value < 100
@@ -281,56 +274,25 @@ def _amount_key(amount: Amount) -> str:
     return f"{amount.value:.12g} {amount.dimension} {amount.factor:.6g}"
 
 
-def _dated(words: list[Word]) -> list[Word]:
-    """Days, months and years, and years before Christ, as one word each."""
-    made: list[Word] = []
-    at = 0
-    while at < len(words):
-        date, end = _date_at(words, at)
-        if date is None:
-            made.append(words[at])
-            at += 1
-            continue
-        key = f"{date.year}-{date.month}-{date.day}"
-        made.append(Word(key, True, words[at].gap, date=date))
-        at = end
-    return made
+def _in_figures(found: re.Match[str]) -> str:
+    """A date as year, month and day, with 0 for what is left out."""
+    month = _MONTHS.index(found["month"][:3].lower()) + 1
+    numbers = [int(part) for part in found.groups() if part and part.isdigit()]
+    year = next((number for number in numbers if number > 31), 0)
+    day = next((number for number in numbers if number <= 31), 0)
+    return f"{year:04d}.{month}.{day}"
 
 
-def _date_at(words: list[Word], at: int) -> tuple[Date | None, int]:
-    """The date that begins here, and where it ends; ``None`` where none does."""
-    if found := re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", words[at].key):
-        a, b, c = map(int, found.groups())
-        year, month, day = (a, b, c) if a > 31 else (c, b, a)
-        if month > 12:
-            month, day = day, month
-        return (Date(year, month, day), at + 1) if 1 <= month <= 12 else (None, at)
-
-    # 2 May 1934; 2 of May, 1934; May 2, 1934; May 1934.
-    before = _whole(words, at)
-    month_at = at if before is None else at + 1 + (_key(words, at + 1) == "of")
-    named = _MONTH.get(_key(words, month_at))
-    if named is None or (before is not None and not 1 <= before <= 31):
-        return None, at
-    end, on_day = month_at + 1, before
-    after = _whole(words, end)
-    if on_day is None and after is not None and 1 <= after <= 31:
-        on_day, end = after, end + 1
-
-    year_at = end + (_key(words, end) == "of")
-    in_year = _whole(words, year_at)
-    if in_year is not None and _key(words, year_at + 1) == "bc":
-        return Date(-in_year, named, on_day), year_at + 2
-    if in_year is not None and in_year > 31:
-        return Date(in_year, named, on_day), year_at + 1
-    # A month's name alone is a word like any other: May, March.
-    return (None, at) if on_day is None else (Date(None, named, on_day), end)
-
-
-def _key(words: list[Word], at: int) -> str:
-    return words[at].key if at < len(words) else ""
-
-
-def _whole(words: list[Word], at: int) -> int | None:
-    key = _key(words, at)
-    return int(key) if re.fullmatch(r"\d{1,4}", key) else None
+def _dated(word: Word) -> Word:
+    """A word of three figures, as a date."""
+    found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", word.key)
+    if found is None:
+        return word
+    year, month, day = map(int, found.groups() if len(found[1]) > 2 else found.groups()[::-1])
+    if month > 12:
+        month, day = day, month
+    if not 1 <= month <= 12:
+        return word
+    return Word(
+        f"{year}-{month}-{day}", True, word.gap, date=Date(year or None, month, day or None)
+    )

@@ -63,11 +63,7 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
 
 
 def whole(results: Results) -> list[list[Document]]:
-    """The rankings of a batch.
-
-    Raises:
-        ServiceError: the first one among the results.
-    """
+    """The rankings of a batch; raises the first error among the results."""
     rankings = []
     for result in results:
         if isinstance(result, ServiceError):
@@ -77,22 +73,14 @@ def whole(results: Results) -> list[list[Document]]:
 
 
 def check_request(queries: Sequence[str], k: int) -> None:
-    """
-    Raises:
-        ConfigError: ``k`` is not a whole number, or below 1.
-        UsageError: ``queries`` is one string, which would be searched letter by letter, or no
-            sequence of strings.
-    """
+    """Refuses a ``k`` below 1, and one string, which would be searched letter by letter."""
     check_positive_count("k", k)
     if isinstance(queries, str) or not all(isinstance(query, str) for query in queries):
         raise UsageError(f"search takes a sequence of strings, not {describe(queries)}")
 
 
 def check_count(results: Sequence[object], queries: Sequence[str]) -> None:
-    """
-    Raises:
-        UsageError: the retriever did not give a list with one result per query.
-    """
+    """Refuses the answer of a retriever that is not a list with one result per query."""
     if not isinstance(results, list | tuple):
         what = f"the retriever gave {describe(results)} for {len(queries)} queries"
         raise UsageError(f"{what}: a list is wanted, with one list of Documents per query")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -13,7 +12,7 @@ from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter, sleep
 
-from ssp_env.errors import ServiceError, UsageError
+from ssp_env.errors import ServiceError
 from ssp_env.search.base import Retriever, check_count
 from ssp_env.types import Document
 
@@ -22,7 +21,6 @@ Rankings = list[list[Document]]
 MAX_BATCH = 256
 """Most queries of a call that joins requests; a larger request has its own."""
 _LONGEST_PAUSE = 0.002
-_logger = logging.getLogger(__name__)
 
 
 class QueueFull(Exception):
@@ -45,23 +43,15 @@ class Batcher:
 
     def __init__(self, retriever: Retriever, max_waiting: int) -> None:
         """``max_waiting`` is the most queries that wait."""
-        self._waiting = 0
-        self._retriever, self._max_waiting = retriever, max_waiting
+        self._retriever, self._waiting, self._max_waiting = retriever, 0, max_waiting
         self._inbox: SimpleQueue[_Request] = SimpleQueue()
-
         # A daemon: a retriever that hangs does not keep the process alive.
         Thread(target=self._work, name="search backend", daemon=True).start()
 
     async def search(self, queries: Sequence[str], k: int) -> Rankings:
-        """Waits for the rankings of a request, always on the same event loop. Cancel it to give up.
-
-        Raises:
-            QueueFull: there is no room for it.
-            Exception: what the retriever raised.
-        """
+        """Waits for the rankings of a request; raises what the retriever raised, or QueueFull."""
         if self._waiting + len(queries) > self._max_waiting:
             raise QueueFull
-
         request = _Request(queries, k)
         self._waiting += len(queries)
         self._inbox.put(request)
@@ -77,46 +67,37 @@ class Batcher:
         while True:
             if not pending:
                 pending.append(self._inbox.get())
-
             # Clients that got their answers together ask again together, a moment later. A call
             # that started at once would miss all but the first of them.
             sleep(pause)
             while not self._inbox.empty():
                 pending.append(self._inbox.get())
 
+            k, room = pending[0].k, MAX_BATCH
+            batch, left = list[_Request](), deque[_Request]()
+            for request in pending:
+                if batch and (request.k != k or len(request.queries) > room):
+                    left.append(request)
+                elif request.future.set_running_or_notify_cancel():
+                    batch.append(request)
+                    k, room = request.k, room - len(request.queries)
+            pending = left
+
             begin = perf_counter()
-            if batch := self._take(pending):
+            if batch:
                 self._answer(batch)
             pause = min(_LONGEST_PAUSE, (perf_counter() - begin) / 4)
 
-    def _take(self, pending: deque[_Request]) -> list[_Request]:
-        """Takes the oldest request and those that fit to it; cancelled ones are dropped."""
-        batch: list[_Request] = []
-        left: list[_Request] = []
-        room = MAX_BATCH
-        while pending and room > 0:
-            request = pending.popleft()
-            if batch and (request.k != batch[0].k or len(request.queries) > room):
-                left.append(request)
-            elif request.future.set_running_or_notify_cancel():
-                batch.append(request)
-                room -= len(request.queries)
-
-        pending.extendleft(reversed(left))
-        return batch
-
     def _answer(self, batch: list[_Request]) -> None:
         """Gives each request its rankings, or the reason why it has none."""
-        queries, k = [query for request in batch for query in request.queries], batch[0].k
+        queries = [query for request in batch for query in request.queries]
         try:
-            rankings = self._retriever.search(queries, k)
+            rankings = self._retriever.search(queries, batch[0].k)
             check_count(rankings, queries)
-            if any(len(ranking) > k for ranking in rankings):
-                raise UsageError("the retriever gave more documents than were asked for")
         except Exception as error:
-            outage = isinstance(error, ServiceError) and error.fault == "service"
-            if len(batch) > 1 and not outage:
-                _logger.warning("%d requests failed together: %s", len(batch), error)
+            if len(batch) > 1 and not (
+                isinstance(error, ServiceError) and error.fault == "service"
+            ):
                 for request in batch:
                     self._answer([request])
             else:

@@ -22,8 +22,7 @@ import numpy as np
 
 from ssp_env.errors import DataError
 from ssp_env.search.base import check_request
-from ssp_env.search.corpus import EVERY, Progress
-from ssp_env.search.store import again
+from ssp_env.search.store import again, track
 from ssp_env.types import Document, Passages
 
 Ranking = tuple[list[int], list[float]]
@@ -49,10 +48,10 @@ def words_of(document: Document) -> list[str]:
 
 
 class WordIndex(Protocol):
-    """Which passages hold which words."""
+    """Index of the passages that hold each word."""
 
     def knows(self, words: Sequence[str]) -> bool:
-        """Whether any of the words occurs in the corpus."""
+        """True if any of the words occurs in the corpus."""
         ...
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
@@ -88,7 +87,7 @@ class BM25Retriever:
         ]
 
     def knows(self, text: str) -> bool:
-        """Whether any word of a text occurs in the corpus, so that a search finds something."""
+        """True if any word of a text occurs in the corpus, so that a search finds something."""
         return self._index.knows(tokenize(text))
 
     def describe(self) -> dict[str, Any]:
@@ -146,10 +145,6 @@ class DiskIndex:
     """An index on disk, by tantivy: k1 is 1.2, and lengths of passages are rounded to a byte."""
 
     def __init__(self, folder: Path) -> None:
-        """
-        Raises:
-            DataError: tantivy cannot read it.
-        """
         import tantivy
 
         self._folder = folder
@@ -170,11 +165,7 @@ class DiskIndex:
             return any(self._searcher.doc_freq("words", word) for word in words)
 
     def best(self, words: Sequence[str], k: int) -> Ranking:
-        """See :class:`WordIndex`.
-
-        Raises:
-            DataError: the index is corrupt.
-        """
+        """See :class:`WordIndex`; ``DataError`` where the index is corrupt."""
         if not words:
             return [], []
         count = self._searcher.num_docs
@@ -204,7 +195,7 @@ class DiskIndex:
             raise
 
 
-def build(folder: Path, passages: Passages, progress: Progress) -> dict[str, Any]:
+def build(folder: Path, passages: Passages, progress: bool) -> dict[str, Any]:
     """Writes an index on disk, in bounded memory; returns the parameters for its manifest."""
     import tantivy
 
@@ -214,16 +205,13 @@ def build(folder: Path, passages: Passages, progress: Progress) -> dict[str, Any
     try:
         index = tantivy.Index(schema.build(), path=str(folder))
         writer = index.writer(heap_size=_MEMORY, num_threads=1)
-        for position, document in enumerate(passages):
+        for position, document in enumerate(track(passages, "words", len(passages), progress)):
             words = " ".join(words_of(document))
             writer.add_document(tantivy.Document(words=words, position=position))
-            if position % EVERY == 0:
-                progress("indexing words", position, len(passages))
         writer.commit()
         writer.wait_merging_threads()
     except ValueError as error:  # such as a disk that is full
         raise OSError(str(error)) from error
-    progress("indexing words", len(passages), len(passages))
 
     for path in folder.glob(".*"):  # locks, and what only writers need
         path.unlink()

@@ -1,8 +1,8 @@
 """A client for servers that speak Search-R1's protocol: theirs and ``ssp serve``.
 
 Extra fields of a reply are passed over; anything else that is not as it should be is refused,
-because a ranking that is wrong in silence would be trained on. (Search-R1's own server answers two
-queries with the wrong shape where scores are not asked for: we always ask for them.)"""
+because a ranking that is wrong in silence would be trained on. Scores are always asked for: without
+them, Search-R1's own server answers two queries with the wrong shape."""
 
 from __future__ import annotations
 
@@ -49,13 +49,7 @@ class HTTPRetriever:
     remote = True
 
     def __init__(self, config: HTTPConfig | str) -> None:
-        """
-        Args:
-            config: the server, or just its address.
-
-        Raises:
-            ConfigError: a setting that cannot work, or the variable for the token is not set.
-        """
+        """``config`` may be just the server's address."""
         self.config = config = HTTPConfig(url=config) if isinstance(config, str) else config
         self._key = key = read_key("server.token_env", config.token_env)
 
@@ -91,11 +85,7 @@ class HTTPRetriever:
         return {"server": str(url.copy_with(query=None, fragment=None))}
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`.
-
-        Raises:
-            ServiceError: the server could not answer all of them, and why.
-        """
+        """Ranked documents for each query; see :class:`~ssp_env.search.base.Retriever`."""
         return whole(self.search_each(queries, k))
 
     def search_each(self, queries: Sequence[str], k: int) -> Results:
@@ -119,9 +109,8 @@ class HTTPRetriever:
         """One result per query of a request."""
         left = until - asyncio.get_running_loop().time()
         try:
-            return [
-                *await retried(lambda: self._ask(queries, k, until), self.config.attempts, left)
-            ]
+            attempts = self.config.attempts
+            return [*await retried(lambda: self._ask(queries, k, until), attempts, left)]
         except ServiceError as error:
             away = isinstance(error.__cause__, _Away)
             if len(queries) == 1 or away or not (error.__cause__ or error.fault == "text"):
@@ -131,12 +120,7 @@ class HTTPRetriever:
         return list(chain.from_iterable(alone))
 
     async def _ask(self, queries: list[str], k: int, until: float) -> list[list[Document]]:
-        """Sends a request once, when a connection is free.
-
-        Raises:
-            TransientServiceError: no answer, or none of use.
-            ServiceError: a refusal.
-        """
+        """Sends a request once, when a connection is free."""
         url, raw = self.config.endpoint, bytearray()
         body = json.dumps({"queries": queries, "topk": k, "return_scores": True}).encode()
         client, gate = self._connections.get()
@@ -190,19 +174,12 @@ def read_reply(raw: bytes, count: int, k: int) -> list[list[Document]]:
             with a finite score.
     """
     try:
-        reply = json.loads(raw)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-    match reply:
-        case {"result": list(result)} if all(isinstance(ranking, list) for ranking in result):
-            pass
-        case _:
-            raise ValueError("no JSON object with a list 'result' of lists")
-    if len(result) != count:
-        raise ValueError(f"{len(result)} rankings for {count} queries")
-    if any(len(ranking) > k for ranking in result):
-        raise ValueError(f"more than the {k} documents that were asked for")
+        result = json.loads(raw)["result"]
+        sizes = [len(ranking) for ranking in result if isinstance(ranking, list)]
+    except (RecursionError, LookupError, TypeError) as error:
+        raise ValueError(f"no JSON object with a list 'result' of lists ({error!r})") from error
+    if len(sizes) != count or len(result) != count or any(size > k for size in sizes):
+        raise ValueError(f"no {count} rankings of at most {k} documents")
 
     rankings = [[_document(hit) for hit in ranking] for ranking in result]
     if any(len({found.id for found in ranking}) != len(ranking) for ranking in rankings):

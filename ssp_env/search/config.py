@@ -1,9 +1,8 @@
-"""Settings of search: an index or a server to ask, and those of our own server."""
+"""Settings of search: an index or a server to ask, and our own server."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -39,8 +38,8 @@ class HTTPConfig(Settings):
     """Seconds for a whole search: its requests, their repetitions, pauses and waiting for a free
     connection."""
     attempts: PositiveInt = 8
-    """Requests in all for a search that fails, as long as ``deadline`` allows. The pauses of 8 take
-    about 24 seconds, which outlives a server's restart: a search that fails is a void game."""
+    """Requests in all for a search that fails, within ``deadline``; the pauses of 8 outlive a
+    server's restart."""
     connections: PositiveInt = 16
     """Most requests under way at a time, over all threads that share the retriever."""
 
@@ -64,7 +63,7 @@ class SearchConfig(Settings):
 
     index: str = ""
     """A directory that ``ssp index`` made; empty: none."""
-    kind: Literal["", "hybrid", "bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8"] = ""
+    kind: Literal["", "hybrid", "bm25", "dense-flat", "dense-ivf-sq8"] = ""
     """Index of the directory: ``bm25``, ``dense-flat``..., or ``hybrid``, which fuses all of them.
     May stay empty where there is only one."""
     encoder: str = ""
@@ -76,8 +75,7 @@ class SearchConfig(Settings):
     server: HTTPConfig | None = None
     """A server that speaks Search-R1's protocol, such as ``ssp serve``."""
     cache: str = ""
-    """A directory of rankings that outlast the process, to ask no query twice; empty: none. Delete
-    it when a server's index changes: nothing in its address tells."""
+    """A directory of rankings that outlast the process. Delete it when a server's index changes."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -96,11 +94,7 @@ class SearchConfig(Settings):
     @classmethod
     def of(cls, given: Any) -> Self:
         """Settings from a mapping of them or a single text: a server's address, which begins with
-        ``http``, or an index directory; empty: the world's own retriever.
-
-        Raises:
-            ConfigError: a setting that cannot work.
-        """
+        ``http``, or an index directory; empty: the world's own retriever."""
         if isinstance(given, str | Path):
             name = "server" if str(given).startswith(("http://", "https://")) else "index"
             given = {name: {"url": given} if name == "server" else str(given)}
@@ -123,54 +117,23 @@ class ServerConfig(Settings):
     """Token that requests carry as ``Authorization: Bearer ...``; ``None`` asks for nothing. The
     probe ``/healthz`` is open all the same."""
     no_token: bool = False
-    """Whether anyone may ask without a token, wherever it is bound: for a trusted network."""
-    max_k: PositiveInt = 100
-    """Largest ``topk`` of a request."""
-    max_queries: PositiveInt = 4096
-    """Most queries of a request. Search-R1 sends a whole rollout batch in one (512 prompts of 5
-    rollouts)."""
-    max_waiting: PositiveInt = 16_384
-    """Most queries that wait for their answer; a request beyond is answered with 503 and
-    ``Retry-After``."""
+    """Let anyone ask without a token, wherever it is bound: for a trusted network."""
     answer_seconds: PositiveFloat = 60.0
-    """Most seconds for a request, from its head to its answer; then 504."""
+    """Most seconds that a search may take; then 504."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.token is not None:
-            _check_token("server.token", self.token)
+            if len(self.token) < MIN_TOKEN or not all("!" <= each <= "~" for each in self.token):
+                fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
+                raise ConfigError("server.token", "(not shown)", fix)
         elif not self.no_token and not _is_loopback(self.host):
             fix = (
-                f"others can reach this address: put a token into {TOKEN_VARIABLE} or a "
-                "--token-file, bind 127.0.0.1, or say --no-token if you trust everyone there"
+                f"others can reach this address: put a token into {TOKEN_VARIABLE}, bind "
+                "127.0.0.1, or say --no-token if you trust everyone there"
             )
             raise ConfigError("server.host", self.host, fix)
         return self
-
-
-def read_token(file: str | Path | None) -> str | None:
-    """The token from a file, or else from the environment variable; ``None`` if neither is given.
-
-    Raises:
-        ConfigError: the file cannot be read, or what is given is no token; names where it came
-            from.
-    """
-    if file is None:
-        where, token = TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)
-    else:
-        try:
-            where, token = "token-file", Path(file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("token-file", str(file), f"cannot be read: {error}") from None
-    if token is not None:
-        _check_token(where, token)
-    return token
-
-
-def _check_token(where: str, token: str) -> None:
-    if len(token) < MIN_TOKEN or not all("!" <= character <= "~" for character in token):
-        fix = f"a token is {MIN_TOKEN} or more printable ASCII characters without spaces"
-        raise ConfigError(where, "(not shown)", fix)
 
 
 def _is_loopback(host: str) -> bool:

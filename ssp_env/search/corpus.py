@@ -8,24 +8,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 from ssp_env.errors import DataError
 from ssp_env.types import Document, Passages
-
-Progress = Callable[[str, int, int], None]
-"""Called now and then during a build: the stage in words, how much of it is done, and the total."""
-EVERY = 4096
-"""Lines or passages between two reports of progress."""
-
-
-def no_progress(stage: str, done: int, total: int) -> None:
-    """A :data:`Progress` that ignores what it is told."""
 
 
 class Corpus(Passages):
@@ -44,8 +34,7 @@ class Corpus(Passages):
         self._by_id = {document.id: document for document in self._documents}
         if len(self._by_id) != len(self._documents):
             [(twice, _)] = Counter(document.id for document in self._documents).most_common(1)
-            which = [n for n, each in enumerate(self._documents, start=1) if each.id == twice]
-            raise DataError(name, f"id {twice!r} occurs twice: passages {which[0]} and {which[1]}")
+            raise DataError(name, f"id {twice!r} occurs twice")
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -61,11 +50,7 @@ class Corpus(Passages):
         return iter(self._documents)
 
     def by_id(self, document_id: str) -> Document:
-        """The passage with this id.
-
-        Raises:
-            KeyError: no such passage.
-        """
+        """The passage with this id; ``KeyError`` if there is none."""
         return self._by_id[document_id]
 
     def digest(self) -> str:
@@ -100,13 +85,9 @@ def read_corpus(path: str | Path) -> Corpus:
     return Corpus(read_passages(path), name=str(path))
 
 
-def read_passages(path: str | Path, progress: Progress = no_progress) -> Iterator[Document]:
-    """The passages of a corpus file, of which one is in memory at a time.
-
-    Raises:
-        DataError: as for :func:`read_corpus`, except that ids may repeat.
-    """
-    for line, row in read_jsonl(path, progress):
+def read_passages(path: str | Path) -> Iterator[Document]:
+    """The passages of a corpus file, of which one is in memory at a time; ids may repeat."""
+    for line, row in read_jsonl(path):
         document_id = str(require(path, line, row, "id", (str, int)))
         if "contents" in row:
             title, text = split_contents(require(path, line, row, "contents", str))
@@ -117,56 +98,42 @@ def read_passages(path: str | Path, progress: Progress = no_progress) -> Iterato
         yield Document(document_id, title, text)
 
 
-def read_jsonl(
-    path: str | Path, progress: Progress = no_progress
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The ``(line number, object)`` of a JSONL file, plain or gzip. Blank lines are passed over.
-
-    ``progress`` is told how many bytes of the file are read, and how many it has.
 
     Raises:
         DataError: no such file, a pipe, not readable, or a line that is not a JSON object.
     """
-    for number, line in enumerate(_lines(Path(path), progress), start=1):
-        try:
-            # A byte order mark, which some editors put before the first line, is not part of it.
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            if not text.strip():
-                continue
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            what = f"not JSON ({error}); JSON Lines is wanted: one object per line"
-            raise DataError(path, what, number) from error
-        if not isinstance(row, dict):
-            what = f"a JSON object was expected, not {type(row).__name__}"
-            raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
-        yield number, row
-
-
-def _lines(path: Path, progress: Progress) -> Iterator[bytes]:
     try:
         with open(path, "rb") as raw:
             if not raw.seekable():
                 raise DataError(path, "cannot be read: a regular file is wanted, not a pipe")
             zipped = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            size = os.fstat(raw.fileno()).st_size
-
-            for count, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw):
-                if count % EVERY == 0:
-                    progress("reading passages", raw.tell(), size)
-                yield line
-            progress("reading passages", size, size)
+            for number, line in enumerate(gzip.GzipFile(fileobj=raw) if zipped else raw, start=1):
+                if (row := _row(path, number, line)) is not None:
+                    yield number, row
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"cannot be read: {error}") from error
 
 
-def require(path: object, line: int, row: dict[str, Any], field: str, kind: Any) -> Any:
-    """The value of a required field. ``kind`` is a type or several; ``true`` is not an ``int``.
+def _row(path: str | Path, number: int, line: bytes) -> dict[str, Any] | None:
+    """The object of a line, ``None`` for a blank one."""
+    try:
+        # A byte order mark, which some editors put before the first line, is not part of it.
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        row = json.loads(text) if text.strip() else None
+    except (ValueError, RecursionError) as error:
+        what = f"not JSON ({error}); JSON Lines is wanted: one object per line"
+        raise DataError(path, what, number) from error
+    if text.strip() and not isinstance(row, dict):
+        what = f"a JSON object was expected, not {type(row).__name__}"
+        raise DataError(path, f"{what}; JSON Lines is wanted: one object per line", number)
+    return row
 
-    Raises:
-        DataError: the field is missing or of another type.
-    """
+
+def require(path: object, line: int, row: dict[str, Any], field: str, kind: Any) -> Any:
+    """The value of a required field. ``kind`` is a type or several; ``true`` is not an ``int``."""
     if field not in row:
         has = ", ".join(sorted(row)) or "nothing"
         raise DataError(path, f"field {field!r} is missing (the line has: {has})", line)
@@ -185,10 +152,7 @@ def split_contents(contents: str) -> tuple[str, str]:
 
 
 def join_contents(document: Document) -> str:
-    """Title and text as :func:`split_contents` reads them.
-
-    The first line ends the title, so a line break inside a title becomes a space.
-    """
+    """Title and text as :func:`split_contents` reads them; line breaks in a title become spaces."""
     title = document.title.replace("\n", " ")
     return f'"{title}"\n{document.text}'
 

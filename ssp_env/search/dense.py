@@ -4,22 +4,20 @@
 kind              FAISS        exact?                   bytes per vector of d numbers
 ================= ============ ======================== ===============================
 ``dense-flat``    Flat         yes                      4 d
-``dense-hnsw``    HNSW32       nearly                   4 d + 280
 ``dense-ivf-sq8`` IVF..., SQ8  nearly; scores to .01    d + 8
 ================= ============ ======================== ===============================
 
 Files are memory-mapped when they are opened, and reading them runs no code. Where FAISS sees a GPU
-(``faiss-gpu``), indexes are searched there, but for graphs, which FAISS searches on CPUs alone.
+(``faiss-gpu``), indexes are searched there.
 
-How far an approximate index has to look depends on the vectors: where they form clear clusters a
-few lists hold the neighbours, where they do not it takes half of all. So each one is measured when
-it is built, with queries that resemble those to come, and its manifest says how far it looks."""
+How far an IVF index has to look depends on the vectors: where they form clear clusters a few lists
+hold the neighbours, where they do not it takes half of all. A quarter is searched, or as many as
+the manifest's ``lists_probed`` says: a number to change by hand."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -33,12 +31,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.disk import replacing
+from ssp_env.disk import write_atomically
 from ssp_env.errors import DataError, MissingExtra
 from ssp_env.search.base import check_request
-from ssp_env.search.corpus import Progress, passage_text
+from ssp_env.search.corpus import passage_text
 from ssp_env.search.encoder import INSTALL
-from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest
+from ssp_env.search.store import Encoder, Manifest, PassageStore, again, read_manifest, track
 from ssp_env.types import Document, Passages
 
 try:
@@ -46,34 +44,22 @@ try:
 except ImportError as error:
     raise MissingExtra("dense search", INSTALL) from error
 
-FLAT, HNSW, IVF = "dense-flat", "dense-hnsw", "dense-ivf-sq8"
+FLAT, IVF = "dense-flat", "dense-ivf-sq8"
 INDEX = "index.faiss"
-EFFORT = {HNSW: "nodes_in_view", IVF: "lists_probed"}
-"""Names of the effort in a manifest: nodes that a search keeps in view, lists that it looks into.
-"""
-
-TOP = 3
-"""Neighbours that recall counts; the game shows as many by default."""
-SHARE = 0.98
-"""Share of the greatest effort's recall that the effort which is chosen has to reach."""
 BLOCK = 256
 """Passages that are encoded before they are written to disk."""
 
 _VECTORS, _BEGUN = "vectors.faiss", "begun.json"
-_ASKED = 512
 _SAMPLE = 48
 """Vectors per list from which the centres of the lists are learnt."""
-_EFFORTS = [round(16 * 2 ** (step / 2)) for step in range(30)]
-_MOST_IN_VIEW = 2048
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_SHARE = 4
+"""One list in so many is searched."""
 _CHECKED = 8
 _LEAST_COSINE = 0.95
 """Of a passage's vector with the adopted one; half precision and compression cost less than that.
 """
 
 Vectors: TypeAlias = NDArray[np.float32]
-Ranking: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
-"""Scores, falling, and the positions that they belong to; equal scores by position."""
 
 
 class DenseRetriever:
@@ -85,26 +71,24 @@ class DenseRetriever:
         self, folder: Path, passages: PassageStore, encoder: Encoder, manifest: Manifest
     ) -> None:
         """Maps the files of an index; :func:`ssp_env.search.index.open_index` checks that its parts
-        belong together.
-
-        Raises:
-            DataError: the file is not what the manifest says, or does not fit the GPU.
-        """
+        belong together."""
         self.corpus, self.encoder, self.kind = passages, encoder, manifest.kind
         self._origin = (folder, passages, encoder, manifest)
 
         path, count, dimension = folder / INDEX, len(passages), encoder.info.dimension
         index = read_faiss(path)
-        effort = 1 if self.kind == FLAT else manifest.parameters.get(EFFORT[self.kind], 0)
-        if (kind_of(index), index.d, index.ntotal) != (self.kind, dimension, count) or effort < 1:
+        if (kind_of(index), index.d, index.ntotal) != (self.kind, dimension, count):
             what = f"does not hold a {self.kind} index of {count} vectors of {dimension} numbers"
-            raise DataError(path, f"{what}, or its manifest names no effort; {again(folder)}")
-        if self.kind != FLAT:
-            _set_effort(index, effort)
+            raise DataError(path, f"{what}; {again(folder)}")
+        if self.kind == IVF:
+            index.nprobe = manifest.parameters["lists_probed"]
 
         # An index on a GPU may not be searched by two threads at once.
-        self._index, self._gpu = _on_gpu(index)
-        self._turn: AbstractContextManager[Any] = nullcontext() if self._gpu is None else Lock()
+        self._turn: AbstractContextManager[Any] = nullcontext()
+        if faiss.get_num_gpus():
+            self._turn, self._resources = Lock(), faiss.StandardGpuResources()
+            index = faiss.index_cpu_to_gpu(self._resources, 0, index)
+        self._index = index
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         """See :meth:`ssp_env.search.base.Retriever.search`; an empty query has a vector too."""
@@ -115,12 +99,13 @@ class DenseRetriever:
 
         vectors = self.encoder.encode_queries(distinct)
         with self._turn:
-            found = dict(zip(distinct, nearest(self._index, vectors, k), strict=True))
+            scores, positions = nearest(self._index, vectors, k)
+        rankings = {}
+        for query, row, places in zip(distinct, scores, positions, strict=True):
+            order = np.lexsort((places, -row))  # equal scores by position
+            rankings[query] = [(int(places[each]), float(row[each])) for each in order]
         return [
-            [
-                replace(self.corpus[int(position)], score=float(score))
-                for score, position in zip(*found[query], strict=True)
-            ]
+            [replace(self.corpus[place], score=score) for place, score in rankings[query]]
             for query in queries
         ]
 
@@ -134,36 +119,27 @@ class DenseRetriever:
         return DenseRetriever, self._origin
 
 
-def nearest(index: Any, queries: Vectors, k: int) -> list[Ranking]:
-    """The ``k`` nearest of each query, shape ``(n, dimension)``; all where there are fewer."""
+def nearest(index: Any, queries: Vectors, k: int) -> tuple[Vectors, NDArray[np.int64]]:
+    """Scores and positions of the nearest, both of shape ``(n, k)``; all where there are fewer."""
     k = min(k, index.ntotal)
     scores, positions = index.search(queries, k)
 
-    # The lists that were probed, or the nodes in view, may hold fewer: look at everything.
+    # The lists that were probed may hold fewer: look into all of them.
     short = np.flatnonzero((positions < 0).any(axis=1))
     if len(short):
-        if hasattr(index, "hnsw"):
-            everything = faiss.SearchParametersHNSW(efSearch=index.ntotal)
-        else:
-            everything = faiss.SearchParametersIVF(nprobe=index.nlist)
-        scores[short], positions[short] = index.search(queries[short], k, params=everything)
-
-    rankings = []
-    for row, places in zip(scores, positions, strict=True):
-        there = places >= 0
-        order = np.lexsort((places[there], -row[there]))
-        rankings.append((row[there][order], places[there][order]))
-    return rankings
+        every = faiss.SearchParametersIVF(nprobe=index.nlist)
+        scores[short], positions[short] = index.search(queries[short], k, params=every)
+    return scores, positions
 
 
 def build(
-    folder: Path, kind: str, store: PassageStore, encoder: Encoder, progress: Progress
+    folder: Path, kind: str, store: PassageStore, encoder: Encoder, progress: bool
 ) -> dict[str, Any]:
     """Writes a dense index and returns its parameters.
 
     Encoding takes days; a build that was killed continues after the last block of vectors. Where
     the directory holds a ``dense-flat`` index by the same encoder, its vectors are used. Memory:
-    the encoder's, a block of passages, and an approximate index as a whole."""
+    the encoder's, a block of passages, and an IVF index as a whole."""
     if kind == FLAT:
         _encode(folder / INDEX, store, encoder, progress)
         return {}
@@ -175,30 +151,38 @@ def build(
         vectors = folder / _VECTORS
         _encode(vectors, store, encoder, progress)
     exact = read_faiss(vectors)
-    index = _approximate(kind, exact, progress)
-    parameters = tune(kind, index, exact, likely_queries(store, encoder))
+
+    # About twice the root of the vectors, as a power of two, but at least 48 vectors a list.
+    count = exact.ntotal
+    lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
+    index = faiss.index_factory(exact.d, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
+    index.cp.spherical, index.cp.min_points_per_centroid = True, 1
+    sample = np.random.default_rng(0).permutation(count)[: _SAMPLE * lists]
+    index.train(exact.reconstruct_batch(np.sort(sample)))
+    for first in track(range(0, count, 65_536), "adding vectors", None, progress):
+        index.add(exact.reconstruct_n(first, min(65_536, count - first)))
 
     # FAISS's own writer overlooks a disk that fills up at the last bytes.
     with open(folder / INDEX, "wb") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
     (folder / _VECTORS).unlink(missing_ok=True)
-    return parameters
+    return {"lists_probed": lists_probed(index)}
 
 
-def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: Progress) -> None:
+def lists_probed(index: Any) -> int:
+    """Lists of an IVF index that a search looks into."""
+    return -(-int(index.nlist) // _SHARE)
+
+
+def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: bool) -> None:
     """Writes the vectors of all passages as an exact index, from where a killed build stopped.
 
     FAISS itself would have to hold all of them in memory, and could not continue a file. Its format
-    is a header, with two counts, before the vectors.
-
-    Raises:
-        DataError: what is there was begun with other passages or another encoder.
-    """
+    is a header, with two counts, before the vectors."""
     begun, ours = path.parent / _BEGUN, [store.digest(), asdict(encoder.info)]
     if not begun.exists():
         path.unlink(missing_ok=True)
-        with replacing(begun) as file:
-            json.dump(ours, file)
+        write_atomically(begun, json.dumps(ours))
     elif json.loads(begun.read_text()) != ours:
         what = "was begun with other passages or another encoder"
         raise DataError(path.parent, f"{what}; delete it to start afresh")
@@ -210,101 +194,26 @@ def _encode(path: Path, store: PassageStore, encoder: Encoder, progress: Progres
     written = max(0, path.stat().st_size - len(header)) // (4 * dimension)
     rows = max(0, written - 1) // BLOCK * BLOCK
 
-    stage = "encoding passages"
-    if rows:
-        stage += f" (resuming at {rows:,} of {len(store):,})"
-    progress(stage, rows, len(store))
+    stage = f"encoding passages (resuming at {rows:,})" if rows else "encoding passages"
     texts = map(passage_text, store.read_from(rows))
     with open(path, "r+b") as file:
         file.truncate(len(header) + 4 * dimension * rows)
         file.seek(len(header) + 4 * dimension * rows)
-        while block := list(islice(texts, BLOCK)):
-            file.write(np.ascontiguousarray(encoder.encode_passages(block), "<f4").data.cast("B"))
+        for _ in track(range(rows, len(store), BLOCK), stage, None, progress):
+            block = encoder.encode_passages(list(islice(texts, BLOCK)))
+            file.write(np.ascontiguousarray(block, "<f4").data.cast("B"))
             file.flush()
             os.fsync(file.fileno())
-            rows += len(block)
-            progress(stage, rows, len(store))
 
         # How many vectors there are, and how many numbers: from here on FAISS reads the file.
-        header[8:16] = rows.to_bytes(8, "little")
-        header[-8:] = (rows * dimension).to_bytes(8, "little")
+        header[8:16] = len(store).to_bytes(8, "little")
+        header[-8:] = (len(store) * dimension).to_bytes(8, "little")
         file.seek(0)
         file.write(header)
 
 
-def likely_queries(passages: Passages, encoder: Encoder) -> Vectors:
-    """Vectors of queries such as may be asked, of shape ``(up to 512, dimension)``.
-
-    They are sentences of some passages (the inverse cloze task of Lee et al. 2019)."""
-    rng = np.random.default_rng(0)
-    queries = []
-    for position in np.sort(rng.permutation(len(passages))[:_ASKED]).tolist():
-        sentences = _SENTENCE_END.split(passages[position].text.strip())
-        queries.append(sentences[rng.integers(len(sentences))] or passages[position].title)
-    return encoder.encode_queries(queries)
-
-
-def _approximate(kind: str, exact: Any, progress: Progress) -> Any:
-    """An approximate index of the vectors of an exact one.
-
-    Memory: the index, and for lists the sample that they are learnt from, twice."""
-    count = exact.ntotal
-    # About twice the root of the vectors, as a power of two, but at least 48 vectors a list.
-    lists = min(1 << round(log2(2 * sqrt(count))), max(1, count // _SAMPLE))
-    name = "HNSW32" if kind == HNSW else f"IVF{lists},SQ8"
-    index = faiss.index_factory(exact.d, name, faiss.METRIC_INNER_PRODUCT)
-    if kind == IVF:
-        index.cp.spherical, index.cp.min_points_per_centroid = True, 1
-        rng = np.random.default_rng(0)
-        sample = np.sort(rng.permutation(count)[: _SAMPLE * index.nlist])
-        index.train(exact.reconstruct_batch(sample))
-
-    step = 65_536 if kind == IVF else 4096  # vectors in memory at a time
-    for first in range(0, count, step):
-        index.add(exact.reconstruct_n(first, min(step, count - first)))
-        progress("adding vectors", index.ntotal, count)
-    return index
-
-
-def tune(kind: str, index: Any, exact: Any | None, queries: Vectors) -> dict[str, Any]:
-    """Sets the least effort that is enough: :data:`SHARE` of the recall at the greatest effort.
-
-    Args:
-        kind: :data:`HNSW` or :data:`IVF`.
-        index: the approximate index.
-        exact: an exact one over the same vectors; ``None`` counts what the greatest effort finds.
-        queries: such as users will ask, shape ``(n, dimension)``.
-
-    Returns:
-        For the manifest: the effort that was chosen, and its recall.
-    """
-    most = index.nlist if kind == IVF else min(_MOST_IN_VIEW, index.ntotal)
-    _set_effort(index, most)
-    furthest = nearest(index, queries, TOP)
-    truth = furthest if exact is None else nearest(exact, queries, TOP)
-    wanted = sum(len(positions) for _, positions in truth)
-
-    def recall(found: list[Ranking]) -> float:
-        pairs = zip(truth, found, strict=True)
-        return sum(len(np.intersect1d(a[1], b[1])) for a, b in pairs) / wanted
-
-    enough = SHARE * recall(furthest)
-    for effort in [*(effort for effort in _EFFORTS if effort < most), most]:
-        _set_effort(index, effort)
-        reached = recall(nearest(index, queries, TOP))
-        if reached >= enough:
-            break
-
-    return {
-        EFFORT[kind]: effort,
-        "recall_at_3": round(reached, 4),
-        "recall_queries": len(queries),
-        "recall_against": "its own greatest effort" if exact is None else "exact search",
-    }
-
-
-def spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> float:
-    """The lowest cosine of some passages with their vectors in an index that others made.
+def spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> None:
+    """Compares some passages with their vectors in an index that others made.
 
     Raises:
         DataError: a vector is not its passage's.
@@ -318,30 +227,20 @@ def spot_check(path: Path, index: Any, store: Passages, encoder: Encoder) -> flo
         what = f"does not give its vectors by position ({error})"
         raise DataError(path, f"{what}; vectors numbered from 0 on are wanted") from error
 
-    lengths = np.linalg.norm(stored, axis=1)
-    if np.abs(lengths - 1).max() > 0.05:
-        what = f"holds vectors of length {lengths.max():.3g}"
-        raise DataError(path, f"{what}; those of unit length are wanted")
-
     texts = [passage_text(store[int(position)]) for position in checked]
     cosines = (encoder.encode_passages(texts) * stored).sum(axis=1)
-    worst = int(cosines.argmin())
-    if cosines[worst] < _LEAST_COSINE:
+    wrong = int(np.abs(cosines - 1).argmax())
+    if abs(cosines[wrong] - 1) > 1 - _LEAST_COSINE:
         what = (
-            f"vector {checked[worst]} is not that of passage {checked[worst]} by "
-            f"{encoder.info.name} (their cosine is {cosines[worst]:.3f})"
+            f"vector {checked[wrong]} is not the unit vector of passage {checked[wrong]} by "
+            f"{encoder.info.name} (their inner product is {cosines[wrong]:.3f})"
         )
         fix = "give the corpus in the file's order, and its encoder with its prefixes"
         raise DataError(path, f"{what}; {fix}")
-    return float(cosines[worst])
 
 
 def read_faiss(path: Path) -> Any:
-    """A FAISS index, memory-mapped and read-only.
-
-    Raises:
-        DataError: not such a file.
-    """
+    """A FAISS index, memory-mapped and read-only; ``DataError`` for any other file."""
     try:
         return faiss.read_index(str(path), faiss.IO_FLAG_READ_ONLY | faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
@@ -349,33 +248,15 @@ def read_faiss(path: Path) -> Any:
         raise DataError(path, f"{what}; {again(path.parent)}") from error
 
 
-def _on_gpu(index: Any) -> tuple[Any, Any]:
-    """The index, on a GPU if FAISS sees one and searches such indexes there; and its resources.
-
-    Raises:
-        DataError: it cannot be moved there.
-    """
-    if isinstance(index, faiss.IndexHNSW) or not faiss.get_num_gpus():
-        return index, None
-    try:
-        resources = faiss.StandardGpuResources()
-        return faiss.index_cpu_to_gpu(resources, 0, index), resources
-    except RuntimeError as error:
-        fix = "hide the GPU (CUDA_VISIBLE_DEVICES=) to search on the CPU"
-        raise DataError(INDEX, f"cannot be moved to the GPU ({error}); {fix}") from error
-
-
 def kind_of(index: Any) -> str | None:
     """The kind of a FAISS index; ``None`` for one of another kind, or not by inner product."""
-    kinds = {faiss.IndexFlat: FLAT, faiss.IndexHNSW: HNSW, faiss.IndexIVF: IVF}
     if index.metric_type != faiss.METRIC_INNER_PRODUCT:
         return None
-    return next((kind for base, kind in kinds.items() if isinstance(index, base)), None)
-
-
-def _set_effort(index: Any, effort: int) -> None:
-    """Sets how many lists, or nodes of a graph, an approximate index looks at."""
-    if hasattr(index, "hnsw"):
-        index.hnsw.efSearch = effort
-    else:
-        index.nprobe = effort
+    return next(
+        (
+            kind
+            for base, kind in ((faiss.IndexFlat, FLAT), (faiss.IndexIVF, IVF))
+            if isinstance(index, base)
+        ),
+        None,
+    )

@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.errors import ConfigError, MissingExtra, ModelError
+from ssp_env.errors import MissingExtra, ModelError
 from ssp_env.search.corpus import passage_text, well_formed
-from ssp_env.search.store import EncoderInfo, sha256
+from ssp_env.search.store import EncoderInfo
 from ssp_env.types import Document
 
 INSTALL = "pip install '.[dense]' in the checkout"
 BATCH_SIZE = 64
 """Texts that a model sees at once."""
-_CHARACTERS_A_TOKEN = 64
-"""No tokenizer makes tokens longer than this out of text worth reading."""
 _DECIDING = {".safetensors", ".json", ".txt", ".model"}
 """Suffixes of the files of a model directory that can change its vectors."""
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)")
@@ -51,11 +49,10 @@ class SentenceTransformerEncoder:
             directory: of the model.
             prefixes: put before queries and before passages. ``None`` takes those that the model's
                 own configuration names (prompts ``query`` and ``document`` or ``passage``), else
-                ``"query: "`` and ``"passage: "`` for an E5 by its name, else none.
+                ``"query: "`` and ``"passage: "`` for an E5 by its path, else none.
             device: PyTorch's name of it; ``None`` takes a GPU if there is one.
 
         Raises:
-            ConfigError: prefixes that must be named: an E5 of the ``-instruct`` kind.
             ModelError: the directory holds no model that can be loaded.
             MissingExtra: sentence-transformers is not installed.
         """
@@ -70,36 +67,31 @@ class SentenceTransformerEncoder:
         sha = hashlib.sha256(repr((*prefixes, self._model.max_seq_length)).encode())
         for path in sorted(self._directory.rglob("*")):
             if path.suffix in _DECIDING and path.is_file():
-                sha.update(f"{path.relative_to(self._directory)}\0{sha256(path)}\n".encode())
+                with open(path, "rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                sha.update(f"{path.relative_to(self._directory)}\0{digest}\n".encode())
         self.info = EncoderInfo(str(directory), sha.hexdigest(), dimension, *prefixes)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :meth:`Encoder.encode_queries`; :class:`ModelError` for vectors not finite."""
+        """See :meth:`Encoder.encode_queries`."""
         return self._encode(texts, self.info.query_prefix)
 
     def encode_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """See :meth:`Encoder.encode_passages`; :class:`ModelError` for vectors not finite."""
+        """See :meth:`Encoder.encode_passages`."""
         return self._encode(texts, self.info.passage_prefix)
 
     def _encode(self, texts: Sequence[str], prefix: str) -> NDArray[np.float32]:
         if not len(texts):
             return np.zeros((0, self.info.dimension), np.float32)
 
-        # An end that is cut off anyway would take long to tokenize.
-        limit = self._model.max_seq_length
-        most = None if limit is None else limit * _CHARACTERS_A_TOKEN
-        cleaned = [well_formed(text[:most]) for text in texts]
-
         # Fast tokenizers may not be used by two threads at once: they keep their padding.
         options = {"batch_size": BATCH_SIZE, "show_progress_bar": False}
+        cleaned = [well_formed(text) for text in texts]
         with self._lock:
-            vectors = self._model.encode(cleaned, prompt=prefix, **options)
-        vectors = np.asarray(vectors, np.float32)
-        if not np.isfinite(vectors).all():
-            raise ModelError(f"{self.info.name} gives vectors that are not finite")
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-        return unit
+            return np.asarray(
+                self._model.encode(cleaned, prompt=prefix, normalize_embeddings=True, **options),
+                np.float32,
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), **self._settings), (self._directory,)
@@ -120,7 +112,6 @@ class CrossEncoderReranker:
         Raises:
             ModelError: the directory holds no model that can be loaded, one with several outputs,
                 or an encoder, whose output was never trained for pairs.
-            MissingExtra: sentence-transformers is not installed.
         """
         self._arguments, self.name = (Path(directory), device), str(directory)
         self._lock = Lock()
@@ -136,19 +127,13 @@ class CrossEncoderReranker:
             raise ModelError(f"{directory}: was not trained as a cross-encoder, but as {what}")
 
     def scores(self, pairs: Sequence[tuple[str, Document]]) -> NDArray[np.float32]:
-        """See :meth:`ssp_env.search.fuse.Reranker.scores`.
-
-        Raises:
-            ModelError: the model gives scores that are not finite.
-        """
+        """See :meth:`ssp_env.search.fuse.Reranker.scores`."""
         from torch.nn import Identity
 
         texts = [(well_formed(query), well_formed(passage_text(found))) for query, found in pairs]
         options = {"batch_size": BATCH_SIZE, "show_progress_bar": False}
         with self._lock:
             scores = self._model.predict(texts, activation_fn=Identity(), **options)
-        if not np.isfinite(scores).all():
-            raise ModelError(f"{self.name}: gives scores that are not finite")
         return np.asarray(scores, np.float32)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,34 +141,18 @@ class CrossEncoderReranker:
 
 
 def choose_prefixes(directory: Path, prompts: Mapping[str, str]) -> tuple[str, str]:
-    """The prefixes of a model, by the prompts of its configuration, else by its directory's name.
+    """The prefixes of a model, by the prompts of its configuration, else by its directory's path.
 
-    Raises:
-        ConfigError: it seems to be an E5 of the ``-instruct`` kind, whose prefix depends on the
-            task.
-    """
+    The hub's cache keeps a model in ``models--WHO--NAME/snapshots/COMMIT``."""
     query = prompts.get("query", "")
     passage = prompts.get("document", "") or prompts.get("passage", "")
     if query or passage:
         return query, passage
-
-    # The hub's cache keeps a model in models--WHO--NAME/snapshots/COMMIT.
-    name = directory.parent.parent.name if directory.parent.name == "snapshots" else directory.name
-    if not _E5.search(name.lower()):
-        return "", ""
-    if "instruct" in name.lower() or "mistral" in name.lower():
-        fix = f"{name} wants an instruction before queries; name it (--query-prefix, or prefixes=)"
-        raise ConfigError("prefixes", None, fix)
-    return "query: ", "passage: "
+    return ("query: ", "passage: ") if _E5.search(str(directory).lower()) else ("", "")
 
 
-def load_model(name: str, directory: Path, device: str | None, **options: Any) -> Any:
-    """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name.
-
-    Raises:
-        ModelError: the directory holds no such model.
-        MissingExtra: sentence-transformers is not installed.
-    """
+def load_model(name: str, directory: Path, device: str | None) -> Any:
+    """A model of sentence-transformers, ``SentenceTransformer`` or ``CrossEncoder`` by name."""
     what = "cross-encoder" if name == "CrossEncoder" else "encoder"
     try:
         import sentence_transformers
@@ -196,7 +165,7 @@ def load_model(name: str, directory: Path, device: str | None, **options: Any) -
         raise ModelError(f"{directory}: no such directory; {fix}")
 
     loader = getattr(sentence_transformers, name)
-    options["model_kwargs"] = {"use_safetensors": True, "dtype": torch.float32}
+    options = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

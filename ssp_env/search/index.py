@@ -19,7 +19,6 @@ from typing import Any
 from ssp_env.disk import unfinished
 from ssp_env.errors import ConfigError, DataError, nearest
 from ssp_env.search.base import Retriever
-from ssp_env.search.corpus import Progress, no_progress
 from ssp_env.search.store import (
     PASSAGES,
     Encoder,
@@ -32,8 +31,8 @@ from ssp_env.search.store import (
     write_manifest,
 )
 
-KINDS = ("bm25", "dense-flat", "dense-hnsw", "dense-ivf-sq8")
-"""Kinds of index, by the name that their folder has too."""
+KINDS = ("bm25", "dense-flat", "dense-ivf-sq8")
+"""Kinds of index, by the name that their folder has too. All but the first need an encoder."""
 
 
 def build_index(
@@ -42,7 +41,7 @@ def build_index(
     kind: str,
     *,
     encoder: Encoder | str | Path | None = None,
-    progress: Progress = no_progress,
+    progress: bool = False,
 ) -> Path:
     """Builds an index over a corpus file; does nothing where one is whole.
 
@@ -54,7 +53,7 @@ def build_index(
             passages.
         kind: one of :data:`KINDS`.
         encoder: for a dense kind; a directory is loaded as a sentence-transformers model.
-        progress: told how far it is.
+        progress: shows bars on standard error.
 
     Returns:
         The index's folder.
@@ -64,9 +63,11 @@ def build_index(
         DataError: a corpus that cannot be read, a directory that is a file, of other passages or
             made with another encoder, a disk that is full.
     """
+    if kind not in KINDS:
+        raise ConfigError("kind", kind, nearest(kind, KINDS))
     model = _encoder(kind, encoder)
     info = None if model is None else model.info
-    store = build_store(source, Path(directory) / PASSAGES, progress)
+    store = build_store(source, Path(directory) / PASSAGES, progress=progress)
     folder = Path(directory) / kind
     if folder.exists():
         read_manifest(folder, kind, corpus=store.digest(), encoder=info)
@@ -90,7 +91,8 @@ def adopt_index(
     directory: str | Path,
     index_file: str | Path,
     encoder: Encoder,
-    progress: Progress = no_progress,
+    *,
+    progress: bool = False,
 ) -> Path:
     """Makes an index directory of a corpus and a FAISS file with the vectors of its passages.
 
@@ -101,9 +103,9 @@ def adopt_index(
     Args:
         source: Search-R1's JSONL, plain or gzip; passage ``n`` is vector ``n``.
         directory: the index directory; created if need be.
-        index_file: of a flat, HNSW or IVF index by inner product.
+        index_file: of a flat or IVF index by inner product.
         encoder: the one that the vectors were made with, with its prefixes.
-        progress: told how far it is.
+        progress: shows a bar on standard error.
 
     Returns:
         The index's folder.
@@ -114,35 +116,28 @@ def adopt_index(
     """
     from ssp_env.search import dense
 
-    path = Path(index_file)
+    path, info = Path(index_file), encoder.info
     index = dense.read_faiss(path)
     kind = dense.kind_of(index)
     if kind is None:
-        what = f"holds a {type(index).__name__}"
-        raise DataError(path, f"{what}; a flat, HNSW or IVF index by inner product is wanted")
-    if index.d != encoder.info.dimension:
-        what = f"has vectors of {index.d} numbers, {encoder.info.name} of {encoder.info.dimension}"
-        raise DataError(path, f"{what}; give the encoder that it was made with")
+        raise DataError(
+            path, f"is a {type(index).__name__}; flat or IVF by inner product is wanted"
+        )
+    store = build_store(source, Path(directory) / PASSAGES, progress=progress)
+    if (index.ntotal, index.d) != (len(store), info.dimension):
+        what = f"holds {index.ntotal:,} vectors of {index.d} numbers"
+        wanted = f"{source} has {len(store):,} passages, {info.name} vectors of {info.dimension}"
+        raise DataError(path, f"{what}, but {wanted}; give corpus and encoder that it is made of")
+    dense.spot_check(path, index, store, encoder)
 
-    store = build_store(source, Path(directory) / PASSAGES, progress)
-    if index.ntotal != len(store):
-        what = f"holds {index.ntotal:,} vectors, {source} {len(store):,} passages"
-        raise DataError(path, f"{what}; give the corpus that it was made of")
-    lowest = dense.spot_check(path, index, store, encoder)
-
-    parameters: dict[str, Any] = {"adopted": path.name, "lowest_cosine_checked": round(lowest, 4)}
-    if kind != dense.FLAT:
-        parameters |= dense.tune(kind, index, None, dense.likely_queries(store, encoder))
+    parameters = {} if kind == dense.FLAT else {"lists_probed": dense.lists_probed(index)}
     folder = Path(directory) / kind
-    if folder.exists():
-        raise DataError(folder, "exists already")
     with building(folder) as new:
         try:
             os.link(path.resolve(), new / dense.INDEX)
         except OSError:
             shutil.copyfile(path, new / dense.INDEX)
-        manifest = Manifest(kind, store.digest(), len(store), encoder.info, parameters)
-        write_manifest(new, manifest)
+        write_manifest(new, Manifest(kind, store.digest(), len(store), info, parameters))
     return folder
 
 
@@ -174,10 +169,7 @@ def open_index(
     kind = one_kind(directory, kind)
     folder = Path(directory) / kind
     manifest = read_manifest(folder, kind, corpus=store.digest())
-    if encoder is None:
-        encoder = recorded_encoder(folder)
-
-    model = _encoder(kind, encoder, manifest.encoder, device)
+    model = _encoder(kind, encoder or recorded_encoder(folder), manifest.encoder, device)
     if model is None:
         from ssp_env.search.bm25 import BM25Retriever, DiskIndex
 
@@ -189,11 +181,7 @@ def open_index(
 
 
 def open_passages(directory: str | Path) -> PassageStore:
-    """Opens only the passages of an index directory; no index need be there.
-
-    Raises:
-        DataError: no such directory, or its passages are half built, cut or of another format.
-    """
+    """Opens only the passages of an index directory; no index need be there."""
     return PassageStore(Path(directory) / PASSAGES)
 
 
@@ -203,31 +191,15 @@ def kinds_in(directory: str | Path) -> list[str]:
     return [kind for kind, path in folders.items() if path.exists() or unfinished(path).exists()]
 
 
-def needs_encoder(kind: str) -> bool:
-    """Whether a kind of index is built and opened with an :class:`Encoder`.
-
-    Raises:
-        ConfigError: an unknown kind.
-    """
-    if kind not in KINDS:
-        raise ConfigError("kind", kind, nearest(kind, KINDS))
-    return kind != "bm25"
-
-
 def one_kind(directory: str | Path, kind: str | None) -> str:
-    """The kind that is meant: the one that is named, or the only one there.
-
-    Raises:
-        ConfigError: it is not in the directory, or several are and none is named.
-        DataError: the directory holds no index, or its passages are not whole.
-    """
+    """The kind that is meant: the one that is named, or the only one there."""
     read_manifest(Path(directory) / PASSAGES, PASSAGES)
     there = kinds_in(directory)
     if not there:
         raise DataError(directory, "holds no index; `ssp index CORPUS --out DIR` makes one")
+    if kind is None and len(there) == 1:
+        return there[0]
     if kind is None:
-        if len(there) == 1:
-            return there[0]
         fix = f"{directory} holds several: give --kind (or kind=), one of {', '.join(there)}"
         raise ConfigError("kind", kind, fix)
     if kind not in there:
@@ -237,11 +209,7 @@ def one_kind(directory: str | Path, kind: str | None) -> str:
 
 
 def recorded_encoder(folder: Path) -> str | None:
-    """Where the encoder of an index's folder was when the index was built.
-
-    Raises:
-        ConfigError: it is not there any more.
-    """
+    """Directory of the encoder that an index was built with; refuses one that is not there."""
     recorded = read_manifest(folder).encoder
     if recorded is not None and not Path(recorded.name).is_dir():
         fix = "the index's model is not here; give its directory (--encoder, or encoder=)"
@@ -250,21 +218,14 @@ def recorded_encoder(folder: Path) -> str | None:
 
 
 def _encoder(
-    kind: str,
-    encoder: Any,
-    recorded: EncoderInfo | None = None,
-    device: str | None = None,
+    kind: str, encoder: Any, recorded: EncoderInfo | None = None, device: str | None = None
 ) -> Encoder | None:
     """The encoder that a kind needs; ``recorded`` is the one that its index was made with."""
-    if not needs_encoder(kind):
-        if encoder is not None:
-            raise ConfigError("encoder", str(encoder), f"{kind!r} needs none; omit it")
-        return None
-    if encoder is None:
-        fix = f"{kind!r} needs the encoder that turns texts into vectors"
-        raise ConfigError("encoder", None, fix)
-    if not isinstance(encoder, str | Path):
-        made: Encoder = encoder
+    if (encoder is None) != (kind == "bm25"):
+        fix = "a dense kind needs the encoder that turns texts into vectors, bm25 none"
+        raise ConfigError("encoder", encoder, f"{kind!r} is asked for: {fix}")
+    if encoder is None or not isinstance(encoder, str | Path):
+        made: Encoder | None = encoder
         return made
 
     from ssp_env.search.encoder import SentenceTransformerEncoder

@@ -10,14 +10,7 @@ from ssp_env.search.base import Retriever
 from ssp_env.search.client import HTTPRetriever
 from ssp_env.search.config import SearchConfig
 from ssp_env.search.fuse import HybridRetriever
-from ssp_env.search.index import (
-    kinds_in,
-    needs_encoder,
-    one_kind,
-    open_index,
-    open_passages,
-    recorded_encoder,
-)
+from ssp_env.search.index import kinds_in, one_kind, open_index, open_passages, recorded_encoder
 
 HYBRID = "hybrid"
 """The kind that fuses all indexes of a directory."""
@@ -47,12 +40,7 @@ def open_search(config: SearchConfig) -> Retriever | None:
 def check_search(config: SearchConfig) -> None:
     """Finds out whether :func:`open_search` can work, without loading a model.
 
-    A server is asked for one query, with less patience than games have.
-
-    Raises:
-        ConfigError, DataError, MissingExtra: as :func:`open_search` does.
-        ServiceError: the server does not answer.
-    """
+    A server is asked for one query, with less patience than games have, and may be away."""
     if config.server is not None:
         server = config.server
         impatient = server.replace(attempts=2, deadline=min(10, server.deadline))
@@ -63,7 +51,7 @@ def check_search(config: SearchConfig) -> None:
 
     if config.index:
         for kind in _kinds(config):
-            if needs_encoder(kind) and not config.encoder:
+            if not config.encoder:
                 recorded_encoder(Path(config.index) / kind)
         for name in ("encoder", "reranker"):
             model = getattr(config, name)
@@ -93,7 +81,7 @@ def _open_directory(config: SearchConfig) -> Retriever:
     parts = []
     for kind in _kinds(config):
         # A hybrid's encoder is for its dense parts.
-        model = encoder if config.kind != HYBRID or needs_encoder(kind) else None
+        model = None if config.kind == HYBRID and kind == "bm25" else encoder
         parts.append(open_index(config.index, kind, encoder=model, device=device))
 
     retriever = HybridRetriever(parts) if config.kind == HYBRID else parts[0]

@@ -16,8 +16,8 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search.base import Retriever
@@ -28,21 +28,19 @@ from ssp_env.types import Document
 
 DEFAULT_K = 3
 """Documents per query when a request names no ``topk``, or 0; Search-R1's own default."""
-MAX_DOCUMENTS = 16_384
-"""Most documents that a request may ask for: its queries times ``topk``. A document of 600
-characters makes an answer of 10 MB."""
+MAX_K = 100
+"""Largest ``topk`` of a request."""
+MAX_WAITING = 16_384
+"""Most queries that wait for their answer. Search-R1 sends a whole rollout batch in one request
+(512 prompts of 5 rollouts); a request beyond is answered with 503 and ``Retry-After``."""
 MAX_QUERY = 8192
 """Characters of a query. A longer one is cut: a policy wrote it, and the other queries of its batch
 are not to blame."""
-CUT = "X-Queries-Cut"
-"""Header of an answer that says how many of its queries were cut."""
+MAX_BODY = 16 * 2**20
+"""Bytes of a request."""
 
-_MAX_BODY = 16 * 2**20
-_MAX_HEAD = 64 * 2**10
-_BACKLOG = 4096  # connections that the kernel holds until the server takes them
 _PROBE = "/healthz"
 _RETRY = {"Retry-After": "1"}
-_LATE = JSONResponse({"detail": "the search took too long"}, 504)
 _UNAUTHORIZED = JSONResponse(
     {"detail": "this server wants its token, as Authorization: Bearer TOKEN"},
     401,
@@ -55,8 +53,8 @@ class Query(BaseModel):
     """A search. Other fields are passed over; a missing, null or zero ``topk`` is the default."""
 
     model_config = ConfigDict(strict=True)
-    queries: list[str]
-    topk: int | None = None
+    queries: list[str] = Field(max_length=MAX_WAITING)
+    topk: int | None = Field(None, ge=0, le=MAX_K)
     return_scores: bool | None = None
 
     @field_validator("queries", mode="before")
@@ -65,17 +63,12 @@ class Query(BaseModel):
         # JSON can spell lone surrogates, which are no text to search for.
         if not isinstance(value, list):
             return value
-        return [well_formed(text) if isinstance(text, str) else text for text in value]
+        return [well_formed(text[:MAX_QUERY]) if isinstance(text, str) else text for text in value]
 
 
 def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
-    """An application that answers with a retriever's documents.
-
-    Args:
-        retriever: called by one thread, one call at a time.
-        config: the limits and the token.
-    """
-    batcher = Batcher(retriever, config.max_waiting)
+    """An application that answers with a retriever's documents, asked one call at a time."""
+    batcher = Batcher(retriever, MAX_WAITING)
     app = FastAPI(
         title="ssp search server",
         version=version("ssp-env"),
@@ -85,39 +78,27 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
         redirect_slashes=False,
         strict_content_type=False,
     )
-    app.add_middleware(_Gate, config=config)
+    if config.token is not None:
+        app.add_middleware(_TokenGate, token=config.token)
 
+    @app.post("/retrieve", max_body_size=MAX_BODY)
     async def retrieve(query: Query) -> Response:
         """Ranked documents for each query."""
-        k = query.topk or DEFAULT_K
-        asked = len(query.queries) * k
-        if asked > MAX_DOCUMENTS:
-            what = f"{len(query.queries)} queries x topk {k} are {asked} documents"
-            raise HTTPException(422, f"{what}; the limit is {MAX_DOCUMENTS}")
-
-        texts = [text[:MAX_QUERY] for text in query.queries]
-        cut = sum(len(text) > MAX_QUERY for text in query.queries)
         try:
-            body = write_result(await batcher.search(texts, k), bool(query.return_scores))
+            async with asyncio.timeout(config.answer_seconds):
+                rankings = await batcher.search(query.queries, query.topk or DEFAULT_K)
+            body = write_result(rankings, bool(query.return_scores))
         except QueueFull:
             raise HTTPException(503, "too many queries are waiting", _RETRY) from None
+        except TimeoutError:
+            raise HTTPException(504, "the search took too long") from None
         except ServiceError as error:
             _logger.error("a search failed: %s", error)
             raise HTTPException(503, "the search is not available", _RETRY) from None
         except Exception:  # whatever a retriever raises, and a score that is missing or no number
             _logger.exception("a search failed")
             raise HTTPException(500, "the search failed") from None
-        headers = {CUT: str(cut)} if cut else None
-        return Response(body, media_type="application/json", headers=headers)
-
-    limited = create_model(
-        "Query",
-        __base__=Query,
-        queries=(list[str], Field(max_length=config.max_queries)),
-        topk=(int | None, Field(None, ge=0, le=config.max_k)),
-    )
-    retrieve.__annotations__["query"] = limited  # FastAPI reads the limits there
-    app.post("/retrieve", max_body_size=_MAX_BODY)(retrieve)
+        return Response(body, media_type="application/json")
 
     @app.get("/status")
     async def status() -> str:
@@ -132,21 +113,14 @@ def build_app(retriever: Retriever, config: ServerConfig) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def refuse(request: Request, error: RequestValidationError) -> Response:
         """The faults of a request, without its text, which may be megabytes."""
-        problems = [
-            f"{'.'.join(map(str, problem['loc'][1:])) or 'the body'}: {problem['msg']}"
-            for problem in error.errors()[:3]
-        ]
+        problems = [f"{'.'.join(map(str, p['loc'][1:]))}: {p['msg']}" for p in error.errors()[:3]]
         return JSONResponse({"detail": "; ".join(problems)}, 422)
 
     return app
 
 
 def write_result(rankings: Rankings, scores: bool) -> bytes:
-    """The body of an answer.
-
-    Raises:
-        TypeError, ValueError: scores are asked for, and one is missing or not a finite number.
-    """
+    """The body of an answer; raises where scores are wanted and one is missing or not finite."""
 
     def row(found: Document) -> dict[str, Any]:
         document = {"id": found.id, "contents": join_contents(found)}
@@ -156,38 +130,19 @@ def write_result(rankings: Rankings, scores: bool) -> bytes:
     return json.dumps({"result": rows}, allow_nan=False).encode()
 
 
-class _Gate:
-    """ASGI middleware: asks for the token, and ends requests by their deadline."""
+class _TokenGate:
+    """ASGI middleware that asks for the token."""
 
-    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
-        self._app, self._seconds = app, config.answer_seconds
-        self._bearer = None if config.token is None else f"Bearer {config.token}".encode("ascii")
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._bearer = app, f"Bearer {token}".encode("ascii")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        if self._bearer is not None and scope["path"] != _PROBE:
-            given = [value for name, value in scope["headers"] if name == b"authorization"]
-            if len(given) != 1 or not hmac.compare_digest(given[0], self._bearer):
+        if scope["type"] == "http" and scope["path"] != _PROBE:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, self._bearer):
                 await _UNAUTHORIZED(scope, receive, send)
                 return
-
-        begun = False
-
-        async def observed(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._app(scope, receive, observed)
-        except TimeoutError:
-            if begun:
-                raise
-            await _LATE(scope, receive, send)
+        await self._app(scope, receive, send)
 
 
 def run_server(
@@ -209,7 +164,14 @@ def run_server(
         ConfigError: the address cannot be bound.
         KeyboardInterrupt: SIGINT ended it, in order.
     """
-    with _bind(config) as listener:
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    with socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((config.host, config.port))
+        except OSError as error:
+            where = f"http://{host}:{config.port}"
+            raise ConfigError("host and port", where, f"cannot be bound: {error}") from None
         server = make_server(build_app(open_retriever(), config), config)
 
         def stop(*_: object) -> None:
@@ -220,8 +182,8 @@ def run_server(
         before = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            listener.listen(_BACKLOG)
-            on_ready(_address(config.host, listener.getsockname()[1]))
+            listener.listen(4096)  # connections that the kernel holds until the server takes them
+            on_ready(f"http://{host}:{listener.getsockname()[1]}")
             server.run([listener])
         finally:
             for number, handler in before.items():
@@ -229,12 +191,11 @@ def run_server(
 
 
 def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
-    """uvicorn with bounded heads and without access logs; its ``run`` takes the sockets."""
+    """uvicorn without access logs; its ``run`` takes the sockets."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
             http="h11",  # httptools, which is faster, has no limit on heads
-            h11_max_incomplete_event_size=_MAX_HEAD,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -245,19 +206,3 @@ def make_server(app: FastAPI, config: ServerConfig) -> uvicorn.Server:
             timeout_graceful_shutdown=int(config.answer_seconds) + 1,
         )
     )
-
-
-def _bind(config: ServerConfig) -> socket.socket:
-    listener = socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((config.host, config.port))
-    except OSError as error:
-        listener.close()
-        where = _address(config.host, config.port)
-        raise ConfigError("host and port", where, f"cannot be bound: {error}") from None
-    return listener
-
-
-def _address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -6,31 +6,28 @@ are an SQLite file with one table ``passages``: ``position`` (0, 1, 2...), and `
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssp_env.disk import locked, make_directories, new_folder, remove_empty, replacing, unfinished
+from ssp_env.disk import locked, new_folder, unfinished, write_atomically
 from ssp_env.errors import DataError, RunError
-from ssp_env.search.corpus import Progress, digest_of, encode, no_progress, read_passages
+from ssp_env.search.corpus import digest_of, encode, read_passages
 from ssp_env.types import Document, Passages
 
-FORMAT = 4
+FORMAT = 5
 """Version of the directory's format. A reader refuses any other."""
 MANIFEST = "manifest.json"
 PASSAGES = "passages"
 
 _FILE = "passages.sqlite"
-_FULL = ("disk is full", "no space", "quota", "too large", "disk i/o error")
-"""Words of the system and of SQLite where there is no room; libraries pass them on as text."""
 # Bytes, not text: lone surrogates, which JSON can spell, are not UTF-8.
 _TABLE = "CREATE TABLE passages (position INTEGER PRIMARY KEY, id BLOB, title BLOB, text BLOB)"
 _TWINS = "SELECT id, min(position), max(position) FROM passages GROUP BY id HAVING count(*) > 1"
@@ -84,9 +81,21 @@ class Manifest:
     """``None`` for what needs none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Settings it was built with, such as BM25's ``k1``, and what was measured of it."""
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    """Bytes and SHA-256 of every file of the folder but the manifest, by name."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of every file of the folder but the manifest, by name."""
     format: int = FORMAT
+
+
+T = TypeVar("T")
+
+
+def track(items: Iterable[T], stage: str, total: int | None, shown: bool) -> Iterable[T]:
+    """Iterates with a bar, where standard error is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return track(items, stage, total, console=console, disable=not (shown and console.is_terminal))
 
 
 @contextmanager
@@ -94,27 +103,23 @@ def building(folder: Path, *, resume: bool = False) -> Iterator[Path]:
     """A folder to build in, which becomes ``folder`` at the end; its parent is locked.
 
     Raises:
-        DataError: it exists, another process builds beside it, the disk is full or not writable.
+        DataError: it exists, another process builds in its parent, the disk is full or not
+            writable.
     """
     try:
-        made = make_directories(folder.parent)
-        try:
-            with locked(folder.parent), new_folder(folder, resume=resume) as path:
-                yield path
-        finally:
-            remove_empty([unfinished(folder), *made])
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.parent), new_folder(folder, resume=resume) as path:
+            yield path
     except (OSError, RunError) as error:
-        full = any(words in str(error).lower() for words in _FULL)
-        hint = "; make room and run the same command again" if full else ""
-        raise DataError(folder, f"cannot be built: {error}{hint}") from error
+        what = f"cannot be built: {error}; once that is mended, run the same command again"
+        raise DataError(folder, what) from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Adds the folder's files to a manifest, and writes it."""
-    paths = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
-    files = {path.name: (path.stat().st_size, sha256(path)) for path in paths}
-    with replacing(folder / MANIFEST) as file:
-        json.dump(asdict(replace(manifest, files=files)), file, indent=1, sort_keys=True)
+    files = {path.name: path.stat().st_size for path in folder.iterdir() if path.name != MANIFEST}
+    text = json.dumps(asdict(replace(manifest, files=files)), indent=1, sort_keys=True)
+    write_atomically(folder / MANIFEST, text)
 
 
 def read_manifest(
@@ -123,20 +128,18 @@ def read_manifest(
     *,
     corpus: str | None = None,
     encoder: EncoderInfo | None = None,
-    check: bool = False,
 ) -> Manifest:
     """The manifest of a folder that was found to be whole and as expected.
 
     Args:
-        folder: where the manifest is.
+        folder: location of the manifest.
         kind, corpus, encoder: what the folder must hold, the digest of the passages that it must
             belong to, the encoder (by digest and dimension) that it must have been made with;
             ``None`` takes any.
-        check: compares the bytes of every file (about a second per gigabyte), not only the sizes.
 
     Raises:
         DataError: no such folder, half built, of another format, kind, corpus or encoder, a file
-            missing, cut or changed. Says what to do.
+            missing or cut. Says what to do.
     """
     if not folder.is_dir():
         if unfinished(folder).is_dir():
@@ -149,7 +152,7 @@ def read_manifest(
             raise ValueError(f"format {raw['format']}; this version reads format {FORMAT}")
         made_with = raw["encoder"] and EncoderInfo(**raw.pop("encoder"))
         manifest = Manifest(**{**raw, "encoder": made_with})
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         what = f"has no {MANIFEST} that can be used ({error!r})"
         raise DataError(folder, f"{what}; {again(folder)}") from error
 
@@ -158,25 +161,17 @@ def read_manifest(
     if corpus is not None and manifest.corpus != corpus:
         what = f"belongs to another corpus (digest {manifest.corpus[:12]}, not {corpus[:12]})"
         raise DataError(folder, f"{what}; {again(folder)} over these passages")
-    if (
-        encoder
-        and made_with
-        and (encoder.digest, encoder.dimension)
-        != (
-            made_with.digest,
-            made_with.dimension,
-        )
-    ):
-        what = f"was made with {_named(made_with)}, not with {_named(encoder)}"
-        raise DataError(folder, f"{what}; open it with its own encoder, or {again(folder)}")
+    if encoder is not None and made_with:
+        ours, theirs = ((each.digest, each.dimension) for each in (encoder, made_with))
+        if ours != theirs:
+            what = f"was made with {made_with.name}, not with {encoder.name}"
+            fix = f"open it with its own encoder, or {again(folder)}"
+            raise DataError(folder, f"{what} (digest and dimension: {theirs}, {ours}); {fix}")
 
-    for name, (size, digest) in manifest.files.items():
+    for name, size in manifest.files.items():
         path = folder / name
         if not path.is_file() or path.stat().st_size != size:
             what = f"is missing, or has not the {size} bytes that its manifest names"
-            raise DataError(path, f"{what}; {again(folder)}")
-        if check and sha256(path) != digest:
-            what = "is corrupt: its bytes are not those that were written"
             raise DataError(path, f"{what}; {again(folder)}")
     return manifest
 
@@ -186,16 +181,6 @@ def again(folder: Path) -> str:
     return f"delete {folder} and build it again with `ssp index`"
 
 
-def _named(info: EncoderInfo) -> str:
-    return f"{info.name} ({info.dimension} dimensions, digest {info.digest[:12]})"
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class PassageStore(Passages):
     """The passages of an index directory, none of them in memory.
 
@@ -203,11 +188,7 @@ class PassageStore(Passages):
     processes may read one store; a pickled one is opened again where it arrives."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Opens what :func:`build_store` left.
-
-        Raises:
-            DataError: not a store, half built, cut, or of another format.
-        """
+        """Opens what :func:`build_store` left; ``DataError`` for anything else."""
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder, PASSAGES)
         self.name: str = self.manifest.parameters.get("name", str(folder))
@@ -248,11 +229,7 @@ class PassageStore(Passages):
             yield from map(_document, self._database.execute(query, (start,)))
 
     def by_id(self, document_id: str) -> Document:
-        """The passage with this id.
-
-        Raises:
-            KeyError: no such passage.
-        """
+        """The passage with this id; ``KeyError`` if there is none."""
         with self._readable():
             sought = (document_id.encode("utf-8", "surrogatepass"),)
             row = self._database.execute(_SELECT + "id = ?", sought).fetchone()
@@ -281,22 +258,20 @@ def _document(row: tuple[bytes, bytes, bytes]) -> Document:
     return Document(id_, title, text)
 
 
-def build_store(
-    source: str | Path, folder: str | Path, progress: Progress = no_progress
-) -> PassageStore:
+def build_store(source: str | Path, folder: str | Path, *, progress: bool = False) -> PassageStore:
     """Builds a store from a corpus file, or opens the one that is there.
 
     Args:
         source: see :func:`~ssp_env.search.corpus.read_corpus`; one passage is in memory at a time.
         folder: where the store shall appear.
-        progress: told how many of the file's bytes are read.
+        progress: shows a bar.
 
     Raises:
         DataError: the source is not such a file, or repeats an id; the folder is of other passages;
             the disk is full or cannot be written.
     """
     folder = Path(folder)
-    documents = read_passages(source, progress)
+    documents = track(read_passages(source), "reading passages", None, progress)
     if folder.exists():
         store = PassageStore(folder)
         if digest_of(documents) != store.digest():
@@ -311,7 +286,7 @@ def build_store(
     return PassageStore(folder)
 
 
-def _write(path: Path, documents: Iterator[Document], source: str | Path) -> tuple[int, str]:
+def _write(path: Path, documents: Iterable[Document], source: str | Path) -> tuple[int, str]:
     """Writes the file of a store; returns the number of passages and their digest."""
     rows = ((position, *encode(document)) for position, document in enumerate(documents))
     database = sqlite3.connect(path, isolation_level=None)

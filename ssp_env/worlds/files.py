@@ -149,6 +149,7 @@ class _QuestionRow(_Row):
 
 
 R = TypeVar("R", bound=_Row)
+M = TypeVar("M", bound=BaseModel)
 
 
 def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
@@ -188,19 +189,27 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
 def _read(path: str | Path, kind: type[R], prefix: str) -> Iterator[tuple[str, R]]:
     """Ids and rows of a JSONL file, no id twice."""
     seen: set[str] = set()
-    for line, fields in read_jsonl(path):
-        try:
-            row = kind.model_validate(fields)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}"
-            raise DataError(path, what, line) from None
-
+    for line, row in read_rows(path, kind):
         name = f"{prefix}{line}" if row.id is None else str(row.id)
         if name in seen:
             raise DataError(path, f"id {name!r} occurs twice", line)
         seen.add(name)
         yield name, row
+
+
+def read_rows(path: str | Path, kind: type[M]) -> Iterator[tuple[int, M]]:
+    """Lines of a JSONL file, numbered from 1, as models of this kind.
+
+    Raises:
+        DataError: no such file, or a line that is none (names file and line).
+    """
+    for line, fields in read_jsonl(path):
+        try:
+            yield line, kind.model_validate(fields)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            what = f"field {'.'.join(map(str, first['loc']))!r}: {first['msg']}"
+            raise DataError(path, what, line) from None
 
 
 def sample_questions(

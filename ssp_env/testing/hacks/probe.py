@@ -17,7 +17,6 @@ from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.players.base import Player
-from ssp_env.testing.hacks.catalogue import all_cheats
 from ssp_env.testing.hacks.cheat import Cheat, CheatPlayer
 from ssp_env.types import GroundTruth, Role, World
 
@@ -159,7 +158,7 @@ class Honest(Cheat):
 
 def probe(
     rules: Rules,
-    cheats: Iterable[Cheat] | None = None,
+    cheats: Iterable[Cheat],
     *,
     games: int = GAMES,
     margin: float = MARGIN,
@@ -171,7 +170,7 @@ def probe(
 
     Args:
         rules: world, verifier, judge, filters, prompts and settings to be probed.
-        cheats: the cheats to play; all that ship when not given.
+        cheats: the cheats to play.
         games: per cheat.
         margin: how much more than an honest player a cheat may be paid per game.
         seed: decides everything, together with the replies of services.
@@ -194,7 +193,7 @@ def probe(
         raise UsageError(f"no honest question was accepted ({why or 'void'}): nothing to compare")
 
     results = []
-    for cheat in all_cheats() if cheats is None else cheats:
+    for cheat in cheats:
         on_cheat(cheat)
         if not cheat.applies(rules):
             nothing = _add_up(cheat, [], rules)

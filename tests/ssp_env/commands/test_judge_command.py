@@ -59,12 +59,6 @@ def test_figures_and_errors_as_json(pairs: str, capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_lenient_is_the_default(pairs: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["judge", pairs, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["judge"], told["accuracy"], told["wrong"]) == ("lenient", 1.0, [])
-
-
 def test_figures_for_people(pairs: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["judge", pairs, "--judge", "exact"]) == 0
     shown = capsys.readouterr().out
@@ -73,25 +67,12 @@ def test_figures_for_people(pairs: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "line 2: passes, though wrong: '35' for ['3.5']" in shown
 
 
-def test_a_figure_that_cannot_be_had_is_null(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = written(tmp_path / "wrong.jsonl", {**GOOD, "prediction": "Rome", "right": False})
-    assert cli.main(["judge", path, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["precision"], told["recall"], told["accuracy"]) == (None, None, 1.0)
-
-
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
         ("{", ":2: "),
-        ("[1]", ":2: "),
-        ({**GOOD, "answers": []}, ":2: 'answers' has to be a list of one string or more"),
-        ({**GOOD, "answers": [1]}, ":2: 'answers' has to be a list of one string or more"),
-        ({**GOOD, "answers": "Paris"}, ":2: 'answers' has to be a list of strings, not 'Paris'"),
-        ({**GOOD, "right": "yes"}, ":2: 'right' has to be true or false"),
-        ({"question": "Who?", "answers": ["a"], "right": True}, ":2: lacks 'prediction'"),
+        ({**GOOD, "answers": []}, ":2: field 'answers'"),
+        ({**GOOD, "right": "yes"}, ":2: field 'right'"),
     ],
 )
 def test_a_line_that_is_no_pair_is_named(
@@ -106,6 +87,7 @@ def test_a_line_that_is_no_pair_is_named(
     ("arguments", "complaint"),
     [
         (["missing.jsonl"], "missing.jsonl"),
+        (["/dev/null"], "holds no pair"),
         (["{pairs}", "--judge", "exakt"], "exact"),
         (["{pairs}", "--judge", "openai"], "needs --url and --model"),
         (["{pairs}", "--model", "m"], "goes with --judge openai"),
@@ -116,12 +98,6 @@ def test_mistakes(
 ) -> None:
     assert cli.main(["judge", *(word.format(pairs=pairs) for word in arguments)]) == 2
     assert complaint in capsys.readouterr().err
-
-
-def test_an_empty_file_holds_no_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path / "pairs.jsonl")
-    assert cli.main(["judge", path]) == 2
-    assert "holds no pair" in capsys.readouterr().err
 
 
 def test_an_outage_leaves_pairs_out(

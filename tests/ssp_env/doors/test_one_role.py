@@ -54,14 +54,14 @@ def test_an_episode_of_a_proposer(mini: MiniWorld) -> None:
     env.reset(seed=1)
     script = propose(1)
     step: tuple[Any, ...] = ()
-    while not env.seat.over:
-        assert env.seat.trajectory is not None
-        step = write(env, str(script(env.seat.trajectory)))
+    while not env.episode.over:
+        assert env.episode.trajectory is not None
+        step = write(env, str(script(env.episode.trajectory)))
     assert step[1:4] == (0.0, True, False), "the scripted solver finds every answer"
     assert len(env.game.attempts) == 3
     env.reset(seed=1)
     assert env.step(env.rules.tokenizer.eos_id)[2] is True
-    assert env.seat.info["reason"] == "format"
+    assert env.episode.info["reason"] == "format"
 
 
 # -- seeds and options -------------------------------------------------------------------------
@@ -141,9 +141,9 @@ def test_a_player_that_fails_voids_the_games_it_was_asked_about(mini: MiniWorld)
     script = propose(1)
     other = proposer.other
     assert isinstance(other, Failing)
-    while not proposer.seat.over:
-        assert proposer.seat.trajectory is not None
-        written = str(script(proposer.seat.trajectory))
+    while not proposer.episode.over:
+        assert proposer.episode.trajectory is not None
+        written = str(script(proposer.episode.trajectory))
         if "<question>" in written:
             question = written.removeprefix("<question>").removesuffix("</question>").strip()
             other.answers.add(question)
@@ -180,9 +180,9 @@ def test_infos_are_plain_and_the_same_for_the_same_play(mini: MiniWorld) -> None
         env = ssp_env.SolverEnv(world=mini)
         infos = [env.reset(seed=2)[1]]
         script = by_role(propose(1), solve)
-        while not env.seat.over:
-            assert env.seat.trajectory is not None
-            for token in env.rules.tokenizer.encode(str(script(env.seat.trajectory))):
+        while not env.episode.over:
+            assert env.episode.trajectory is not None
+            for token in env.rules.tokenizer.encode(str(script(env.episode.trajectory))):
                 infos.append(env.step(token)[4])
         return infos
 

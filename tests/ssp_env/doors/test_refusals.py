@@ -1,6 +1,6 @@
 """Bad input behind every door: an error that names field, value and fix, before any play.
 
-One test of wording per kind of error. Fields of the configs are in game/test_game_config.py, files
+One test of wording per kind of error. Fields of the configs are in game/test_parts.py, files
 of a world in worlds/test_files.py, servers in judge/test_openai.py."""
 
 from __future__ import annotations

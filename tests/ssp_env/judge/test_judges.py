@@ -10,9 +10,8 @@ import pytest
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import own_judge
 from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
-from ssp_env.judge.exact import ExactMatchJudge, F1Judge
+from ssp_env.judge.exact import ExactMatchJudge, F1Judge, NoVerifier, WorldJudge, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
-from ssp_env.judge.world import NoVerifier, WorldJudge, WorldVerifier
 from ssp_env.search.corpus import Corpus
 from ssp_env.types import Analysis, Document, GroundTruth, Question
 from ssp_env.worlds import open_world

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from ssp_env.errors import ConfigError
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.judges import make_judge
+from ssp_env.judge.judges import Pair, make_judge, measure
 from ssp_env.judge.lenient import LenientJudge, matching
-from ssp_env.judge.measure import Pair, measure
 from ssp_env.types import GroundTruth
 from ssp_env.wording.answers import normalise
 
@@ -31,14 +30,11 @@ def rows() -> list[dict[str, Any]]:
 
 
 def says(gold: str, given: str, question: str = "") -> bool:
-    return matching(question, given, [gold]) is not None
+    return matching(question, given, (gold,)) is not None
 
 
 def test_the_rules_agree_with_people() -> None:
-    pairs = [
-        Pair(row["question"], tuple(row["answers"]), row["prediction"], row["right"])
-        for row in rows()
-    ]
+    pairs = [Pair(**{field: row[field] for field in Pair.model_fields}) for row in rows()]
     result = measure(LenientJudge(), pairs)
     assert len(pairs) == 336
     assert (result.precision or 0) >= 0.98
@@ -47,7 +43,7 @@ def test_the_rules_agree_with_people() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=30), st.text(max_size=30))
 def test_it_raises_on_no_text(question: str, prediction: str, wording: str) -> None:
-    matching(question, prediction, [wording])
+    matching(question, prediction, (wording,))
     assert says(prediction, prediction, question) is (normalise(prediction) != "")
 
 
@@ -63,8 +59,8 @@ def test_it_raises_on_no_mutated_answer(data: st.DataObject) -> None:
     for scrap in data.draw(st.lists(st.sampled_from(SCRAPS) | st.text(max_size=3), max_size=4)):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + scrap + text[at:]
-    matching(row["question"], text, row["answers"])
-    matching(row["question"], row["prediction"], [text])
+    matching(row["question"], text, tuple(row["answers"]))
+    matching(row["question"], row["prediction"], (text,))
 
 
 SEVERAL = [
@@ -101,8 +97,8 @@ def test_several_guesses_are_wrong(several: str) -> None:
 
 @pytest.mark.parametrize("several", ["{} or {}", "{} ({})", "{}, also known as {}", "{} / {}"])
 def test_several_wordings_of_the_truth_are_right(several: str) -> None:
-    assert matching("Which city?", several.format("Kyiv", "Kiev"), ["Kyiv", "Kiev"])
-    assert not matching("Which city?", several.format("Kyiv", "Lviv"), ["Kyiv", "Kiev"])
+    assert matching("Which city?", several.format("Kyiv", "Kiev"), ("Kyiv", "Kiev"))
+    assert not matching("Which city?", several.format("Kyiv", "Lviv"), ("Kyiv", "Kiev"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from small_models import bert_cross_encoder, bert_encoder
 
-from ssp_env.errors import ConfigError, ModelError
+from ssp_env.errors import ModelError
 from ssp_env.search.encoder import (
     CrossEncoderReranker,
     SentenceTransformerEncoder,
@@ -56,17 +56,12 @@ def test_an_e5_gets_its_prefixes(folder: Path, plain: SentenceTransformerEncoder
         ("me5y", {}, NO_PREFIXES),
         ("e5-mine", {"query": "Q: ", "passage": "P: "}, ("Q: ", "P: ")),
         ("models--intfloat--e5-base-v2/snapshots/0123abc", {}, E5_PREFIXES),
-        ("multilingual-e5-large-instruct", {}, None),
     ],
 )
 def test_prefixes_follow_the_models_prompts_then_its_name(
-    name: str, prompts: dict[str, str], expected: tuple[str, str] | None
+    name: str, prompts: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    if expected is not None:
-        assert choose_prefixes(Path(name), prompts) == expected
-        return
-    with pytest.raises(ConfigError, match="wants an instruction"):
-        choose_prefixes(Path(name), prompts)
+    assert choose_prefixes(Path(name), prompts) == expected
 
 
 def test_vectors_are_float32_of_unit_length_in_the_order_of_the_texts(
@@ -81,7 +76,7 @@ def test_vectors_are_float32_of_unit_length_in_the_order_of_the_texts(
     assert plain.encode_queries([]).shape == (0, plain.info.dimension)
 
 
-@pytest.mark.parametrize("text", ["", "\x00\x01\x1f", "a\ud800b", "北京 Šibenik 🙂", "x" * 10**6])
+@pytest.mark.parametrize("text", ["", "\x00\x01\x1f", "a\ud800b", "北京 Šibenik 🙂"])
 def test_any_text_has_a_vector(plain: SentenceTransformerEncoder, text: str) -> None:
     assert np.isfinite(plain.encode_queries([text])).all()
 
@@ -126,15 +121,6 @@ def test_models_are_read_from_safetensors_in_a_directory(folder: Path, tmp_path:
     (copy / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="safetensors"):
         SentenceTransformerEncoder(copy)
-
-
-def test_numbers_that_are_not_finite_are_an_error_not_a_vector(
-    plain: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = np.array([[3.0, 4.0], [0.0, np.nan]], np.float32)
-    monkeypatch.setattr(plain._model, "encode", lambda *texts, **options: rows)
-    with pytest.raises(ModelError, match="gives vectors that are not finite"):
-        plain.encode_queries(["a", "b"])
 
 
 def test_a_cross_encoder_scores_pairs_with_its_raw_output(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
 from ssp_env.search.fuse import DEPTH, HybridRetriever, RerankedRetriever
@@ -44,20 +44,14 @@ def test_each_part_is_asked_once_and_deep_enough_and_the_first_decides_equal_sco
         assert part.asked == [(["q", "p", "q", "r"], DEPTH), (["q"], DEPTH + 5)]
 
 
-def test_a_part_that_fails_or_forgets_a_query_is_no_ranking() -> None:
+def test_a_part_that_fails_is_no_ranking() -> None:
     class Down:
         def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
             raise ServiceError("search", "down")
 
-    class Short:
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            return [[]]
-
     good = Fixed({"q": "a", "p": "b"})
     with pytest.raises(ServiceError, match="down"):
         HybridRetriever([good, Down()]).search(["q"], 3)
-    with pytest.raises(UsageError, match="1 rankings for 2 queries"):
-        HybridRetriever([good, Short()]).search(["q", "p"], 3)
 
 
 def test_parts_over_different_corpora_and_wrong_weights_are_refused() -> None:
@@ -67,9 +61,8 @@ def test_parts_over_different_corpora_and_wrong_weights_are_refused() -> None:
     HybridRetriever([BM25Retriever(one), BM25Retriever(same), BM25Retriever(one), Fixed({})])
     with pytest.raises(ConfigError, match=r"retrievers = \['one', .*: these corpora differ"):
         HybridRetriever([BM25Retriever(one), Fixed({}), BM25Retriever(same), other])
-    for weights in ([1], [1, 0], [1, float("nan")]):
-        with pytest.raises(ConfigError, match="give 2 numbers above 0"):
-            HybridRetriever([Fixed({}), Fixed({})], weights)
+    with pytest.raises(ConfigError, match="give 2, one per retriever"):
+        HybridRetriever([Fixed({}), Fixed({})], [1])
 
 
 RANKINGS = st.lists(
@@ -116,12 +109,3 @@ def test_the_rerankers_order_holds_in_one_call_and_equals_keep_the_retrievers() 
     assert reranker.calls == [[*(("q", letter) for letter in "abcdef"), ("p", "a"), ("p", "b")]]
     assert RerankedRetriever(inner, reranker).search([""], 2) == [[]]
     assert len(reranker.calls) == 1
-
-
-def test_a_reranker_that_forgets_documents_is_an_outage() -> None:
-    class Forgetful:
-        def scores(self, pairs: Sequence[tuple[str, Document]]) -> list[float]:
-            return [1.0]
-
-    with pytest.raises(ServiceError, match="1 scores for 2 documents"):
-        RerankedRetriever(Fixed({"q": "ab"}), Forgetful()).search(["q"], 3)

@@ -20,7 +20,8 @@ from ssp_env.testing.hacks import (
     Pay,
     Report,
     Result,
-    Seat,
+    Turn,
+    all_cheats,
     find_cheat,
     play,
     probe,
@@ -94,7 +95,7 @@ class RefusingJudge(ExactMatchJudge):
 @pytest.mark.parametrize("spelled", [False, True], ids=["words", "bytes"])
 def test_every_cheat_plays_to_an_end(mini: MiniWorld, spelled: bool) -> None:
     rules = rules_of(mini, spelled=spelled, game={"attempts": 1, "closed_book": True})
-    report = probe(rules, games=2)
+    report = probe(rules, all_cheats(), games=2)
     assert len(report.results) == len(CHEATS)
     for result in report.results:
         assert result.finding is not Finding.NOT_PLAYED, result.played.name
@@ -201,7 +202,7 @@ def test_the_gate_is_measured_where_the_world_knows_the_truth(mini: MiniWorld) -
 
 def test_a_text_that_voids_its_game_is_not_held(mini: MiniWorld) -> None:
     """The attempts that would have failed are void."""
-    provoke = WhenUnsure("provoke", "Provokes.", "nothing", lambda seat: "question")
+    provoke = WhenUnsure("provoke", "Provokes.", "nothing", lambda turn: "question")
     result = result_of(rules_of(mini, judge=RefusingJudge()), provoke)
     assert result.played.pay.void > 0
     assert result.played.solver.mean == 1.0
@@ -225,8 +226,8 @@ def test_a_gate_that_accepts_nothing_is_no_success(mini: MiniWorld) -> None:
 class Shout(Cheat):
     """Asks the honest question in a loud voice."""
 
-    def propose(self, seat: Seat) -> str | None:
-        return None if not seat.searches else seat.ask(seat.recall().question.upper())
+    def propose(self, turn: Turn) -> str | None:
+        return None if not turn.searches else turn.ask(turn.recall().question.upper())
 
 
 def test_a_cheat_of_your_own_is_found_by_module_and_class(mini: MiniWorld) -> None:

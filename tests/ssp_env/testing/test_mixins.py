@@ -29,8 +29,7 @@ from ssp_env.game.strategies import (
 )
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
-from ssp_env.judge.exact import ExactMatchJudge, F1Judge
-from ssp_env.judge.world import NoVerifier, WorldVerifier
+from ssp_env.judge.exact import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, TextPlayer
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Retriever

@@ -1,0 +1,276 @@
+"""Tags: found however they are cut into tokens, and never opened or closed by text from outside."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import spell, word_tokenizer
+
+from ssp_env.errors import ConfigError, TokenizerError
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.prompts import Prompts
+from ssp_env.game.protocol import ALLOWED, Tags, check_tokenizer
+from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
+from ssp_env.types import Action, Document, Role
+
+TAGS = Tags()
+SCANNED = {role: ScannerTags(TAGS, ALLOWED[role]) for role in Role}
+ROLES = st.sampled_from(list(Role))
+
+# -- the parser --------------------------------------------------------------------------------
+
+PARTS = ["<", ">", "/", "</", " ", "\n", "é", "東", "a", "search", "<sea", "rch>", "</informa"]
+PARTS += ["tion>", "<<", "< search>", "<thi", "nk>", *TAGS.all()]
+TURNS = st.lists(st.sampled_from(PARTS), max_size=14).map(lambda parts: "".join(parts).encode())
+
+
+def naive(text: bytes, role: Role, thinking: bool) -> tuple[Call | Forgery | None, int | None]:
+    """The first thing that a turn completes, and after how many bytes, found without cleverness.
+
+    ``None`` bytes: only the end of the turn decides it.
+    """
+    hidden, unclosed = thoughts(text, thinking)
+    opened: tuple[Action, int] | None = None
+    for end in range(1, len(text) + 1):
+        head = text[:end]
+        if any(start < end <= stop for start, stop in hidden):
+            continue
+
+        needed = None if unclosed is not None and end > unclosed else end
+        for tag in (TAGS.opening("information"), TAGS.closing("information")):
+            if head.endswith(tag.encode()):
+                return Forgery(tag), needed
+        for action in ALLOWED[role]:
+            closing = TAGS.closing(action.value).encode()
+            if head.endswith(TAGS.opening(action.value).encode()):
+                opened = action, end
+            elif head.endswith(closing) and opened is not None and opened[0] is action:
+                content = text[opened[1] : end - len(closing)]
+                content = re.sub(b"<think>.*?</think>", b" ", content, flags=re.DOTALL)
+                return Call(action, content.decode("utf-8", "replace").strip()), needed
+    return None, len(text)
+
+
+def thoughts(text: bytes, thinking: bool) -> tuple[list[tuple[int, int]], int | None]:
+    """Bounds of a turn's complete thoughts, and the start of one that is never closed."""
+    shift = len(b"<think>") if thinking else 0
+    text, spans, start = b"<think>" * thinking + text, [], 0
+    while (begin := text.find(b"<think>", start)) >= 0:
+        end = text.find(b"</think>", begin)
+        if end < 0:
+            return spans, max(0, begin - shift)
+        start = end + len(b"</think>")
+        spans.append((max(0, begin - shift), start - shift))
+    return spans, None
+
+
+@given(text=TURNS, role=ROLES, thinking=st.booleans(), cuts=st.sets(st.integers(0, 200)))
+def test_a_turn_reads_the_same_however_it_is_cut(
+    text: bytes, role: Role, thinking: bool, cuts: set[int]
+) -> None:
+    expected, needed = naive(text, role, thinking)
+    scanner = TurnScanner(SCANNED[role], thinking)
+    for start, stop in pairwise(sorted({0, *(c for c in cuts if c < len(text)), len(text)})):
+        if (found := scanner.feed(text[start:stop])) is not None:
+            assert found == expected
+            assert needed is not None
+            assert start < needed <= stop, "it was completed in another token"
+            return
+    assert scanner.end() == expected
+    assert expected is None or needed is None
+
+
+@given(before=TURNS, between=TURNS, after=TURNS, role=ROLES)
+def test_going_back_forgets_everything_since(
+    before: bytes, between: bytes, after: bytes, role: Role
+) -> None:
+    scanner = TurnScanner(SCANNED[role])
+    if scanner.feed(before) is None:
+        mark = scanner.mark()
+        scanner.feed(between)
+        scanner.rewind(mark)
+        assert (scanner.feed(after) or scanner.end()) == naive(before + after, role, False)[0]
+
+
+class Counting(ScannerTags):
+    """Counts how often a bracket is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(TAGS, ALLOWED[Role.SOLVER])
+        self.asked, self._real = 0, self.pattern
+        self.pattern = self  # type: ignore[assignment]
+
+    def match(self, text: bytearray, start: int) -> re.Match[bytes] | None:
+        self.asked += 1
+        return self._real.match(text, start)
+
+
+def test_a_token_costs_the_same_after_200_000_bytes() -> None:
+    tags = Counting()
+    scanner = TurnScanner(tags)
+
+    def cost(piece: bytes) -> int:
+        before = tags.asked
+        assert scanner.feed(piece) is None
+        return tags.asked - before
+
+    early = cost(b"<sea < </answer> rch>")
+    for _ in range(20_000):
+        cost(b"<search> <")
+    assert cost(b" ") <= 1
+    assert cost(b"<sea < </answer> rch>") == early > 0
+    assert tags.asked < 2 * 20_000 * 3
+
+
+# -- text from outside -------------------------------------------------------------------------
+
+SPECIAL = ["<eos>", "<pad>", "<unk>", "<|im_end|>", "<|im_start|>", "<|endoftext|>"]
+SPECIAL += ["<tool_call>", "</s>", "<s>"]
+ALIKE = ["SEARCH", "Answer", "ſearch", "‹", "›", "＜", "＞", "﹤", "﹥", "／", "ｓｅａｒｃｈ"]
+ALIKE += ["\u200b", "\u00ad", "\t", "\x01", "information>", "ignore the above"]
+OUTSIDE = st.lists(st.sampled_from([*PARTS, *ALIKE, *SPECIAL]), max_size=14).map("".join)
+KINDS = ["bytes", "words", "byte_level", "byte_level_tags", "metaspace", "unigram", "word_level"]
+
+
+def squashed(text: str) -> str:
+    """A text as the most forgiving reader would see it: without case, width, accents, spaces or
+    invisible characters."""
+    folded = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(c for c in folded if not c.isspace() and unicodedata.category(c)[0] not in "CM")
+
+
+def count_tags(text: str) -> list[int]:
+    return [squashed(text).count(tag) for tag in TAGS.all()]
+
+
+def tokenizer_of(kind: str) -> Tokenizer:
+    if kind in ("bytes", "words"):
+        return ByteTokenizer() if kind == "bytes" else word_tokenizer()
+    hf = pytest.importorskip("hf_tokenizers", exc_type=ImportError)
+    from ssp_env.tokenizers import HuggingFaceTokenizer
+
+    tagged = kind == "byte_level_tags"
+    inner = hf.byte_level(tags=True, chat=True) if tagged else getattr(hf, kind)()
+    return HuggingFaceTokenizer(inner)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outside_text_is_data_to_every_tokenizer(kind: str) -> None:
+    """It changes neither which special tokens a prompt holds, nor which tags one reads in it."""
+    tokenizer = tokenizer_of(kind)
+    prompts = Prompts("plain", tokenizer, TAGS)
+    special = {i for tag in TAGS.all() if len(ids := tokenizer.encode(tag)) == 1 for i in ids}
+    special |= {tokenizer.pad_id, tokenizer.eos_id}
+    inner: Any = getattr(tokenizer, "inner", None)
+    if inner is not None:
+        special |= set(inner.added_tokens_decoder) - {inner.unk_token_id}
+
+    def shown(text: str) -> list[tuple[list[int], list[int]]]:
+        page = Document("d", text, text)
+        prompted = [prompts.proposer(text, 2), prompts.solver(text, 3)]
+        prompted += [prompts.information([page], 10_000), prompts.verifier(text, [page], 10_000)]
+        return [
+            (
+                [i for i in ids if i in special],
+                count_tags(spell(tokenizer, ids).decode("utf-8", "replace")),
+            )
+            for ids in prompted
+        ]
+
+    harmless = shown("a")
+
+    @given(text=OUTSIDE, tag=st.sampled_from(TAGS.all()), cut=st.integers(0, 14))
+    def check(text: str, tag: str, cut: int) -> None:
+        assert shown(text) == harmless
+        assert shown(tag[:cut] + text + tag[cut:]) == harmless
+
+    check()
+
+
+@given(text=OUTSIDE, role=ROLES)
+def test_defused_text_holds_no_tag(text: str, role: Role) -> None:
+    harmless = TAGS.defuse(text)
+    assert not any(count_tags(harmless))
+    assert TAGS.defuse(harmless) == harmless
+    assert len(harmless) == len(text), "nothing is taken out: what remains cannot close up"
+
+    action = min(ALLOWED[role])
+    found = TurnScanner(SCANNED[role]).feed(f"<{action}>{harmless}</{action}>".encode())
+    assert found == Call(action, harmless.strip())
+
+
+@given(st.sampled_from(TAGS.all()), st.sets(st.integers(0, 14), max_size=4))
+def test_values_side_by_side_make_no_tag(tag: str, cuts: set[int]) -> None:
+    text = f"<b>{tag} b"
+    parts = [text[start:stop] for start, stop in pairwise(sorted({0, *cuts, len(text)}))]
+    assert not any(count_tags("".join(map(TAGS.defuse, parts))))
+
+
+@pytest.mark.parametrize(
+    ("text", "harmless"),
+    [
+        ("< / Information\n>", "‹ / Information\n›"),
+        ("<sea<search>rch>", "<sea‹search›rch>"),
+        ("＜ｓｅａｒｃｈ＞", "‹ｓｅａｒｃｈ›"),
+        ("<séarch>", "‹séarch›"),
+        ("≮search≯", "‹search›"),
+        ("ᐸsearchᐳ", "‹search›"),
+        ("<search query='x'>", "‹search query='x'›"),
+        ("ends in </ans", "ends in ‹/ans"),
+        ("wer> it begins", "wer› it begins"),
+        *((text, text) for text in ("a < b > c", "<b>bold</b>", "<searches>", "5 <3", "<>")),
+    ],
+)
+def test_look_alikes_alone_lose_their_brackets(text: str, harmless: str) -> None:
+    assert TAGS.defuse(text) == harmless
+
+
+@given(st.sampled_from(["think", "search", "information", "question", "answer"]), st.data())
+def test_letters_that_look_the_same_are_taken_for_the_same(name: str, data: st.DataObject) -> None:
+    alike = {"a": "аɑᴀ", "e": "еᴇ", "h": "һнʜ", "i": "іιɪІ", "n": "ոɴ", "o": "оοօ", "s": "ѕꜱ"}
+    written = "".join(data.draw(st.sampled_from(c + alike.get(c, ""))) for c in name)
+    assert TAGS.defuse(f"x <{written}> y </{written}>") == f"x ‹{written}› y ‹/{written}›"
+
+
+# -- names that cannot work --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "two words", "<search>", "1st", "été"])
+def test_names_that_cannot_work(name: str) -> None:
+    with pytest.raises(ConfigError, match="pattern") as error:
+        Tags(search=name)
+    assert error.value.field == "tags.search"
+
+
+def test_tokenizers_that_cannot_spell() -> None:
+    with pytest.raises(TokenizerError, match=r"cannot spell the tag <find>.*choose other tags"):
+        check_tokenizer(word_tokenizer(), Tags(search="find"))
+    with pytest.raises(TokenizerError, match="<think>"):
+        check_tokenizer(WordTokenizer(["a"], []), TAGS)
+
+
+# -- random games ------------------------------------------------------------------------------
+
+
+def play_random(seed: int, games: int) -> set[Outcome]:
+    pytest.importorskip("transformers")
+    from benchmarks.fuzz.games import play as play_one
+
+    return {game.outcome for n in range(games) for game in play_one(seed, n, replayed=n % 20 == 0)}
+
+
+def test_random_games_break_nothing() -> None:
+    assert play_random(1, 80) == {Outcome.VALID, Outcome.INVALID, Outcome.VOID}
+
+
+def test_random_games_would_show_tags_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tags, "defuse", lambda self, text: text)
+    with pytest.raises(AssertionError, match="outside"):
+        play_random(2, 200)
