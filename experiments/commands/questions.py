@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ import pandas as pd
 from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
+from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from experiments.report.runs import step_files
 from experiments.run.rundir import RunDirectory
 from ssp_env.disk import replacing
-from ssp_env.errors import ConfigError, MissingExtra, RunError
+from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
 from ssp_env.types import Role
@@ -280,10 +281,7 @@ def near_duplicates(texts: Sequence[str]) -> list[bool]:
     if not texts:
         return []
 
-    vectorizer = _sklearn("feature_extraction.text").TfidfVectorizer(
-        analyzer="char_wb", ngram_range=(3, 5)
-    )
-    vectors = vectorizer.fit_transform(texts)
+    vectors = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5)).fit_transform(texts)
     # Of each pair the later one is the duplicate: the lower triangle, without the diagonal.
     found = np.zeros(len(texts), dtype=bool)
     for start in range(0, len(texts), 1024):
@@ -300,9 +298,7 @@ def topics(texts: Sequence[str], seed: int = 0) -> list[tuple[list[str], float]]
         texts: questions, each once.
         seed: of the clustering.
     """
-    vectorizer = _sklearn("feature_extraction.text").TfidfVectorizer(
-        min_df=2, max_df=0.9, token_pattern=r"[^\W\d_]{2,}"
-    )
+    vectorizer = TfidfVectorizer(min_df=2, max_df=0.9, token_pattern=r"[^\W\d_]{2,}")
     try:
         vectors = vectorizer.fit_transform(texts)
     except ValueError:
@@ -315,7 +311,7 @@ def topics(texts: Sequence[str], seed: int = 0) -> list[tuple[list[str], float]]
     if count < 2:
         return []
 
-    fitted = _sklearn("cluster").KMeans(count, n_init=3, random_state=seed).fit(vectors)
+    fitted = KMeans(count, n_init=3, random_state=seed).fit(vectors)
     words = vectorizer.get_feature_names_out()
     groups = [
         (
@@ -325,10 +321,3 @@ def topics(texts: Sequence[str], seed: int = 0) -> list[tuple[list[str], float]]
         for group, centre in enumerate(fitted.cluster_centers_)
     ]
     return sorted(groups, key=lambda group: -group[1])
-
-
-def _sklearn(module: str) -> Any:
-    try:
-        return import_module(f"sklearn.{module}")
-    except ModuleNotFoundError as error:
-        raise MissingExtra("ssp questions", "pip install -e '.[analysis]'") from error

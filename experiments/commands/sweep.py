@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.cli import Chosen, SweepOptions
 from experiments.config import parse_assignment
-from experiments.run.provenance import git_commit, machine
+from experiments.run.process import git_commit, machine
 from experiments.sweeps.definition import (
     ENDED,
     Sweep,

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.commands.plot import save_figure
 from experiments.league.games import Games, Player
+from experiments.report.curves import save_figure
 from experiments.stats import Estimate, Floats, resampled
 from experiments.sweeps.results import NONE, Table
 

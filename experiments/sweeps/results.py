@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.commands.plot import save_figure
+from experiments.report.curves import save_figure
 from experiments.report.figures import figures_of, spoken_group
 from experiments.report.runs import LAST_STEPS
 from experiments.stats import over_runs
@@ -188,7 +188,6 @@ def _steps(states: Sequence[tuple[Trial, str]], directory: SweepDirectory) -> pd
         run = directory.run(trial)
         begun = run.metrics.exists() and b"\n" in run.metrics.read_bytes()
         read.append(run.read_metrics(growing=True) if begun else [])
-    figures = {name for lines in read for line in lines for name in figures_of(line)}
 
     rows = []
     for (trial, state), lines in zip(states, read, strict=True):
@@ -202,14 +201,18 @@ def _steps(states: Sequence[tuple[Trial, str]], directory: SweepDirectory) -> pd
             # An evaluation that an outage hit lacks groups, so it has no mean.
             whole = bool(groups) and accuracy.keys() == groups
             row[MEAN] = fmean(accuracy.values()) if whole else float("nan")
-            rows.append(row | figures_of(line, figures))
+            rows.append(row)
 
     settings = dict.fromkeys(name for trial, _ in states for name in trial.settings)
     accuracies = sorted({name for row in rows for name in row if name.startswith("accuracy.")})
     groups_of_all = [MEAN, *(name for name in accuracies if name != MEAN)]
     first = ["arm", "seed", "state", *settings, "step", "evaluated", *groups_of_all]
+    steps = pd.DataFrame(rows, columns=first)
+    if steps.empty:
+        return steps
+    figures = figures_of(line for lines in read for line in lines).reset_index(drop=True)
     rest = sorted(figures, key=lambda name: (name.startswith("seconds."), name))
-    return pd.DataFrame(rows, columns=[*first, *rest])
+    return steps.join(figures[rest])
 
 
 def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:
