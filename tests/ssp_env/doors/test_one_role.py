@@ -16,7 +16,6 @@ from scripted import MINI, by_role, propose, say, solve
 import ssp_env
 from ssp_env.doors.one_role import OneRoleEnv
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.game import Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
@@ -76,8 +75,6 @@ def test_a_proposer_is_given_no_question(mini: MiniWorld) -> None:
         proposer.step(5)
     env = ssp_env.SolverEnv(world=mini)
     env.reset(seed=1, options={"question": question})
-    with pytest.raises(UsageError, match="nothing to propose"):
-        ssp_env.ProposerEnv(world=mini).reset(seed=1, options={"start": Start.of(env.game)})
 
 
 def test_a_game_that_is_dealt_anew_is_about_the_same_answer(mini: MiniWorld) -> None:

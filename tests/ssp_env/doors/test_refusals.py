@@ -279,7 +279,6 @@ def test_a_step_after_the_end(door: Door) -> None:
         ({"answer": " "}, r"options\['answer'\] = ' ': it is blank"),
         ({"answer": "Zebra"}, "the tokenizer has no tokens"),
         ({"question": "what ?"}, r"options\['question'\] is a Question, not str"),
-        ({"start": 5}, r"options\['start'\] is a Start, not int"),
         ({"answer": "Rome", "question": QUESTION}, "not about answer and question"),
     ],
 )

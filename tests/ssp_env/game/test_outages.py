@@ -217,8 +217,8 @@ def test_an_answer_beyond_its_limit_is_wrong_without_a_judge(
         def judge(self, tasks: Any) -> Any:
             raise ServiceError("judge", "down")
 
-    rules = rules_of(mini, words, max_answer_tokens=3, judge=Dead())
-    flood = say("<answer> what is it ? </answer>")
+    rules = rules_of(mini, words, max_response_tokens=600, judge=Dead())
+    flood = say(f"<answer> {'what ' * 257} </answer>")
     for game in play(begin(rules), by_role(propose(), flood)).games:
         assert (game.outcome, game.solve_rate, game.proposer_reward) == (Outcome.VALID, 0.0, 1.0)
         assert game.attempts[0].trajectory.ending is Ending.BUDGET_ANSWER

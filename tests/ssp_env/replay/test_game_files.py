@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from scripted import begin, by_role, play, propose, rules_of, say, written
 
 from ssp_env.errors import ConfigError, DataError, UsageError
-from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import SearchRecord
+from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge
 from ssp_env.replay import (
@@ -188,7 +188,7 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
 HEADER, GAME = 0, 1
 SEGMENT = ("trajectories", 1, "segments", 1)
 REFUSED = [
-    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 4"),
+    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 5"),
     (HEADER, put(0, "config", "attempts"), "attempts = 0: "),
     (HEADER, put(5, "prompts", "texts", "solver"), "field 'prompts.texts.solver': "),
     (GAME, put(1, "start", "extra"), "field 'start.extra': "),
