@@ -64,9 +64,6 @@ class OpenAIJudge:
             prompt: file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks for a
                 line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
                 for the package's own.
-
-        Raises:
-            ConfigError: the file cannot be read or lacks a placeholder.
         """
         self._client = client
         self._template = _Template(prompt, "judge.txt", ("question", "answers", "prediction"))
@@ -118,9 +115,6 @@ class OpenAIVerifier:
                 everything in it. When not given, ``solver``, or ``documents`` where there is a
                 ``prompt``.
             max_searches: searches of an attempt; one that wants more has no answer.
-
-        Raises:
-            ConfigError: the file cannot be read or lacks a placeholder, or there is no such form.
         """
         form = form or ("solver" if prompt is None else "documents")
         one_of("form", form, tuple(_FORMS))

@@ -344,12 +344,6 @@ def test_copies_work_on_their_own_and_a_closed_one_says_so(server: Server) -> No
         judge.judge([task("correct")])
 
 
-def test_a_blank_prediction_is_wrong_without_a_call(server: Server, client: ChatClient) -> None:
-    results = OpenAIJudge(client).judge([task("correct", " \n"), task("correct")])
-    assert correct(results) == [False, True]
-    assert server.calls["correct"] == 1
-
-
 # -- texts from outside ------------------------------------------------------------------------
 
 
@@ -517,13 +511,3 @@ def test_an_own_prompt_takes_the_place_of_the_packages(
         OpenAIVerifier(client, ExactMatchJudge(), own)
     with pytest.raises(ConfigError, match="readable"):
         OpenAIJudge(client, tmp_path / "none")
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("base_url", "localhost:8000"), ("model", ""), ("timeout", 0.0), ("attempts", 0)],
-)
-def test_settings_that_cannot_work_are_named(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError) as raised:
-        ChatConfig(**({"base_url": "http://127.0.0.1/v1", "model": "tiny"} | {name: value}))
-    assert raised.value.field == f"chat.{name}"
