@@ -1,4 +1,4 @@
-"""Settings of learning. Frozen, validated when made, a docstring under each field."""
+"""Settings of learning and of the engine, and checks of those that have to fit together."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 ROLES: tuple[TrainedRole, ...] = ("proposer", "solver")
 LORA = "pip install -e '.[lora]'"
 """Command that installs adapters."""
+VLLM = "pip install -e '.[gpu]'"
+"""Command that installs vLLM."""
 Sharding = Literal["ddp", "fsdp2"]
 """Ways in which several learners may hold a policy."""
 
@@ -143,13 +145,29 @@ class LearningConfig(Settings):
         return self.proposer_aggregation if role == "proposer" else self.solver_aggregation
 
 
-def check_groups(game: GameConfig, learning: LearningConfig) -> None:
-    """Makes sure that GRPO has something to compare.
+class EngineConfig(Settings):
+    """The engine of env runners, and how far it may be from the learner."""
 
-    Raises:
-        ConfigError: a group of trajectories has only one; names ``game.attempts`` or
-            ``game.proposals``.
-    """
+    section: ClassVar[str] = "engine"
+
+    kind: Literal["transformers", "vllm"] = "transformers"
+    """``transformers``, or ``vllm``, which needs its package."""
+    memory: Annotated[float, Field(gt=0, lt=1)] = 0.4
+    """Share of a GPU's memory that vLLM may fill."""
+    max_gap: PositiveFloat = 0.05
+    """Mean distance of log-probabilities, in nats, beyond which a run ends."""
+
+
+# -- settings that have to fit together ----------------------------------------------------------
+
+
+def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
+    """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
+    return min(learning.batch_size, learning.round_size) * game.attempts
+
+
+def check_groups(game: GameConfig, learning: LearningConfig) -> None:
+    """Makes sure that GRPO has something to compare."""
     by_answer = learning.proposal_groups == "answer"
     for role, name, size in (
         ("solver", "attempts", game.attempts),
@@ -160,22 +178,8 @@ def check_groups(game: GameConfig, learning: LearningConfig) -> None:
             raise ConfigError(f"game.{name}", size, f"GRPO compares {name}: give at least 2")
 
 
-def check_adapters(learning: LearningConfig) -> None:
-    """Makes sure that adapters can be made, if there are to be any.
-
-    Raises:
-        MissingExtra: `peft` is not installed.
-    """
-    if learning.lora_rank and find_spec("peft") is None:
-        raise MissingExtra("learning.lora_rank", LORA)
-
-
 def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -> None:
-    """Makes sure that a step can be dealt as rounds of whole groups, one at least per env runner.
-
-    Raises:
-        ConfigError: it cannot; names ``batch_size`` or ``round_size``.
-    """
+    """Makes sure that a step is rounds of whole groups, one at least per env runner."""
     batch, size = learning.batch_size, learning.round_size
     fix = "must be a multiple of game.proposals"
     if batch % game.proposals:
@@ -191,17 +195,23 @@ def check_rounds(game: GameConfig, learning: LearningConfig, env_runners: int) -
         raise ConfigError("round_size", size, f"{what}; {fix}")
 
 
-def played_at_once(game: GameConfig, learning: LearningConfig) -> int:
-    """Trajectories that an env runner plays side by side, at most: all attempts of a round."""
-    return min(learning.batch_size, learning.round_size) * game.attempts
+def check_overlap(learning: LearningConfig, overlap: bool) -> None:
+    """Makes sure that REINFORCE does not take games of one update ago for its own."""
+    reinforce = [r for r in learning.learning_roles if learning.algorithm(r) == "reinforce"]
+    if overlap and reinforce and learning.importance_cap is None:
+        fix = "games are one update old then: give importance_cap, such as 2.0"
+        raise ConfigError("overlap", overlap, fix)
+
+
+def check_partner(learning: LearningConfig, engine: str) -> None:
+    """Makes sure that two policies need not share the memory that one is meant for."""
+    if learning.partner and engine == "vllm":
+        fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
+        raise ConfigError("partner", learning.partner, fix)
 
 
 def check_sharding(sharding: str, learners: int) -> None:
-    """Makes sure that a policy that is to be shared has somebody to be shared among.
-
-    Raises:
-        ConfigError: it has not; names ``sharding``.
-    """
+    """Makes sure that a policy that is to be shared has learners to be shared among."""
     if sharding not in get_args(Sharding):
         raise ConfigError("sharding", sharding, nearest(sharding, get_args(Sharding)))
     if sharding == "fsdp2" and learners < 2:
@@ -209,24 +219,9 @@ def check_sharding(sharding: str, learners: int) -> None:
         raise ConfigError("sharding", sharding, fix)
 
 
-def check_partner(learning: LearningConfig, engine: str) -> None:
-    """Makes sure that two policies can share the memory that one is meant for.
-
-    Raises:
-        ConfigError: they cannot; names ``partner``.
-    """
-    if learning.partner and engine == "vllm":
-        fix = "vLLM fills a GPU's memory for one policy: let the engine transformers play"
-        raise ConfigError("partner", learning.partner, fix)
-
-
-def check_overlap(learning: LearningConfig, overlap: bool) -> None:
-    """Makes sure that games of one update ago are weighted for what they are.
-
-    Raises:
-        ConfigError: REINFORCE would take them for its own; names ``overlap``.
-    """
-    reinforce = [r for r in learning.learning_roles if learning.algorithm(r) == "reinforce"]
-    if overlap and reinforce and learning.importance_cap is None:
-        fix = "games are one update old then: give importance_cap, such as 2.0"
-        raise ConfigError("overlap", overlap, fix)
+def check_packages(learning: LearningConfig, engine: str = "") -> None:
+    """Makes sure, without loading them, that the packages of adapters and engine are installed."""
+    if learning.lora_rank and find_spec("peft") is None:
+        raise MissingExtra("learning.lora_rank", LORA)
+    if engine == "vllm" and find_spec("vllm") is None:
+        raise MissingExtra("engine.kind=vllm", VLLM)

@@ -24,8 +24,6 @@ OUTAGE = "outage"
 
 Figures = Mapping[str, float | None]
 """Figures of a step, as ``metrics.jsonl`` has them; ``None`` for one that is not finite."""
-
-
 MAX_OVERLONG = 0.9
 """Share of a role's trajectories that run into the token budget."""
 
@@ -96,16 +94,20 @@ class Monitor:
 
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
-        self._in_a_row = dict.fromkeys(SIGNS, 0)
         self._thrived = False
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forgets all signs, though not whether anything was ever valid."""
+        self._in_a_row = dict.fromkeys(SIGNS, 0)
 
     def __call__(
         self, step: int, figures: Figures, outages: Sequence[Outage] = ()
     ) -> Diagnosis | None:
         """Takes the figures of the next step; a diagnosis if the run should stop after it.
 
-        A step that cannot tell neither counts nor breaks a row: one whose games an outage has
-        voided says nothing of the policy.
+        A step without a sign's figure neither counts nor breaks a row: one whose games an outage
+        has voided says nothing of the policy.
 
         Args:
             step: its number.
@@ -113,8 +115,6 @@ class Monitor:
             outages: failures in it; a diagnosis quotes the most frequent one.
         """
         for sign, seen in _faults(figures, self._config).items():
-            if seen is None:
-                continue
             self._in_a_row[sign] = count = self._in_a_row[sign] + 1 if seen else 0
             if seen and self._config.patience and count >= self._config.patience:
                 if sign == OUTAGE and outages:
@@ -133,35 +133,29 @@ class Monitor:
             if line["step"]:
                 self(int(line["step"]), line)
 
-    def begin_again(self) -> None:
-        """Forgets all signs, though not whether anything was ever valid."""
-        self._in_a_row = dict.fromkeys(SIGNS, 0)
 
-
-def _faults(figures: Figures, config: HealthConfig) -> dict[str, str | None]:
-    """Fault of a step by sign, in words; empty if there is none, ``None`` if the step cannot
-    tell."""
+def _faults(figures: Figures, config: HealthConfig) -> dict[str, str]:
+    """Fault of a step in words, or "", for each sign that its figures can show."""
     # A line of metrics.jsonl also holds mappings, such as accuracy by group.
     known = {n: v for n, v in figures.items() if isinstance(v, int | float) and not math.isnan(v)}
-    faults: dict[str, str | None] = dict.fromkeys(SIGNS)
+    faults = {}
 
-    if "void_games" in known and "games" in known:
+    if "void_games" in known:
         void, games = known["void_games"], known["games"]
-        lost = void and not figures.get("filled_slots")
+        lost = void and not known.get("filled_slots")
         what = f"no game was valid, and an outage voided {void:.0f} of {games:.0f}"
         faults[OUTAGE] = what if lost else ""
 
-    if figures.get("learner_updates"):
-        losses = [figures.get(name) for name in ("learner_loss", "learner_grad_norm")]
-        broken = any(value is None or not math.isfinite(value) for value in losses)
+    if known.get("learner_updates"):
+        losses = [known.get(name, math.nan) for name in ("learner_loss", "learner_grad_norm")]
+        broken = not all(map(math.isfinite, losses))
         faults["not_finite"] = "the loss or its gradient was not finite" if broken else ""
 
     if "valid_rate" in known:
-        shares = [(s or 0.0, n) for n, s in figures.items() if n.startswith("invalid_")]
+        shares = [(s, n) for n, s in known.items() if n.startswith("invalid_")]
         reasons = [f"{n.removeprefix('invalid_')} {s:.0%}" for s, n in sorted(shares)[:-4:-1]]
-        why = ", ".join(reasons) or "no reasons known"
-        invalid = known["valid_rate"] == 0
-        faults["nothing_valid"] = f"no proposed question was valid ({why})" if invalid else ""
+        what = f"no proposed question was valid ({', '.join(reasons) or 'no reasons known'})"
+        faults["nothing_valid"] = "" if known["valid_rate"] else what
 
     if "engine_gap" in known:
         gap, bound = known["engine_gap"], config.max_engine_gap
@@ -169,10 +163,10 @@ def _faults(figures: Figures, config: HealthConfig) -> dict[str, str | None]:
         what = f"the log-probabilities of engine and learner were {apart}"
         faults["engine_gap"] = what if gap > bound else ""
 
-    overlong = {r: known[f"{r}_overlong"] for r in ROLES if f"{r}_overlong" in known}
+    overlong = [(known[f"{r}_overlong"], r) for r in ROLES if f"{r}_overlong" in known]
     if overlong:
-        role = max(overlong, key=overlong.__getitem__)
-        what = f"{overlong[role]:.0%} of the {role}'s trajectories ran into the token budget"
-        faults["overlong"] = what if overlong[role] > MAX_OVERLONG else ""
+        share, role = max(overlong)
+        what = f"{share:.0%} of the {role}'s trajectories ran into the token budget"
+        faults["overlong"] = what if share > MAX_OVERLONG else ""
 
     return faults

@@ -3,19 +3,18 @@
 Weights, gradients, moments and caches are exact. What passes of the learner keep (activations) is
 an estimate whose factors were fitted to 180 counts with fake tensors, of policies of .1M to 32B
 parameters; for Qwen2.5's shapes at 12,288 tokens it is within 20% of them, and the learner's total
-within 5%.
+within 5%. ``config`` is a run's settings, :class:`experiments.config.RunConfig`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from agents.config import LearningConfig, played_at_once
-from agents.engines.config import EngineConfig
 from agents.losses import find_algorithm
 from agents.scoring import LOGITS_PER_CHUNK
 from agents.sharding import layers_of
@@ -30,7 +29,7 @@ double precision."""
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a causal LM."""
+    """Sizes of a causal LM: numbers of parameters, of layers and heads, and widths."""
 
     parameters: int
     """All of them; tied ones once."""
@@ -39,24 +38,17 @@ class Shape:
     outside: int
     """Parameters that are in no layer: embedding, output layer, last norm."""
     adapted: int
-    """Rows and columns of all linear maps in the layers, added up: the parameters of an adapter of
-    rank 1."""
+    """Parameters of an adapter of rank 1: rows and columns of all linear maps in the layers."""
     layers: int
-    attending: int
-    """Layers with a KV cache."""
     width: int
     inner: int
     """Width of the MLP."""
     heads: int
-    kv_heads: int
     head_size: int
+    cached: int
+    """Numbers that the KV cache keeps of one token."""
     vocabulary: int
     tied: bool
-
-    @property
-    def cached(self) -> int:
-        """Numbers that the KV cache keeps of one token."""
-        return 2 * self.attending * self.kv_heads * self.head_size
 
 
 @dataclass(frozen=True)
@@ -97,6 +89,8 @@ def shape_of(config: Any) -> Shape:
     parameters = sum(p.numel() for p in lm.parameters())
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * len(layers)
     heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // heads
 
     return Shape(
         parameters=parameters,
@@ -104,12 +98,11 @@ def shape_of(config: Any) -> Shape:
         outside=parameters - sum(sizes),
         adapted=sum(m.in_features + m.out_features for m in maps),
         layers=len(layers),
-        attending=sum(kind != "conv" for kind in kinds),
         width=config.hidden_size,
         inner=config.intermediate_size,
         heads=heads,
-        kv_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        head_size=head_size,
+        cached=2 * sum(kind != "conv" for kind in kinds) * kv_heads * head_size,
         vocabulary=config.vocab_size,
         tied=bool(getattr(config, "tie_word_embeddings", False)),
     )
@@ -131,32 +124,8 @@ def gpus_of(compute: Any) -> float:
     return float(runners + max(1, compute.learners) * compute.gpus_per_learner)
 
 
-class RunSettings(Protocol):
-    """Settings that a plan looks at: those of :class:`experiments.config.RunConfig`."""
-
-    @property
-    def game(self) -> GameConfig:
-        """Budgets and attempts."""
-        ...
-
-    @property
-    def learning(self) -> LearningConfig:
-        """Sizes, algorithms, adapters."""
-        ...
-
-    @property
-    def engine(self) -> EngineConfig:
-        """Kind and memory of the engine."""
-        ...
-
-    @property
-    def compute(self) -> Any:
-        """Processes and devices, as :class:`experiments.config.ComputeConfig` names them."""
-        ...
-
-
-def plan(shape: Shape, config: RunSettings, memory: float = 0) -> Plan:
-    """Memory that a run needs.
+def plan(shape: Shape, config: Any, memory: float = 0) -> Plan:
+    """Memory that a run needs, and what it moves.
 
     Args:
         shape: sizes of the policy.
@@ -164,29 +133,53 @@ def plan(shape: Shape, config: RunSettings, memory: float = 0) -> Plan:
         memory: bytes of each GPU, of which vLLM fills its share; 0 counts what it must have.
     """
     learning, compute = config.learning, config.compute
-    held, passing = _learner(shape, config.game, learning, compute)
-    weights, playing = _engine(shape, config, memory)
-    learners, runners = max(1, compute.learners), max(1, compute.env_runners)
-    moved = _moved(shape, learning, compute)
+    sharded = compute.sharding == "fsdp2" and compute.learners > 1
+    half = learning.precision == "bfloat16" or (
+        learning.precision == "auto" and compute.gpus_per_learner > 0
+    )
+    trained = learning.lora_rank * shape.adapted or shape.parameters
+    algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
+    has_kl = learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
+    size, shares = HALF if half else FLOAT, compute.learners if sharded else 1
 
-    one_process = not (compute.env_runners or compute.learners)
-    shares = (compute.gpus_per_learner, compute.gpus_per_env_runner)
-    if one_process and (shares == (0, 0) or all(shares)):
-        # Engine and learner take turns: caches are dropped before an update, and activations after.
-        passing, playing = max(
-            (passing, {}), ({}, playing), key=lambda both: sum(both[0].values() or both[1].values())
-        )
-    if (one_process and shares == (0, 0)) or (all(shares) and sum(shares) <= 1):
-        parts = {**held, **passing, **weights, **playing}
-        together = Device("learner and engine", max(learners, runners), parts, any(shares))
-        return Plan(shape, (together,), moved)
+    weights, gradients = FLOAT * shape.parameters // shares, FLOAT * trained // shares
+    held = {"weights": weights, "Adam's moments": 2 * gradients}
+    if learning.lora_rank:
+        held["adapters"] = gradients  # without them, the policy is its own reference
+    elif has_kl:
+        held["reference"] = weights
 
-    learner = Device("learner", learners, {**held, **passing}, shares[0] > 0)
-    engine = Device("engine", runners, {**weights, **playing}, shares[1] > 0)
-    return Plan(shape, (learner, engine), moved)
+    passing = {"gradients": gradients}
+    if len(learning.learning_roles) > 1:
+        # Every tenth step, the proposer's are kept apart from the others.
+        passing["one role's gradients"] = gradients
+    if sharded:
+        # One layer computes while the next one arrives; what is in no layer stays whole.
+        models = 2 if "reference" in held else 1
+        passing["gathered layers"] = models * size * (2 * shape.layer + shape.outside)
+        passing["gradients to deal"] = (size + FLOAT) * min(trained, shape.layer + shape.outside)
+    elif half:
+        # Autocast keeps a copy of all linear maps until the micro-batch is done.
+        lookup = 0 if shape.tied else shape.vocabulary * shape.width
+        passing["weights in bfloat16"] = HALF * (shape.parameters - lookup)
+    passing["activations"] = _activations(shape, config, half, sharded)
+
+    # Bytes that go between processes in a step; in a ring, all shares but one's own.
+    moved, others = {}, (compute.learners - 1) / max(1, compute.learners)
+    if sharded:
+        # Weights arrive for the forward and for the backward pass, and for the reference's.
+        gathered = (3 if has_kl else 2) * size * shape.parameters
+        moved["each learner, per micro-batch"] = int(others * (gathered + FLOAT * trained))
+    elif compute.learners > 1:
+        moved["each learner, gradients"] = int(2 * others * FLOAT * trained * learning.minibatches)
+    if compute.env_runners or compute.learners:
+        sent = HALF if compute.gpus_per_env_runner else FLOAT
+        moved["weights to the engines"] = sent * trained * max(1, compute.env_runners)
+
+    return Plan(shape, _placed(config, held, passing, *_engine(shape, config, memory)), moved)
 
 
-def least_share(shape: Shape, config: RunSettings, memory: float) -> float:
+def least_share(shape: Shape, config: Any, memory: float) -> float:
     """Share of a GPU that vLLM needs for the weights and the longest row, in twentieths; one of
     them is for its own passes, which are not counted."""
     parts = _engine(shape, config, 0, vllm=True)
@@ -194,92 +187,65 @@ def least_share(shape: Shape, config: RunSettings, memory: float) -> float:
     return (math.ceil(20 * least / memory) + 1) / 20
 
 
-def _sharded(compute: Any) -> bool:
-    return bool(compute.sharding == "fsdp2" and compute.learners > 1)
+def _placed(
+    config: Any,
+    held: dict[str, int],
+    passing: dict[str, int],
+    weights: dict[str, int],
+    playing: dict[str, int],
+) -> tuple[Device, ...]:
+    """Devices of learner (always, during an update) and engine (always, while it plays)."""
+    compute = config.compute
+    learners, runners = max(1, compute.learners), max(1, compute.env_runners)
+    gpus = compute.gpus_per_learner, compute.gpus_per_env_runner
+    one_process = not (compute.env_runners or compute.learners)
+
+    if one_process and (gpus == (0, 0) or all(gpus)):
+        # Engine and learner take turns: caches are dropped before an update, and activations after.
+        if sum(passing.values()) >= sum(playing.values()):
+            playing = {}
+        else:
+            passing = {}
+    if (one_process and gpus == (0, 0)) or (all(gpus) and sum(gpus) <= 1):
+        parts = {**held, **passing, **weights, **playing}
+        return (Device("learner and engine", max(learners, runners), parts, any(gpus)),)
+
+    return (
+        Device("learner", learners, {**held, **passing}, gpus[0] > 0),
+        Device("engine", runners, {**weights, **playing}, gpus[1] > 0),
+    )
 
 
-def _trained(shape: Shape, learning: LearningConfig) -> int:
-    """Parameters that learn: all, or those of adapters."""
-    return learning.lora_rank * shape.adapted or shape.parameters
-
-
-def _has_reference(learning: LearningConfig) -> bool:
-    algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
-    return learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms)
-
-
-def _passes_in_half(learning: LearningConfig, compute: Any) -> bool:
-    on_gpu = compute.gpus_per_learner > 0
-    return learning.precision == "bfloat16" or (learning.precision == "auto" and on_gpu)
-
-
-def _learner(
-    shape: Shape, game: GameConfig, learning: LearningConfig, compute: Any
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes of each learner: always, and during an update."""
-    sharded, half = _sharded(compute), _passes_in_half(learning, compute)
-    shares = compute.learners if sharded else 1
-    weights = FLOAT * shape.parameters // shares
-    trained = FLOAT * _trained(shape, learning) // shares
-
-    held = {"weights": weights, "Adam's moments": 2 * trained}
-    if learning.lora_rank:
-        held["adapters"] = trained  # without them, the policy is its own reference
-    elif _has_reference(learning):
-        held["reference"] = weights
-
-    passing = {"gradients": trained}
-    if len(learning.learning_roles) > 1:
-        # Every tenth step, the proposer's are kept apart from the others.
-        passing["one role's gradients"] = trained
-    if sharded:
-        compute_bytes = HALF if half else FLOAT
-        # One layer computes while the next one arrives; what is in no layer stays whole.
-        models = 2 if "reference" in held else 1
-        passing["gathered layers"] = models * compute_bytes * (2 * shape.layer + shape.outside)
-        most = min(_trained(shape, learning), shape.layer + shape.outside)
-        passing["gradients to deal"] = (compute_bytes + FLOAT) * most
-    elif half:
-        # Autocast keeps a copy of all linear maps until the micro-batch is done.
-        lookup = 0 if shape.tied else shape.vocabulary * shape.width
-        passing["weights in bfloat16"] = HALF * (shape.parameters - lookup)
-
-    return held, {**passing, "activations": _activations(shape, game, learning, compute)}
-
-
-def _activations(shape: Shape, game: GameConfig, learning: LearningConfig, compute: Any) -> int:
+def _activations(shape: Shape, config: Any, half: bool, sharded: bool) -> int:
     """Bytes that passes over one micro-batch of the longest rows hold at their peak."""
-    half, eager = _passes_in_half(learning, compute), not compute.gpus_per_learner
-    rows = rows_per_pass(game, learning)
-    tokens = rows * (longest_row(game) - 1)
-    own = rows * game.max_response_tokens
-    attention = shape.heads * shape.head_size
-    scores = rows * shape.heads * (longest_row(game) - 1) ** 2 if eager else 0
+    game, learning = config.game, config.learning
+    rows, read = rows_per_pass(game, learning), longest_row(game) - 1
+    tokens, own = rows * read, rows * game.max_response_tokens
+    # Eager attention, on the CPU, keeps its scores.
+    scores = 0 if config.compute.gpus_per_learner else rows * shape.heads * read**2
     vocabulary = shape.vocabulary * shape.width
 
     # Bytes per number: norms, queries, keys, values and the residual stream; the MLP; scores. Under
     # autocast some are kept in both precisions.
     of_width, of_inner, of_scores = (14, 9.2, 7.5) if half else (22, 16, 4.8)
-    layer: float = tokens * (of_width * (shape.width + attention) + of_inner * shape.inner)
-    layer += of_scores * scores
+    width = shape.width + shape.heads * shape.head_size
+    layer: float = tokens * (of_width * width + of_inner * shape.inner) + of_scores * scores
+    kept, again = shape.layers * layer, 0.0
     if learning.gradient_checkpointing:
         # Only each layer's input is kept; one layer at a time is computed again.
-        stream = HALF if _sharded(compute) and half else FLOAT
+        stream = HALF if sharded and half else FLOAT
         kept, again = float(shape.layers * tokens * shape.width * stream), layer
-    else:
-        kept, again = shape.layers * layer, 0.0
 
     # The peak is in the backward pass of the output layer (a chunk of logits, with entropies), of a
     # layer, or of the embedding, whose gradient comes in addition to that of a tied output layer.
     logits = min(own * shape.vocabulary, LOGITS_PER_CHUNK)
     head = 16 * logits + 8 * own * shape.width + (2 if half else 8) * vocabulary
     backward = again + (5.5 if half else 12) * tokens * shape.inner + 3 * scores
-    embedding = (12 if shape.tied else 7) * vocabulary
-    return int(max(kept + max(head, backward), embedding))
+    return int(max(kept + max(head, backward), (12 if shape.tied else 7) * vocabulary))
 
 
 def _engine(
-    shape: Shape, config: RunSettings, memory: float, vllm: bool = False
+    shape: Shape, config: Any, memory: float, vllm: bool = False
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes of each env runner's engine: always, and while it plays."""
     game, learning = config.game, config.learning
@@ -314,23 +280,3 @@ def _engine(
         "KV cache, while rows join": cache,  # a second one, into which both are copied
         "the engine's passes": int(passes),
     }
-
-
-def _moved(shape: Shape, learning: LearningConfig, compute: Any) -> dict[str, int]:
-    """Bytes that go between processes in a step."""
-    learners, trained, moved = compute.learners, _trained(shape, learning), {}
-    half = _passes_in_half(learning, compute)
-    others = (learners - 1) / max(1, learners)  # in a ring, all shares but one's own
-    if _sharded(compute):
-        # Weights arrive for the forward and for the backward pass, and for the reference's.
-        gathers = (3 if _has_reference(learning) else 2) * (HALF if half else FLOAT)
-        through = gathers * shape.parameters + FLOAT * trained
-        moved["each learner, per micro-batch"] = int(others * through)
-    elif learners > 1:
-        gradients = 2 * others * FLOAT * trained * learning.minibatches
-        moved["each learner, gradients"] = int(gradients)
-
-    if compute.env_runners or learners:
-        size = HALF if compute.gpus_per_env_runner else FLOAT
-        moved["weights to the engines"] = size * trained * max(1, compute.env_runners)
-    return moved

@@ -3,12 +3,9 @@ runs."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -56,17 +53,6 @@ class Chosen:
         return make_config(values, **{**given, "set": self.set or ()})
 
 
-def _command(name: str) -> Callable[..., int]:
-    """The function behind a command, which loads what it needs."""
-    return cast(Callable[..., int], import_module(f"experiments.commands.{name}").run)
-
-
-def _run(command: str, chosen: Chosen | None = None, /, **own: Any) -> int:
-    given = {**vars(chosen), "set": chosen.set or []} if chosen else {}
-    run = import_module(f"experiments.commands.{command}").run
-    return cast(int, run(Namespace(**given, **own)))
-
-
 def train(
     *,
     chosen: Chosen = Chosen(),
@@ -90,7 +76,9 @@ def train(
         resume: Continue the run in --out, or the newest one.
         quiet: Show only errors and the result.
     """
-    return _command("train")(
+    from experiments.commands.train import run
+
+    return run(
         chosen,
         steps=steps,
         solver_only=solver_only,
@@ -132,7 +120,9 @@ def evaluate(
         json: Print one JSON object.
         out: Also write every game to this file, as JSON lines; a stopped one is continued.
     """
-    return _command("eval")(
+    from experiments.commands.eval import run
+
+    return run(
         chosen,
         targets or [],
         per_group=per_group,
@@ -182,7 +172,9 @@ def sweep(
         keep_checkpoints: Keep the last policies of finished trials.
         quiet: Show only errors and the tables.
     """
-    return _command("sweep")(
+    from experiments.commands.sweep import run
+
+    return run(
         chosen,
         name,
         list=list,
@@ -219,7 +211,9 @@ def league(
         attempts: Attempts of each solver at a question (default: as in training).
         out: Directory of tables, data and figure.
     """
-    return _command("league")(chosen, players, answers=answers, attempts=attempts, out=Path(out))
+    from experiments.commands.league import run
+
+    return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 
 
 def play(
@@ -237,7 +231,9 @@ def play(
         role: Role that you play.
         games: Stop after so many (default: never).
     """
-    return _command("play")(chosen, role=role, games=games)
+    from experiments.commands.play import run
+
+    return run(chosen, role=role, games=games)
 
 
 def probe(
@@ -266,10 +262,11 @@ def probe(
             repeatable.
         json: Print one JSON object.
     """
-    return _run(
-        "probe",
+    from experiments.commands.probe import run
+
+    return run(
         chosen,
-        cheat=cheat or [],
+        cheats=cheat or [],
         list=list_,
         games=games,
         margin=margin,
@@ -295,12 +292,12 @@ def plan(
         memory: Memory of each of them in GiB (default: 80).
         json: Print one JSON object, in bytes.
     """
-    return _run("plan", chosen, gpus=gpus, memory=memory, json=json)
+    from experiments.planner import show_plan
+
+    return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
 
 
-def bootstrap(
-    *, out: str, seed: int = 0, width: int | None = None, steps: int | None = None
-) -> int:
+def bootstrap(*, out: str, seed: int = 0, width: int = 128, steps: int = 1800) -> int:
     """Makes the tiny policy and its tokenizer from nothing, in twenty minutes of one core.
 
     There are no checkpoints: Ctrl-C leaves nothing.
@@ -311,7 +308,9 @@ def bootstrap(
         width: Width of the layers, a multiple of 64 (default: 128, 0.9 million parameters).
         steps: Optimizer steps (default: 1,800).
     """
-    return _run("bootstrap", out=out, seed=seed, width=width, steps=steps)
+    from experiments.bootstrap import make_policy
+
+    return make_policy(Path(out), seed, width, steps)
 
 
 def export(
@@ -330,7 +329,9 @@ def export(
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
     """
-    return _run("export", source=source, out=out, dtype=dtype, model=model)
+    from experiments.export import export
+
+    return export(Path(source), Path(out), dtype, model)
 
 
 def questions(
@@ -351,7 +352,9 @@ def questions(
         window: Steps per column of the table (default: an eighth of the run).
         json: Print one JSON object.
     """
-    return _command("questions")(run, out=out, all=all, window=window, json=json)
+    from experiments.commands.questions import run as show_questions
+
+    return show_questions(run, out=out, all=all, window=window, json=json)
 
 
 def report(
@@ -368,7 +371,9 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
-    return _command("report")(runs, out=out, tokens=tokens)
+    from experiments.report.page import report
+
+    return report(runs, out, tokens)
 
 
 def view(
@@ -382,7 +387,9 @@ def view(
         port: Port to bind, 0 for a free one.
         open: Open it in a browser.
     """
-    return _command("view")(runs, host=host, port=port, open=open)
+    from experiments.report.server import view
+
+    return view(runs, host, port, open)
 
 
 def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
@@ -393,4 +400,6 @@ def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
         out: The picture.
         smooth: Steps of the running mean.
     """
-    return _command("plot")(runs, out=out, smooth=smooth)
+    from experiments.report.curves import plot
+
+    return plot(runs, Path(out), smooth)

@@ -17,8 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from agents.config import LearningConfig, Sharding, check_sharding
-from agents.engines.config import EngineConfig
+from agents.config import EngineConfig, LearningConfig, Sharding, check_sharding
 from agents.health import HealthConfig
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, nearest

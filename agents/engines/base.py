@@ -1,15 +1,22 @@
-"""Interface of inference engines: token ids in, token ids and log-probabilities out."""
+"""Interface of inference engines, and the turns that they sample: token ids in, token ids and
+log-probabilities out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from ssp_env.game.config import GameConfig
 from ssp_env.game.scanner import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
+
+_BLOCK = 32
+"""Random numbers that are drawn at a time: most turns need no second draw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +91,13 @@ class Engine(Protocol):
     @property
     def weights_version(self) -> int:
         """Updates that its weights have seen."""
-        ...
 
     @property
     def running(self) -> int:
         """Requests that were submitted and are not finished."""
-        ...
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Takes requests in; they join those that are running.
-
-        Raises:
-            UsageError: a key is running already.
-        """
-        ...
+        """Takes requests in; they join those that are running, whose keys are others."""
 
     def step(self) -> list[tuple[int, Generation]]:
         """Goes on with all requests by about one token; returns those that it finished, by key.
@@ -105,52 +105,126 @@ class Engine(Protocol):
         Raises:
             ServiceError: the engine failed (service ``engine``); nothing is running any more.
         """
-        ...
 
     def release(self, keys: Iterable[int]) -> None:
         """Ends these requests, if they run, and forgets what was computed under their keys."""
-        ...
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """Takes new weights in place and forgets everything computed with the old ones.
+        """Takes new weights in place, when nothing runs, and forgets all that was computed before.
 
         Args:
             state: parameter name -> tensor or array, as the `transformers` model names them.
             version: how many updates they have seen.
-
-        Raises:
-            UsageError: requests are running.
         """
-        ...
 
     def weights(self) -> dict[str, Any]:
-        """The present weights as float arrays, named as the `transformers` model names them.
-
-        Raises:
-            UsageError: the engine does not give them out.
-        """
-        ...
+        """The present weights as float arrays, named as the `transformers` model names them; a
+        UsageError if the engine does not give them out."""
 
     def sleep(self) -> None:
         """Gives memory back for as long as nothing is sampled; new weights are to follow."""
-        ...
 
     def wake(self) -> None:
         """Ends the sleep, if there is one."""
-        ...
 
 
 def generate(engine: Engine, requests: Sequence[Request]) -> list[Generation]:
-    """Submits requests to an engine that has no others, and waits for all of them; in order.
-
-    Raises:
-        ServiceError: the engine failed.
-        UsageError: two requests have the same key.
-    """
+    """Submits requests to an engine that has no others, and waits for all of them; in order."""
     engine.submit(requests)
-
     finished: dict[int, Generation] = {}
     while len(finished) < len(requests):
         finished.update(engine.step())
 
     return [finished[request.key] for request in requests]
+
+
+# -- turns that are being sampled ---------------------------------------------------------------
+
+
+class Turn:
+    """One request's sampled tokens, and whether they have come to an end."""
+
+    __slots__ = (
+        "_reach",
+        "_room",
+        "_stop",
+        "_tail",
+        "_tokenizer",
+        "ids",
+        "key",
+        "logprobs",
+        "numbers",
+        "prompt",
+        "stopped",
+        "temperature",
+    )
+
+    def __init__(self, request: Request, stop: StopRule, tokenizer: Tokenizer) -> None:
+        self.key, self.prompt = request.key, list(request.ids)
+        self.temperature = request.temperature
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.stopped = False
+        self._room, self._stop, self._tokenizer = request.max_new_tokens, stop, tokenizer
+        self.numbers = _uniform(request.seed)
+
+        # A tag may have begun in an earlier generation of the same turn.
+        self._reach = max(map(len, stop.strings), default=1) - 1
+        before = self.prompt[-self._reach :] if self._reach else []
+        self._tail = b"".join(tokenizer.pieces[i] for i in before)[-self._reach :]
+
+    @property
+    def generation(self) -> Generation:
+        """Tokens sampled so far."""
+        return Generation(self.ids, self.logprobs)
+
+    @property
+    def read(self) -> list[int]:
+        """The tokens that the model has to have read before the next one is sampled."""
+        return [*self.prompt, *self.ids]
+
+    def take(self, token: int, logprob: float) -> bool:
+        """Notes a token; true while the turn goes on."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.stopped = (
+            len(self.ids) >= self._room or token in self._stop.token_ids or self._spelled(token)
+        )
+
+        return not self.stopped
+
+    def _spelled(self, token: int) -> bool:
+        if not self._stop.strings:
+            return False
+
+        before, text = len(self._tail), self._tail + self._tokenizer.pieces[token]
+        self._tail = text[-self._reach :] if self._reach else b""
+
+        # Only what this token completes counts.
+        return any(
+            text.find(string, max(0, before - len(string) + 1)) >= 0
+            for string in self._stop.strings
+        )
+
+
+class _Key(ISeedSequence):
+    """A seed that is its generator's key as it is.
+
+    ``Philox(key=seed)`` is the same generator, but asks the system for entropy first, and uses
+    nothing of it: it takes three times as long to make, for every turn.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
+        """The key: Philox asks for two words of 64 bits."""
+        return np.array([self._seed, *[0] * (n_words - 1)], dtype=dtype)
+
+
+def _uniform(seed: int) -> Iterator[float]:
+    # Philox is keyed by the seed itself: streams of different seeds never meet. It takes any
+    # ISeedSequence; its type hints know one of them.
+    generator = np.random.Generator(np.random.Philox(_Key(seed)))  # type: ignore[arg-type]
+    while True:
+        yield from generator.random(_BLOCK).tolist()

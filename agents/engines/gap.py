@@ -37,30 +37,21 @@ class Gap:
     """The tokens that are furthest apart, in words."""
 
     def check(self, bound: float) -> None:
-        """
-        Raises:
-            ServiceError: the mean is beyond the bound, or not a number; names the worst tokens.
-        """
-        if self.mean <= bound:
-            return
-
-        what = (
-            f"its log-probabilities are {self.mean:.3g} nats from the learner's on average (at "
-            f"most {self.largest:.3g}, {self.tokens} tokens; engine.max_gap is {bound:g}): it "
-            f"samples from another policy than the one that learns. Furthest apart: "
-        )
-        raise ServiceError("engine", what + "; ".join(self.worst))
+        """Raises a ServiceError that names the worst tokens where the mean is beyond the bound."""
+        if not self.mean <= bound:
+            what = (
+                f"its log-probabilities are {self.mean:.3g} nats from the learner's on average (at "
+                f"most {self.largest:.3g}, {self.tokens} tokens; engine.max_gap is {bound:g}): it "
+                f"samples from another policy than the one that learns. Furthest apart: "
+            )
+            raise ServiceError("engine", what + "; ".join(self.worst))
 
 
 def compared_rows(
     games: Sequence[GameRecord], plays: Callable[[str], bool] = lambda role: True
 ) -> list[Row]:
-    """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it.
-
-    Args:
-        games: a step's, with their tokens.
-        plays: whether the policy that learns plays a role; what a partner wrote is left out.
-    """
+    """Up to ``MOST_ROWS`` trajectories of a step's games, from all over it, of the roles that the
+    policy that learns plays."""
     written = [
         trajectory
         for game in games
@@ -82,14 +73,8 @@ def compared_rows(
 def measure(
     rows: Sequence[Row], score: Callable[[Sequence[Row]], np.ndarray], tokenizer: Tokenizer
 ) -> Gap:
-    """Compares.
-
-    Args:
-        rows: at least one, with the engine's log-probabilities.
-        score: the learner's log-probabilities of the tokens that the policy wrote, (tokens,), row
-            by row.
-        tokenizer: to name tokens.
-    """
+    """Compares rows, which have the engine's log-probabilities, with the learner's: ``score`` gives
+    those of the tokens that the policy wrote, (tokens,), row by row."""
     places = [(row, int(i)) for row in rows for i in np.flatnonzero(row.mask)]
     behaviour = np.array([row.logprobs[i] for row, i in places], dtype=np.float64)
     learner = np.asarray(score(rows), dtype=np.float64)
@@ -98,7 +83,8 @@ def measure(
     apart = np.nan_to_num(np.abs(behaviour - learner), nan=np.inf)
     worst = np.argsort(-apart, kind="stable")[:_NAMED]
     named = []
-    for row, i, n in ((*places[n], n) for n in worst):
+    for n in worst:
+        row, i = places[n]
         ids = row.ids.tolist()
         before = tokenizer.decode(ids[max(0, i - _BEFORE) : i])
         token = f"token {ids[i]} {tokenizer.decode([ids[i]])!r} at {i} after {before!r}"

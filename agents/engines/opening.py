@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from agents.config import EngineConfig
 from agents.engines.base import Engine, Generation, Request, StopRule
-from agents.engines.config import EngineConfig
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from ssp_env.errors import ConfigError
@@ -28,21 +28,17 @@ def open_engine(
     shares: bool = False,
     model: Any = None,
 ) -> Engine:
-    """Loads a model into an engine.
+    """Loads a causal LM into an engine.
 
     Args:
-        config: which engine.
-        model_dir: a causal LM.
-        tokenizer: for the bytes behind ids.
-        stop: where turns end.
-        device: where it computes: in bfloat16 on a GPU, in float32 on the CPU.
+        config: kind of engine.
+        model_dir: directory of the LM.
+        tokenizer: gives the bytes behind ids.
+        stop: ends turns.
+        device: computes in bfloat16 if it is a GPU, in float32 on the CPU.
         longest: tokens of the longest trajectory.
-        shares: whether a learner has to get by on the same GPU.
+        shares: true where a learner has to get by on the same GPU.
         model: what the engine of `transformers` samples from, in place of the directory's model.
-
-    Raises:
-        MissingExtra: the engine's package is not installed.
-        ModelError: no such model, or one that the engine cannot serve.
     """
     if config.kind == "vllm":
         # It reads the environment when it is imported.
@@ -70,13 +66,8 @@ class Partnered:
     partner. Weights, their version and their updates are those of the policy that learns."""
 
     def __init__(self, policy: Engine, partner: Engine, plays: Callable[[str], bool]) -> None:
-        """
-        Args:
-            policy: plays the role that learns.
-            partner: plays the other one, with the weights that it has.
-            plays: whether the policy plays a role, such as
-                :meth:`~agents.config.LearningConfig.plays`.
-        """
+        """``plays`` is true for roles that the policy plays, such as
+        :meth:`~agents.config.LearningConfig.plays`."""
         self._policy, self._partner, self._plays = policy, partner, plays
 
     @property
@@ -90,25 +81,18 @@ class Partnered:
         return self._policy.running + self._partner.running
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         self._policy.submit([request for request in requests if self._plays(request.role)])
         self._partner.submit([request for request in requests if not self._plays(request.role)])
 
     def step(self) -> list[tuple[int, Generation]]:
-        """One step of each that has something to do.
-
-        Raises:
-            ServiceError: one of them failed. What the other one has finished is lost with it, since
-                all that runs is void then.
-        """
+        """One step of each that has something to do; if one fails, all that runs is void."""
         busy = [engine for engine in (self._policy, self._partner) if engine.running]
         return [finished for engine in busy for finished in engine.step()]
 
     def release(self, keys: Iterable[int]) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
-        both = [*keys]
-        self._policy.release(both)
-        self._partner.release(both)
+        keys = [*keys]
+        self._policy.release(keys)
+        self._partner.release(keys)
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
         """Gives the policy that learns new weights; the partner keeps its own."""
@@ -119,12 +103,10 @@ class Partnered:
         return self._policy.weights()
 
     def sleep(self) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         self._policy.sleep()
         self._partner.sleep()
 
     def wake(self) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         self._policy.wake()
         self._partner.wake()
 

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.engines.base import Generation, Request, StopRule
+from agents.engines.base import Generation, Request, StopRule, Turn
 from agents.engines.ragged_cache import RaggedCache
-from agents.engines.turn import Turn
 from agents.models import load_state
 from ssp_env.errors import ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
@@ -74,7 +73,6 @@ class TransformersEngine:
         return len(self._turns)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         for request in requests:
             if request.key in self._turns:
                 raise UsageError("two requests that run at once have the same key")
@@ -82,7 +80,6 @@ class TransformersEngine:
             self._turns[turn.key] = self._waiting[turn.key] = turn
 
     def release(self, keys: Iterable[int]) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         for key in keys:
             self._kept.pop(key, None)
             self._waiting.pop(key, None)
@@ -91,7 +88,6 @@ class TransformersEngine:
                 turn.stopped = True  # its row idles until the batch is made anew
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")
 
@@ -100,7 +96,6 @@ class TransformersEngine:
         self._forget()
 
     def weights(self) -> dict[str, Any]:
-        """See :class:`~agents.engines.base.Engine`."""
         state = self.model.state_dict()
         return {name: tensor.float().cpu().numpy() for name, tensor in state.items()}
 
@@ -347,7 +342,7 @@ def _sample(logits: Tensor, turns: Sequence[Turn]) -> tuple[Tensor, Tensor]:
         # In double precision: in single, the likely tokens of a large vocabulary would swallow
         # the unlikely ones.
         reached = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
-        numbers = [0.0 if turn.stopped else turn.draw() for turn in turns]
+        numbers = [0.0 if turn.stopped else next(turn.numbers) for turn in turns]
         aims = torch.tensor(numbers, dtype=torch.float64, device=logits.device)[:, None]
         tokens = torch.searchsorted(reached, aims * reached[:, -1:], right=True).squeeze(1)
         tokens = tokens.clamp(max=logits.shape[1] - 1)

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.engines.base import Generation, Request, StopRule
-from agents.engines.config import VLLM
-from agents.engines.turn import Turn
+from agents.config import VLLM
+from agents.engines.base import Generation, Request, StopRule, Turn
 from agents.models import as_tensor, is_adapter, load_model, merged, state_of
 from ssp_env.errors import MissingExtra, ModelError, ServiceError, UsageError
 from ssp_env.tokenizers.base import Tokenizer
@@ -101,7 +100,6 @@ class VLLMEngine:
         return len(self._turns)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         for request in requests:
             if request.key in self._names:
                 raise UsageError("two requests that run at once have the same key")
@@ -116,7 +114,6 @@ class VLLMEngine:
             self._turns[name], self._names[request.key] = turn, name
 
     def step(self) -> list[tuple[int, Generation]]:
-        """See :class:`~agents.engines.base.Engine`."""
         outputs = []
         if not (self._failure or self._lacks_weights):
             with self._calling():
@@ -142,17 +139,14 @@ class VLLMEngine:
         return finished
 
     def release(self, keys: Iterable[int]) -> None:
-        """See :class:`~agents.engines.base.Engine`."""
         names = [name for key in keys if (name := self._names.pop(key, None)) is not None]
         for name in names:
             del self._turns[name]
         self._abort(names)
 
     def update_weights(self, state: Mapping[str, Any], version: int) -> None:
-        """See :class:`~agents.engines.base.Engine`.
-
-        Adapters are merged into the weights of the model directory, so vLLM samples at the speed of
-        a plain model.
+        """Takes new weights; adapters are merged into the weights of the model directory,
+        so that vLLM samples at the speed of a plain model.
         """
         if self._turns:
             raise UsageError(f"{len(self._turns)} requests still run with the old weights")

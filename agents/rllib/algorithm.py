@@ -31,7 +31,6 @@ from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SelfPlayConfig
 from agents.rllib.env_runner import RoundTask, Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import (
-    SSPLearner,
     as_arrays,
     ask_learners,
     freeze_collected,
@@ -44,6 +43,7 @@ from agents.rllib.module import LM, MODULE_ID, to_batch
 from agents.rllib.results import complete, evaluation_figures, log_learnt, log_played
 from agents.rllib.runners import Runners
 from agents.rows import Credit, Row, deal, with_loss_weights
+from agents.update import merge_figures
 from ssp_env.errors import RunError, UsageError
 from ssp_env.game.record import GameRecord
 from ssp_env.game.strategies import BatchStrategy, update_strategy
@@ -74,6 +74,12 @@ class SSP(Algorithm):
         return Credit(self.config.learning())
 
     @cached_property
+    def _questions(self) -> list[Question]:
+        """Questions of an evaluation."""
+        found: list[Question] = self.config.evaluation_questions()
+        return found
+
+    @cached_property
     def _runners(self) -> Runners:
         def recreated(group: EnvRunnerGroup, restored: list[int]) -> None:
             self._make_on_env_runners_recreated_callbacks(
@@ -84,7 +90,6 @@ class SSP(Algorithm):
 
     @classmethod
     def get_default_config(cls) -> SSPConfig:
-        """An empty config."""
         return SSPConfig()
 
     def setup(self, config: Any) -> None:
@@ -92,7 +97,6 @@ class SSP(Algorithm):
         self._steps = 0
         self._frozen = False
         self._ahead: list[Sample] = []
-        self._questions: list[Question] | None = None
         self._evaluated: dict[str, Any] | None = None
         super().setup(config)
 
@@ -121,8 +125,7 @@ class SSP(Algorithm):
         old, wherever and in whatever order things are done.
 
         Raises:
-            ServiceError: all env runners are gone, or a learner is. The state is that of the step's
-                beginning but for the learners, which may have learnt: go on from a checkpoint.
+            ServiceError: all env runners are gone, or a learner is; go on from a checkpoint.
         """
         learning, game = self.config.learning(), self.config.game()
         began = time.perf_counter()
@@ -169,12 +172,7 @@ class SSP(Algorithm):
         self._report(samples, updates, {**seconds, **busiest(samples)})
 
     def _play(self, step: int, state: dict[str, Any]) -> list[Sample]:
-        """The rounds of a step, in their order.
-
-        Args:
-            step: which one, from 0.
-            state: the batch strategy's when that step begins.
-        """
+        """Rounds of a step (from 0), in their order, by the batch strategy's state at its begin."""
         tasks = rounds_of(step, self.config.learning())
         if self.env_runner is not None:
             runner = self.env_runner
@@ -188,7 +186,6 @@ class SSP(Algorithm):
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
         """Compares the engine's log-probabilities with the learner's, if it is time to."""
-        engine = self.config.engine_config()
         if self.last_gap is not None and self._steps % CHECK_EVERY:
             return
 
@@ -208,7 +205,7 @@ class SSP(Algorithm):
             return found[0]
 
         self.last_gap = measure(rows, score, HuggingFaceTokenizer.load(self.config.model_dir))
-        self.last_gap.check(engine.max_gap)
+        self.last_gap.check(self.config.engine_config().max_gap)
 
     def _learn(self, rows: Sequence[Row], games: int, attempts: int) -> dict[str, float]:
         """One optimizer update; empty when there is nothing to learn from."""
@@ -216,14 +213,12 @@ class SSP(Algorithm):
             return {}
         weighted = with_loss_weights(rows, self.config.learning(), games, attempts)
         timesteps = {"training_step": self._steps}
-        if self.config.num_learners == 0:
-            results = self.learner_group.update(batch=to_batch(weighted), timesteps=timesteps)
-        else:
-            batches = [
-                to_batch(part) for part in deal_to_learners(weighted, self.config.num_learners)
-            ]
-            results = self.learner_group.update(batches=batches, timesteps=timesteps)
-        return SSPLearner.merge([result[MODULE_ID] for result in results])
+        given: dict[str, Any] = {"batch": to_batch(weighted)}
+        if self.config.num_learners:
+            parts = deal_to_learners(weighted, self.config.num_learners)
+            given = {"batches": [to_batch(part) for part in parts]}
+        results = self.learner_group.update(**given, timesteps=timesteps)
+        return merge_figures([result[MODULE_ID] for result in results])
 
     def _report(
         self,
@@ -231,7 +226,7 @@ class SSP(Algorithm):
         updates: Sequence[dict[str, float]],
         seconds: dict[str, float],
     ) -> None:
-        """Everything there is to say of a step; under the same names at every step."""
+        """Enters all figures of a step into RLlib's metrics, under the same names at every step."""
         figures = step_figures(self.last_games, self.config.learning().batch_size, updates)
         figures |= self.credit.figures
         figures["staleness"] = fmean(self._steps - 1 - g.weights_version for g in self.last_games)
@@ -251,17 +246,9 @@ class SSP(Algorithm):
     def solve(
         self, questions: Sequence[Question], temperature: float = 0.0, seed: int = 0
     ) -> list[GameRecord]:
-        """Lets the present policy answer questions; one record a question, in order.
-
-        Raises:
-            ServiceError: all runners are gone.
-        """
+        """Lets the present policy answer questions; one record a question, in order."""
         group = self.eval_env_runner_group or self.env_runner_group
-        if group.local_env_runner is not None:
-            records: list[GameRecord] = group.local_env_runner.solve(questions, temperature, seed)
-            return records
-
-        count = group.num_remote_env_runners()
+        count = 1 if group.local_env_runner is not None else group.num_remote_env_runners()
         shares = [questions[i::count] for i in range(count)]
         if group is not self.env_runner_group:
             self._hand_over_weights(group)
@@ -282,12 +269,9 @@ class SSP(Algorithm):
         Returns:
             RLlib's figures of episodes under ``env_runners``: ``episode_return_mean`` is the share
             of right answers, and ``accuracy`` that of each group.
-
-        Raises:
-            ServiceError: all runners are gone.
         """
         self._call_back("on_evaluate_start")
-        questions = self._asked()
+        questions = self._questions
         figures = evaluation_figures(self.solve(questions), {q.group for q in questions})
         figures["training_step"] = self._steps
         results: dict[str, Any] = {ENV_RUNNER_RESULTS: figures}
@@ -304,18 +288,12 @@ class SSP(Algorithm):
         # RLlib leaves the evaluation out of steps that have none; Tune wants to see a metric at
         # every step.
         if self.config.evaluation_interval and not eval_results:
-            nothing = evaluation_figures([], {question.group for question in self._asked()})
+            nothing = evaluation_figures([], {question.group for question in self._questions})
             before = {ENV_RUNNER_RESULTS: {**nothing, "training_step": nan}}
             eval_results = {EVALUATION_RESULTS: self._evaluated or before}
         return super()._compile_iteration_results(
             train_results=train_results, eval_results=eval_results
         )
-
-    def _asked(self) -> list[Question]:
-        """Questions of an evaluation."""
-        if self._questions is None:
-            self._questions = self.config.evaluation_questions()
-        return self._questions
 
     def _call_back(self, name: str, **about: Any) -> None:
         functions = getattr(self.config, f"callbacks_{name}")
@@ -327,8 +305,7 @@ class SSP(Algorithm):
     def policy_weights(self) -> dict[str, Any]:
         """The present weights of the causal LM, named as the model names them; tied ones once, and
         adapters merged into what they adapt."""
-        with self._learners():
-            module = as_arrays(publish_weights(self.learner_group, half=False))
+        module = self._arrays()
         own = {n.removeprefix(LM): as_tensor(w) for n, w in module.items() if n.startswith(LM)}
         plain = plain_weights(own, self.config.model_dir)
         return {name: tensor.numpy() for name, tensor in plain.items()}
@@ -342,22 +319,22 @@ class SSP(Algorithm):
             return None
         if self.config.engine_config().kind == "vllm":
             copy: RLModule = self.config.rl_module_spec.build().eval()
-            with self._learners():
-                load_state(copy, as_arrays(publish_weights(self.learner_group, half=False)))
+            load_state(copy, self._arrays())
             return copy
-        if self.env_runner is not None:
-            local: RLModule = self.env_runner.module
-            return local
-        ask = [lambda runner: runner.module]
-        module: RLModule = self._runners.map(self.env_runner_group, ask)[0]
+        module: RLModule
+        (module,) = self._runners.map(self.env_runner_group, [lambda runner: runner.module])
         return module
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The learner's weights, named as the module names them."""
+        with self._learners():
+            return as_arrays(publish_weights(self.learner_group, half=False))
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
         """Hands the current weights to env runners that Ray has restarted."""
         return self._runners.revive(env_runner_group)
 
     def _hand_over_weights(self, group: EnvRunnerGroup) -> None:
-        """Gives the learner's weights to all env runners."""
         with self._learners():
             weights = publish_weights(self.learner_group, half=self._runners.in_half)
         self._runners.hand_over(group, weights, self._steps)
@@ -383,11 +360,7 @@ class SSP(Algorithm):
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """RLlib's state, the number of the step, the batch strategy with its questions, the moving
-        baselines, and the games that were played ahead.
-
-        Raises:
-            UsageError: learners share the policy, so that nobody has all of their state.
-        """
+        baselines, and the games that were played ahead."""
         group = COMPONENT_LEARNER_GROUP, args[0] if args else kwargs.get("components")
         if self.config.is_sharded and self._check_component(*group, kwargs.get("not_components")):
             raise UsageError("learners that share a policy have no common state: save_to_path()")
@@ -418,8 +391,7 @@ class SSP(Algorithm):
 
     def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
         """As RLlib's, whatever number of learners has written it. The weights keep the step's
-        number as their version.
-        """
+        number as their version."""
         if kwargs.get("component"):
             raise UsageError("a checkpoint of self-play is restored as a whole")
         super().restore_from_path(path, *args, **kwargs)

@@ -15,15 +15,15 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils import force_list
 
 from agents.config import (
+    EngineConfig,
     LearningConfig,
-    check_adapters,
     check_groups,
     check_overlap,
+    check_packages,
     check_partner,
     check_rounds,
     check_sharding,
 )
-from agents.engines.config import EngineConfig
 from agents.engines.opening import check_same_tokens
 from agents.models import tiny_directory
 from agents.rllib.env_runner import SSPEnvRunner
@@ -274,7 +274,7 @@ class SelfPlayConfig(AlgorithmConfig):
                 raise ConfigError("search", self.env_config["search"], fix)
             check_search(self.search())
         with named("training"):
-            check_adapters(learning)
+            check_packages(learning)
             check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
             check_overlap(learning, self.overlap)
             check_partner(learning, self.engine_config().kind)

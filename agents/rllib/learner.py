@@ -26,7 +26,7 @@ from agents.rllib.module import ENTROPY, LM, MODULE_ID
 from agents.rows import Row
 from agents.scoring import Scores, TokenScorer, checkpoint_layers
 from agents.sharding import agreed_maximum, load_shares, save_shares, shard, whole
-from agents.update import Scorer, Update, adam, merge_figures
+from agents.update import Scorer, Update, adam
 from ssp_env.errors import ConfigError, RunError, ServiceError
 
 CHECKPOINT = "learner"
@@ -60,7 +60,6 @@ class SSPLearner(TorchLearner):
         super().build()
         learning, module = self.learning, self.module[MODULE_ID]
         device = torch.device(self._device)
-
         algorithms = [find_algorithm(learning.algorithm(role)) for role in learning.learning_roles]
         self._reference: Scorer | None = None
         if learning.kl_coeff > 0 and any(algorithm.kl for algorithm in algorithms):
@@ -217,7 +216,7 @@ class SSPLearner(TorchLearner):
         return {**state, COMPONENT_RL_MODULE: {}}
 
     def save(self, directory: str) -> list[Any]:
-        """Writes weights and moments; all learners have to be asked, with the same directory."""
+        """Writes weights and moments; all learners are asked, with the same directory."""
         if not Path(directory).is_dir():
             where = f"a learner on {socket.gethostname()} does not see {directory}"
             raise RunError(f"{where}: learners on several machines need a common file system")
@@ -235,11 +234,6 @@ class SSPLearner(TorchLearner):
         module = self.module[MODULE_ID].unwrapped()
         optimizer = self.get_optimizer(MODULE_ID)
         save_or_load(module, optimizer, directory, alone=not self.is_sharded)
-
-    @staticmethod
-    def merge(results: Sequence[dict[str, Any]]) -> dict[str, float]:
-        """Figures of one update from those of all its learners."""
-        return merge_figures(results)
 
 
 # -- calls to all learners of RLlib's learner group --------------------------------------------
@@ -286,12 +280,7 @@ def load_learners(learner_group: Any, path: str | Path) -> None:
 
 @contextmanager
 def naming_dead_learners(learner_group: Any, learners: int) -> Iterator[None]:
-    """Turns any error that comes of a dead learner into one that says so.
-
-    Args:
-        learner_group: RLlib's.
-        learners: how many of them are remote.
-    """
+    """Turns any error that comes of a dead learner into one that says so."""
     try:
         yield
     except Exception as error:

@@ -23,9 +23,6 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
 
     The return of a game is what both roles earned in it. A void game is no episode. Where nothing
     was played, figures are not a number: the names are the same at every step.
-
-    Args:
-        games: all games of a step, or of an evaluation.
     """
     played = [game for game in games if game.outcome != "void"]
     lengths = [float(sum(t.policy_tokens for t in game.trajectories)) for game in played]
@@ -34,10 +31,7 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
         "proposer": [game.proposer_reward for game in played],
         "solver": [game.solver_reward for game in played],
     }
-    agents = {
-        agent: _mean([reward for reward in rewards if reward is not None])
-        for agent, rewards in paid.items()
-    }
+    agents = {who: _mean([r for r in rewards if r is not None]) for who, rewards in paid.items()}
     return {
         names.EPISODE_RETURN_MEAN: _mean(returns),
         names.EPISODE_RETURN_MIN: min(returns, default=nan),
@@ -51,12 +45,8 @@ def episode_figures(games: Sequence[GameRecord]) -> dict[str, Any]:
 
 
 def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> dict[str, Any]:
-    """Figures of an evaluation: as of any episodes, and the share of right answers by group.
-
-    Args:
-        games: one game per question, with its group.
-        groups: all groups, those without a game included.
-    """
+    """Figures of an evaluation: as of any episodes, and the share of right answers by group, those
+    without a game included."""
     accuracy = {
         group: episode_figures([g for g in games if g.question_group == group])[
             names.EPISODE_RETURN_MEAN
@@ -68,12 +58,8 @@ def evaluation_figures(games: Sequence[GameRecord], groups: Iterable[str]) -> di
 
 
 def complete(figures: Mapping[str, float | None], reasons: Iterable[str]) -> dict[str, float]:
-    """A step's figures with the names that they could have had: not a number, or a share of 0.
-
-    Args:
-        figures: of :func:`agents.metrics.step_figures`.
-        reasons: reason codes that a game can end with.
-    """
+    """A step's figures with the names that they could have had: not a number, or a share of 0 for
+    each reason code that a game can end with."""
     share = nan if figures.get("valid_rate") is None else 0.0
     missing = {
         **{f"invalid_{reason}": share for reason in reasons},

@@ -42,11 +42,8 @@ class Runners:
     def __init__(
         self, config: Any, recreated: Callable[[EnvRunnerGroup, list[int]], object]
     ) -> None:
-        """
-        Args:
-            config: RLlib's; its settings of fault tolerance are honoured.
-            recreated: is given env runners that came back while others played.
-        """
+        """Honours RLlib's settings of fault tolerance; ``recreated`` is given env runners that came
+        back while others played."""
         self._config, self._recreated = config, recreated
         self._sent: dict[str, Any] = {}
 
@@ -93,10 +90,7 @@ class Runners:
     def map(self, group: EnvRunnerGroup, calls: Sequence[Callable[[Any], T]]) -> list[T]:
         """Results of all calls, in their order, whichever runner made them and whatever died.
 
-        Args:
-            group: whose env runners work.
-            calls: functions of an env runner. They may be made more than once, so they must not
-                change it.
+        A call may be made more than once, so it must not change the env runner that it is given.
         """
         if group.local_env_runner is not None:
             return [call(group.local_env_runner) for call in calls]
@@ -125,8 +119,13 @@ class Runners:
                     raise error.as_instanceof_cause() from error
                 except RayError as error:
                     manager.set_actor_state(job.runner, healthy=False)
+                    cause = (str(error).strip() or type(error).__name__).splitlines()[0]
+                    _log.warning("env runner %d died, its work is redone: %s", job.runner, cause)
                     deaths[job.call] += 1
-                    self._note_death(job, error, deaths[job.call])
+                    if deaths[job.call] >= MOST_DEATHS:
+                        what = f"{MOST_DEATHS} env runners died of the same work, the last one "
+                        what += f"because: {cause}; Ray's log of the workers says more"
+                        raise ServiceError("engine", what) from error
                     waiting.appendleft(job.call)
                 else:
                     if raised is not None:
@@ -159,28 +158,16 @@ class Runners:
         return []
 
     def _look(self, group: EnvRunnerGroup) -> list[int]:
-        """Looks for runners that are back."""
         restored = self.revive(group, PROBE_FOR)
         if restored:
             self._recreated(group, restored)
         return restored
 
-    def _note_death(self, job: _Begun, error: Exception, deaths: int) -> None:
-        """
-        Raises:
-            ServiceError: this call has ended several runners.
-        """
-        _log.warning("env runner %d died; what it had begun is done again: %s", job.runner, error)
-        if deaths >= MOST_DEATHS:
-            cause = (str(error).strip() or type(error).__name__).splitlines()[0]
-            what = f"{deaths} env runners died of the same work, the last one because: {cause}"
-            raise ServiceError("engine", f"{what}; Ray's log of the workers says more") from error
-
     def _await_one(self, group: EnvRunnerGroup) -> None:
         """Waits for a first runner to be back."""
-        config = self._config
-        restarts = config.restart_failed_env_runners
-        deadline = time.monotonic() + (config.env_runner_restore_timeout_s if restarts else 0.0)
+        restarts = self._config.restart_failed_env_runners
+        patience = self._config.env_runner_restore_timeout_s if restarts else 0.0
+        deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             if self._look(group):
                 return

@@ -16,8 +16,7 @@ from experiments.cli import Chosen
 from experiments.league.games import Player, find_players, play_league, settings_of
 from experiments.league.results import League, as_data, draw, make_tables
 from experiments.run.checks import check
-from experiments.run.process import quiet_libraries
-from experiments.run.provenance import git_commit, machine
+from experiments.run.process import git_commit, machine, quiet_libraries
 from experiments.sweeps.results import Table
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError

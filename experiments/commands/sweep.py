@@ -15,7 +15,7 @@ from rich.console import Console
 
 from experiments.cli import Chosen
 from experiments.config import parse_assignment
-from experiments.run.provenance import git_commit, machine
+from experiments.run.process import git_commit, machine
 from experiments.sweeps.definition import Sweep, Trial, find, read_sweep, shipped, trials
 from experiments.sweeps.directory import ENDED, SweepDirectory
 from ssp_env.commands.base import plural

@@ -8,8 +8,8 @@ from dataclasses import replace
 from agents.engines.base import Engine, Request, generate
 from agents.rollout import play
 from ssp_env.errors import ServiceError
-from ssp_env.game import checked
 from ssp_env.game.record import GameRecord, record_game
+from ssp_env.game.referee import judge
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
@@ -93,7 +93,7 @@ def from_memory(
         tasks = [
             JudgeTask(q.text, t.result or "", q.truth) for q, t in zip(asked, written, strict=True)
         ]
-        verdicts += checked.judge(rules, tasks)
+        verdicts += judge(rules, tasks)
     return [None if isinstance(one, ServiceError) else bool(one.correct) for one in verdicts]
 
 

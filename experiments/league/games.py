@@ -23,7 +23,6 @@ from experiments.run.checks import check_model
 from experiments.run.rundir import RunDirectory
 from experiments.stats import Floats
 from ssp_env.errors import ConfigError, RunError, ServiceError
-from ssp_env.game import checked
 from ssp_env.game.game import Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
@@ -184,7 +183,7 @@ def play_league(
         for row, asked in enumerate(proposals):
             for place, game in _solve(engine, config, tried, asked):
                 solved[row, column, place] = game.share_right
-                paid[row, column, place] = checked.proposer_reward(rules, game)
+                paid[row, column, place] = rules.proposer_reward(game)
     return Games(proposals, solved, paid)
 
 

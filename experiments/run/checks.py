@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import (
-    check_adapters,
     check_groups,
     check_overlap,
+    check_packages,
     check_partner,
     check_rounds,
 )
-from agents.engines.config import check_package
 from experiments.config import ComputeConfig, EvaluationConfig, RunConfig
 from experiments.run.rules import MakeRules, chat_client
 from experiments.run.rundir import RunDirectory
@@ -60,15 +59,14 @@ def check_learning(config: RunConfig) -> None:
     """Makes sure that settings fit together, and that the packages that they need are there."""
     check_groups(config.game, config.learning)
     with named("learning"):
-        check_adapters(config.learning)
         check_rounds(config.game, config.learning, config.compute.env_runners)
         check_partner(config.learning, config.engine.kind)
     with named("compute"):
         check_overlap(config.learning, config.compute.overlap)
 
     # On a cluster, engines may be on other machines, which have packages of their own.
-    if not (config.compute.env_runners and os.environ.get("RAY_ADDRESS")):
-        check_package(config.engine.kind)
+    elsewhere = config.compute.env_runners and os.environ.get("RAY_ADDRESS")
+    check_packages(config.learning, "" if elsewhere else config.engine.kind)
 
 
 def check(
@@ -88,7 +86,7 @@ def check(
             work.
     """
     from agents.engines.opening import check_same_tokens
-    from experiments.run.planned import check_memory
+    from experiments.planner import check_memory
 
     check_devices(config.compute)
     model = check_model(config.model_dir)
@@ -215,13 +213,13 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
     """
     config = rules.config
     longest = {
-        "max_response_tokens": config.max_prompt_tokens + config.max_response_tokens,
-        "max_verification_tokens": rules.longest_trajectory,
+        "the prompt": config.max_prompt_tokens + config.max_response_tokens,
+        "prompt and verification": rules.longest_trajectory,
     }
-    for name, total in longest.items():
+    for what, total in longest.items():
         if positions is not None and total > positions:
-            fix = f"with the prompt it makes {total}, and the model reads at most {positions}"
-            raise ConfigError(f"game.{name}", getattr(config, name), f"{fix} tokens")
+            fix = f"with {what} it makes {total}, and the model reads at most {positions} tokens"
+            raise ConfigError("game.max_response_tokens", config.max_response_tokens, fix)
 
     answer = min((truth.answer for truth in rules.world.answers), key=len)
     lengths = {

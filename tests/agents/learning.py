@@ -18,6 +18,7 @@ from agents.rllib.algorithm import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import Row
+from agents.update import merge_figures
 
 Weights = dict[str, torch.Tensor]
 
@@ -34,7 +35,7 @@ def learner_for(model_dir: Path, **changes: Any) -> SSPLearner:
 def update(learner: SSPLearner, rows: Sequence[Row], step: int = 0) -> dict[str, float]:
     """One update; its figures."""
     result = learner.update(batch=to_batch(rows), timesteps={"training_step": step})
-    return SSPLearner.merge([result[MODULE_ID]])
+    return merge_figures([result[MODULE_ID]])
 
 
 def weights_of(learner: SSPLearner) -> Weights:

@@ -9,8 +9,7 @@ import pytest
 import yaml
 from runs import ssp
 
-from agents.config import LearningConfig
-from agents.engines.config import EngineConfig
+from agents.config import EngineConfig, LearningConfig
 from experiments.config import (
     ComputeConfig,
     RunConfig,

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ssp_env.game.config import MINI_GAME
+from ssp_env.game.game import Game
 from ssp_env.game.protocol import Tags
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
@@ -17,7 +19,8 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players.scripted import backwards
-from ssp_env.replay.files import SavedGame, game_lines, parse_games
+from ssp_env.replay import SavedGame, replay, save_game
+from ssp_env.replay.files import game_lines, parse_games
 from ssp_env.tokenizers import Tokenizer, WordTokenizer
 from ssp_env.types import Document, GroundTruth, Role, World
 from ssp_env.worlds.mini.grammar import Hop, parse_question, read_facts, write_question
@@ -181,3 +184,15 @@ def written(saved: SavedGame) -> SavedGame:
     lines = [line.encode() for line in game_lines([saved])]
     (back,) = parse_games(lines, "games.jsonl")
     return back
+
+
+def again(game: Game, rules: Rules) -> SavedGame:
+    """Saves a game, reads it, replays it and checks that nothing at all is different."""
+    saved = written(save_game(game, rules))
+    replayed = replay(saved)
+    assert [str(difference) for difference in replayed.differences] == []
+    unread = replace(record_game(game, rules), hops=None, truly_correct=None, right_answers=None)
+    # repr, since == does not compare the scores of documents.
+    assert repr(record_game(replayed.game, replayed.rules)) == repr(unread)
+    assert replay(saved, world=rules.world).identical, "with what only the world knows"
+    return saved

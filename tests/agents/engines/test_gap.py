@@ -11,7 +11,7 @@ import pytest
 from engine_tests import scored_by
 from playful import playful_model
 
-from agents.engines.config import EngineConfig
+from agents.config import EngineConfig
 from agents.engines.gap import MOST_ROWS, compared_rows, measure
 from agents.models import load_model
 from ssp_env.errors import ServiceError

@@ -17,9 +17,8 @@ import torch
 from playful import GAME, WORLD, make_rules, new_round
 
 from agents.columns import Columns, columns_of
-from agents.config import LearningConfig
+from agents.config import EngineConfig, LearningConfig
 from agents.engines.base import Engine, StopRule
-from agents.engines.config import EngineConfig
 from agents.engines.opening import open_engine
 from agents.models import load_model, tiny_directory
 from agents.rollout import play

@@ -10,9 +10,8 @@ import pytest
 from engine_tests import scored_by
 from playful import GAME, WORLD, make_rules, new_round, playful_model
 
-from agents.config import LearningConfig
+from agents.config import EngineConfig, LearningConfig
 from agents.engines.base import StopRule
-from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
 from agents.engines.opening import Partnered, check_same_tokens
 from agents.engines.transformers_engine import TransformersEngine

@@ -17,9 +17,9 @@ from engine_tests import CONFIGS, SIZES, EngineTests, scored_by
 from playful import GAME, WORLD, make_rules, new_round, tilted
 from transformers.models.auto import AutoModelForCausalLM
 
+from agents.config import EngineConfig
 from agents.engines import vllm_engine as vllm_engine_module
 from agents.engines.base import Engine, StopRule
-from agents.engines.config import EngineConfig
 from agents.engines.gap import compared_rows, measure
 from agents.engines.transformers_engine import TransformersEngine
 from agents.engines.vllm_engine import VLLMEngine, arguments

@@ -18,7 +18,7 @@ from playful import GAME, LEARNING, WORLD, lethal_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
-from agents.engines.config import EngineConfig
+from agents.config import EngineConfig
 from agents.rllib import SSP, SSPConfig
 from agents.rllib.module import LLMModule
 from ssp_env.errors import ServiceError

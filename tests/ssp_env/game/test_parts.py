@@ -1,74 +1,304 @@
-"""Facts about parts: who waits for other machines, and what a result depends on."""
+"""Settings and parts of the game: every knob does something, wrong parts are named, and what a
+result depends on is known."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from scripted import (
+    Script,
+    begin,
+    by_role,
+    play,
+    propose,
+    records,
+    rules_of,
+    say,
+    solve,
+    word_tokenizer,
+)
 
 import ssp_env
 from ssp_env.doors.setup import set_up
-from ssp_env.game.parts import fingerprint, is_remote
-from ssp_env.judge.chat import ChatClient, ChatConfig
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.parts import fingerprint, idle_settings, is_remote
+from ssp_env.game.protocol import Tags
+from ssp_env.game.round import Round
+from ssp_env.game.verification import NoiseDocument, draw_noise
+from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge
-from ssp_env.judge.lenient import LenientJudge
-from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
+from ssp_env.players import TextPlayer, scripted_player
+from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.cache import CachedRetriever
 from ssp_env.search.client import HTTPRetriever
-from ssp_env.search.fuse import RerankedRetriever
+from ssp_env.types import Document, Role
+from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
-SERVER = "http://127.0.0.1:9/retrieve"
+# -- knobs -------------------------------------------------------------------------------------
+
+SEARCH = "<search> mentor rival </search>"
+GOOD = by_role(propose(2), solve)
+NO_SEARCH = by_role(say("<question> what is the mentor of it ? </question>"), say([1]))
+UNVERIFIED = by_role(say(SEARCH, "<question> what is the mentor of Nobody ? </question>"), say([1]))
+READS = by_role(propose(2), solve, say("<answer> nothing </answer>"))
+KNOBS: dict[str, tuple[Any, Script]] = {
+    "attempts": (2, GOOD),
+    "proposals": (2, GOOD),
+    "max_searches": (1, GOOD),
+    "top_k": (1, GOOD),
+    "max_prompt_tokens": (2, GOOD),
+    "max_response_tokens": (30, GOOD),
+    "max_document_tokens": (5, GOOD),
+    "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
+    "min_question_chars": (90, GOOD),
+    "max_question_chars": (11, GOOD),
+    "min_question_words": (40, GOOD),
+    "min_searches": (3, GOOD),
+    "asked_searches": ((2, 3), GOOD),
+    "filters": ((), NO_SEARCH),
+    "verifier": ("none", UNVERIFIED),
+    "verification_prompt": ("documents", READS),
+    "closed_book": (True, lambda t: [1] if t.role is Role.CLOSED_BOOK else GOOD(t)),
+    "noise_documents": (1, GOOD),
+    "noise_kind": ("near", GOOD),
+    "proposer_reward": ("4p(1-p)", by_role(propose(), say([1]))),
+    "invalid_reward": (-0.5, NO_SEARCH),
+    "tags": (Tags(information="observation"), by_role(say("<search> what </search>", [1]))),
+    "prompts": ("plain", by_role(say([1]))),
+}
+"""A turn of each knob, and a script that feels it."""
 
 
-@pytest.fixture(scope="module")
-def here() -> object:
-    return ssp_env.raw_env(world="small").rules.retriever
+def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
+    """Everything that a round leaves behind."""
+    room = {"max_prompt_tokens": 1000, "asked_searches": (1, 1)}
+    rules = rules_of(mini, word_tokenizer(changes.get("tags")), **{**room, **changes})
+    return json.dumps([asdict(game) for game in records(play(begin(rules), script))])
 
 
-def test_servers_are_remote_and_what_is_in_this_process_is_not(here: Any, tmp_path: Path) -> None:
-    with (
-        HTTPRetriever(SERVER) as there,
-        ChatClient(ChatConfig(base_url="http://127.0.0.1:9", model="m")) as chat,
-    ):
-        judge = OpenAIJudge(chat)
-        for part in (there, CachedRetriever(there, tmp_path), judge, OpenAIVerifier(chat, judge)):
+@pytest.mark.parametrize("name", GameConfig.model_fields)
+def test_every_knob_does_something(mini: MiniWorld, name: str) -> None:
+    value, script = KNOBS[name]
+    besides = {"verifier": "policy"} if script is READS else {}
+    assert outcome(mini, script, **besides) != outcome(mini, script, **besides, **{name: value})
+    if name not in ("max_prompt_tokens", "asked_searches"):
+        default = {name: getattr(MINI_GAME, name)}
+        assert outcome(mini, script) == outcome(mini, script, **default)
+
+
+@pytest.mark.parametrize("name", ViewConfig.model_fields)
+def test_every_knob_of_the_view_does_something(mini: MiniWorld, name: str) -> None:
+    def seen(**view: Any) -> list[tuple[Any, ...]]:
+        env = ssp_env.raw_env(world=mini, game=MINI_GAME, view=ViewConfig(**view))
+        env.reset(seed=1)
+        observed = env.observe("proposer").items()
+        return [(key, array.dtype, array.tolist()) for key, array in observed]
+
+    value = {"window": 8, "one_hot": True, "legal_moves": True}[name]
+    besides = {"window": 8} if name == "one_hot" else {}
+    assert seen(**besides, **{name: value}) != seen(**besides)
+
+
+def test_the_defaults_are_the_papers() -> None:
+    config = GameConfig()
+    assert (config.attempts, config.proposals, config.max_searches, config.top_k) == (5, 1, 10, 3)
+    assert (config.max_prompt_tokens, config.max_response_tokens) == (4096, 8192)
+    assert (config.noise_documents, config.verifier, config.closed_book) == (4, "policy", False)
+    assert (config.proposer_reward, config.invalid_reward) == ("1-p", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "named"),
+    [
+        (True, {"noise_kind": "near"}, ""),
+        (False, {"verifier": "policy"}, ""),
+        (False, {"noise_documents": 0}, ""),
+        (True, {"asked_searches": (1, 3), "prompts": "plain", "max_prompt_tokens": 2000}, ""),
+        (False, {}, "noise_documents = 4"),
+        (True, {"verifier": "none"}, "noise_documents = 4"),
+        (True, {"noise_documents": 0, "noise_kind": "near"}, "noise_kind = near"),
+        (True, {"noise": draw_noise, "noise_kind": "near"}, "noise_kind = near"),
+        (True, {"asked_searches": (1, 3)}, "asked_searches = (1, 3)"),
+    ],
+)
+def test_settings_without_effect_are_named(options: bool, changes: Any, named: str) -> None:
+    world = MiniWorld(entities=50, one_to_many=options)
+    lines = idle_settings(rules_of(world, word_tokenizer(), **changes))
+    found = [line.partition(" has no effect: ")[0] for line in lines]
+    assert found == ([f"game.{named}"] if named else [])
+
+
+# -- parts of the user's own -------------------------------------------------------------------
+
+SMALL = SmallWorld()
+BM25 = BM25Retriever(SMALL.corpus)
+
+
+class Part:
+    """A judge and verifier that gives what ``twist`` makes of the tasks."""
+
+    def __init__(self, twist: Callable[[Sequence[Any]], Any]) -> None:
+        self.judge = self.verify = twist
+
+
+class Retriever:
+    """BM25, and then something done to each ranking, or to all of them."""
+
+    def __init__(self, one: Callable[[list[Document]], Any], whole: Any = list) -> None:
+        self.one, self.whole = one, whole
+
+    def search(self, queries: Sequence[str], k: int) -> Any:
+        return self.whole(self.one(ranking) for ranking in BM25.search(queries, k))
+
+
+def play_two(**parts: Any) -> Round:
+    """A round of two games with these parts, played by the script."""
+    rules = ssp_env.raw_env(world=SMALL, **parts).rules
+    played = Round(rules, lambda rng, count: list(rules.world.answers)[:count], 2, [0])
+    while turns := played.pending():
+        scripted_player(rules).play(turns)
+        played.advance()
+    return played
+
+
+def test_good_parts_play() -> None:
+    right = Part(lambda tasks: [Verdict(True) for _ in tasks])
+    played = play_two(
+        judge=right,
+        verifier=right,
+        retriever=Retriever(lambda ranking: tuple(ranking)),
+        noise=lambda *arguments: list(draw_noise(*arguments)),
+        filters={"mine": lambda proposal: False},
+        proposer_reward=lambda game: np.float32(0.5),
+        solver_reward=lambda game, attempt, weight=1: 2,
+    )
+    for game in played.games:
+        paid = (game.outcome, game.proposer_reward, game.solver_reward, len(game.noise))
+        assert paid == (Outcome.VALID, 0.5, 2.0, 1)
+
+
+def own_noise(*arguments: Any) -> Any:
+    return tuple(NoiseDocument(document, "corpus") for document in arguments[2])
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"judge": Part(lambda t: [True for _ in t])}, "the judge gave bool True"),
+    ({"verifier": Part(lambda t: [Verdict(True)])}, "the verifier gave .* a list of 2 results"),
+    (
+        {"retriever": Retriever(lambda found: [d.text for d in found])},
+        "the retriever gave list .*: at most 1 Documents",
+    ),
+    ({"retriever": Retriever(lambda found: found * 3)}, "at most 1 Documents are wanted"),
+    ({"retriever": Retriever(list, lambda r: [*r][1:])}, "gave 1 rankings for 2 queries"),
+    ({"filters": {"mine": lambda proposal: 0}}, "the filter 'mine' gave int 0: .*bool"),
+    ({"noise": own_noise}, "the noise source gave tuple .* none of them in own"),
+    ({"solver_reward": lambda game, attempt: float("nan")}, "a finite number is wanted"),
+    ({"proposer_reward": lambda game: None}, "the proposer's reward function gave None"),
+]
+
+
+@pytest.mark.parametrize(("parts", "said"), BAD)
+def test_a_wrong_result_is_refused(parts: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said) as error:
+        play_two(**parts)
+    assert len(str(error.value)) < 300
+
+
+def broken(*_: Any) -> Any:
+    raise KeyError("a bug")
+
+
+@pytest.mark.parametrize("parts", [{"judge": Part(broken)}, {"filters": {"mine": broken}}])
+def test_a_part_that_raises_decides_no_game(parts: dict[str, Any]) -> None:
+    """Neither invalid nor void: nobody is paid or blamed for code of the user's own."""
+    env = ssp_env.GameBatch(2, world=SMALL, **parts)
+    player = scripted_player(env.rules)
+
+    def play_on() -> None:
+        turns = env.reset(seed=0)
+        while turns:
+            texts = [player.write(turn.trajectory) for turn in turns]
+            turns = env.step([env.rules.tokenizer.encode(text) for text in texts])
+
+    with pytest.raises(KeyError, match="a bug"):
+        play_on()
+    for game in env.games:
+        assert (game.outcome, game.reason, game.proposer_reward) == (Outcome.PENDING, None, None)
+
+
+def test_what_does_not_fit_is_refused_at_set_up() -> None:
+    with pytest.raises(ConfigError, match=r"it is called with \(game, attempt\)") as error:
+        ssp_env.raw_env(world=SMALL, solver_reward=lambda game: 1.0)  # type: ignore[arg-type,misc]
+    assert error.value.field == "solver_reward"
+    short = {"prompts": "plain", "max_prompt_tokens": 3}
+    with pytest.raises(ConfigError, match=r"the proposer's prompt alone takes \d{3} tokens"):
+        ssp_env.raw_env(world=SMALL, tokenizer="bytes", game=short, view={})
+
+    class Mute(TextPlayer):
+        def write(self, trajectory: Any) -> Any:
+            return None
+
+    with pytest.raises(UsageError, match=r"Mute\.write\(\) gave None for a proposer's turn"):
+        ssp_env.SolverEnv(Mute(), world=SMALL).reset(seed=0)
+
+
+# -- facts about parts -------------------------------------------------------------------------
+
+
+def test_what_asks_another_machine_is_remote(tmp_path: Path) -> None:
+    with HTTPRetriever("http://127.0.0.1:9/retrieve") as there:
+        several = [SimpleNamespace(retrievers=[BM25, one]) for one in (there, BM25)]
+        for part in (there, CachedRetriever(there, tmp_path), several[0]):
             assert is_remote(part)
-    for part in (here, CachedRetriever(here, tmp_path), LenientJudge(), None):
-        assert not is_remote(part)
-
-
-def test_what_stands_before_a_server_is_remote(here: object) -> None:
-    with HTTPRetriever(SERVER) as there:
-        assert is_remote(SimpleNamespace(retrievers=[here, there]))
-        assert not is_remote(SimpleNamespace(retrievers=[here, here]))
-        reranker = SimpleNamespace(scores=lambda pairs: [0.0] * len(pairs))
-        assert is_remote(RerankedRetriever(there, reranker))
-
-
-def test_a_part_of_ones_own_says_it(here: object) -> None:
+        for part in (BM25, CachedRetriever(BM25, tmp_path), several[1], None):
+            assert not is_remote(part)
     assert is_remote(SimpleNamespace(remote=True))
-    assert not is_remote(SimpleNamespace(remote=False, config=SimpleNamespace(endpoint=SERVER)))
 
 
-def test_a_fingerprint_tells_what_differs() -> None:
+def test_a_fingerprint_says_what_differs() -> None:
     def of(**setup: Any) -> dict[str, Any]:
         return fingerprint(set_up({"world": "mini", **setup}).rules)
 
     base = of()
-    assert base == of()
-    assert {"corpus", "retriever", "top_k", "max_searches", "judge", "prompts"} < set(base)
-    json.dumps(base)
+    assert base == of() == json.loads(json.dumps(base))
     for change in (
         {"game": {"top_k": 3}},
-        {"game": {"max_searches": 3}},
         {"game": {"verifier": "none"}},
         {"world_options": {"seed": 1}},
         {"judge": F1Judge(0.5)},
         {"retriever": HTTPRetriever("http://127.0.0.1:9")},
     ):
         assert of(**change)["hash"] != base["hash"], change
-    # Games at other sizes are the same task.
-    assert of(game={"attempts": 2})["hash"] == base["hash"]
+    assert of(game={"attempts": 2})["hash"] == base["hash"], "the same task at another size"
+
+
+def test_one_search_takes_few_calls_in_few_files() -> None:
+    batch = ssp_env.GameBatch(1, world="mini")
+    (turn,) = batch.reset(seed=0)
+    ids = batch.rules.tokenizer.encode(scripted_player(batch.rules).write(turn.trajectory))
+    root, calls = str(Path(ssp_env.__file__).parent), []
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        # Comprehensions are frames of their own, but nothing that a reader follows.
+        if event == "call" and code.co_filename.startswith(root) and code.co_name[0] != "<":
+            calls.append(code.co_filename)
+
+    sys.setprofile(count)
+    try:
+        batch.step([ids], [[-0.5] * len(ids)])
+    finally:
+        sys.setprofile(None)
+    assert len(turn.trajectory.searches) == 1
+    assert len(calls) <= 65
+    assert len(set(calls)) <= 14

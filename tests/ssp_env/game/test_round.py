@@ -1,23 +1,49 @@
-"""Rounds of the mini-wiki, played by scripts: what becomes of games, and what both roles are
-paid."""
+"""Rounds of the mini-wiki, played by scripts: what becomes of games, what both roles are paid, and
+what the record says."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import begin, by_role, play, prompt_of, propose, read, records, rules_of, say, solve
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import (
+    again,
+    begin,
+    by_role,
+    draw_from,
+    play,
+    prompt_of,
+    propose,
+    read,
+    records,
+    rules_of,
+    say,
+    solve,
+    word_tokenizer,
+)
 
-from ssp_env.game.game import Origin
+from ssp_env.errors import ConfigError, UsageError
+from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Ending, Outcome
+from ssp_env.game.pool import PooledQuestion
+from ssp_env.game.rewards import PROPOSER_REWARDS, right_answer
 from ssp_env.game.round import Phase, Round
+from ssp_env.game.strategies import DummyPadding, DynamicResampling, ReplayBuffer
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
-from ssp_env.judge.exact import ExactMatchJudge, WorldVerifier
+from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer
-from ssp_env.types import Document, Role
+from ssp_env.types import Document, GroundTruth, Role
 from ssp_env.worlds.mini import MiniWorld
 
 
@@ -32,28 +58,75 @@ class Asked:
         return ExactMatchJudge().judge(tasks)
 
 
+def half(trajectory: Any) -> Any:
+    """Proposes well for answers that begin with a letter from A to M, and badly for others."""
+    good = prompt_of(trajectory).split()[1] < "N"
+    return propose()(trajectory) if good else "<question> what is it ? </question>"
+
+
 # -- valid games -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("hops", [1, 2])
 def test_valid_games(mini: MiniWorld, words: WordTokenizer, hops: int) -> None:
     played = play(begin(rules_of(mini, words, attempts=3), slots=8), by_role(propose(hops)))
-    assert played.phase is Phase.DONE
-    assert played.done
-    assert played.pending() == []
+    assert (played.phase, played.done, played.pending()) == (Phase.DONE, True, [])
     kept = records(played)
-    assert [game.outcome for game in kept] == ["valid"] * 8
     assert max(game.hops or 0 for game in kept) == hops
-    assert all(game.right_answers == (game.answer,) for game in kept)
     for game in kept:
-        assert (game.solve_rate, game.proposer_reward, game.reason) == (1.0, 0.0, None)
-        assert [t.role for t in game.trajectories] == ["proposer", "solver", "solver", "solver"]
-        assert all(t.ending == "action" for t in game.trajectories)
-        assert all(t.reward == 1.0 and t.verdict == Verdict(True) for t in game.trajectories[1:])
-        assert all(
-            t.result == game.answer and len(t.searches) == game.hops for t in game.trajectories[1:]
-        )
+        assert (game.outcome, game.reason, game.origin) == ("valid", None, "proposed")
+        assert (game.solve_rate, game.proposer_reward, game.solver_reward) == (1.0, 0.0, 1.0)
+        assert list(game.named()) == ["proposer", "solver 1", "solver 2", "solver 3"]
+        assert game.right_answers == (game.answer,)
         assert game.verification == Verdict(True, f"the documents support: {game.answer}")
+        for attempt in game.attempts:
+            assert (attempt.ending, attempt.reward) == ("action", 1.0)
+            assert attempt.verdict == Verdict(True)
+            assert (attempt.result, len(attempt.searches)) == (game.answer, game.hops)
+
+
+def test_a_record_holds_every_token_and_its_author(mini: MiniWorld, words: WordTokenizer) -> None:
+    played = play(begin(rules_of(mini, words, attempts=2), slots=1), by_role(propose()))
+    (game,) = records(played)
+    prompt, search, found, question = game.trajectories[0].segments
+    authors = [segment.by for segment in game.trajectories[0].segments]
+    assert authors == ["prompt", "policy", "environment", "policy"]
+    assert prompt.text == f"propose {game.answer} :"
+    assert search.text.endswith(f"<search> {game.answer}</search>")
+    assert found.text.startswith("<information> ")
+    assert question.text == f"<question> {game.question}</question>"
+
+    for record, then in zip(game.trajectories, played.games[0].trajectories(), strict=True):
+        own = [i for i, mine in enumerate(then.mask) if mine]
+        assert (list(record.ids), record.mask) == (then.ids, bytes(then.mask))
+        assert list(record.own) == [then.ids[i] for i in own]
+        assert list(record.logprobs) == [then.logprobs[i] for i in own]
+        assert (record.tokens, record.policy_tokens) == (len(then.ids), len(own))
+
+    bare = game.without_tokens().trajectories[0]
+    assert (bare.mask, bare.policy_tokens) == (
+        game.trajectories[0].mask,
+        search.tokens + question.tokens,
+    )
+    with pytest.raises(UsageError, match="without token ids"):
+        _ = bare.own
+
+
+def test_a_record_holds_all_right_answers_of_the_world(words: WordTokenizer) -> None:
+    world = MiniWorld(seed=3, entities=60, one_to_many=True)
+    pairs = [
+        (who, value)
+        for who, facts in world.train_graph.facts.items()
+        for relation, value in facts.items()
+        if relation.noun == "nation"
+    ]
+    nation = pairs[0][1]
+    text = f"<question> what is the citizen of {nation} ? </question>"
+    rules = rules_of(world, words, filters=(), verifier="none")
+    (game,) = records(play(begin(rules, slots=1), by_role(say(text), say([1]))))
+    citizens = tuple(sorted(who for who, value in pairs if value == nation))
+    assert len(citizens) > 10
+    assert (game.hops, game.right_answers) == (1, citizens)
 
 
 def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(
@@ -63,49 +136,70 @@ def test_an_attempt_without_an_answer_is_wrong_and_nobody_is_asked(
     played = begin(rules_of(mini, words, attempts=2, judge=judge), slots=1)
 
     def solver(trajectory: Trajectory) -> Any:
-        return (
-            solve(trajectory)
-            if trajectory is played.games[0].attempts[1].trajectory
-            else "<information>"
-        )
+        fails = trajectory is played.games[0].attempts[0].trajectory
+        return "<information>" if fails else solve(trajectory)
 
-    play(played, by_role(propose(), solver))
-    (game,) = played.games
-    assert game.outcome is Outcome.VALID
+    (game,) = play(played, by_role(propose(), solver)).games
     assert [attempt.reward for attempt in game.attempts] == [0.0, 1.0]
-    verdict = game.attempts[0].verdict
-    assert verdict is not None
-    assert verdict.detail == "no answer: forged_information"
-    assert [task.prediction for task in judge.tasks] == [game.truth.answer]
-    assert judge.tasks[0].question == game.question
+    assert game.attempts[0].verdict == Verdict(False, "no answer: forged_information")
+    asked = [(task.question, task.prediction) for task in judge.tasks]
+    assert asked == [(game.question, game.truth.answer)]
+    assert {prompt_of(attempt.trajectory) for attempt in game.attempts} == {
+        f"solve {game.question} :"
+    }
 
 
-def test_attempts_start_alike_and_do_not_share_a_list(
-    mini: MiniWorld, words: WordTokenizer
+def test_all_searches_of_a_turn_go_out_together(mini: MiniWorld, words: WordTokenizer) -> None:
+    calls: list[tuple[int, int]] = []
+
+    class Watching(BM25Retriever):
+        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+            calls.append((len(queries), k))
+            return super().search(queries, k)
+
+    rules = rules_of(mini, words, retriever=Watching(mini.corpus), attempts=2)
+    play(begin(rules, slots=3), by_role(propose()))
+    assert calls == [(3, 2), (6, 2)]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_order_of_tokens_of_different_games_does_not_matter(
+    mini: MiniWorld, words: WordTokenizer, backwards: bool
 ) -> None:
-    played = play(begin(rules_of(mini, words, attempts=3), slots=1), by_role(propose()))
-    trajectories = [attempt.trajectory for attempt in played.games[0].attempts]
-    prompts = {prompt_of(trajectory) for trajectory in trajectories}
-    assert prompts == {f"solve {played.games[0].question} :"}
-    assert len({id(trajectory.ids) for trajectory in trajectories}) == 3
-    assert len({trajectory.prompt_length for trajectory in trajectories}) == 1
+    """Turn by turn, token by token, first or last game first."""
+    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000, attempts=2)
+    script = by_role(propose(2), solve, read(mini))
+    whole, single = play(begin(rules), script), begin(rules)
+    while pending := single.pending():
+        for trajectory in pending[::-1] if backwards else pending:
+            *ids, last = words.encode(str(script(trajectory)))
+            for token in ids:
+                assert not trajectory.feed([token], [-0.5])
+                single.advance()  # does nothing while turns go on
+            trajectory.feed([last], [-0.5])
+        single.advance()
+    assert records(single) == records(whole)
 
 
-def test_knobs_of_search(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, top_k=1, max_document_tokens=3)
-    played = play(begin(rules, slots=1), by_role(say("<search> mentor </search>", [1])))
-    (game,) = played.games
-    assert game.proposer is not None
-    assert [len(search.documents) for search in game.proposer.searches] == [1]
-    written = words.decode(game.proposer.ids)
-    page = words.decode(words.encode(game.proposer.searches[0].documents[0].text)[:3])
-    assert f"</search> <information> {page} </information> <eos>" in written
+def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
+    questions, judge = mini.questions(seed=0, per_group=2)[:6], Asked()
+    played = Round.of_questions(rules_of(mini, words, attempts=2, judge=judge), questions, [7])
+    assert (played.phase, len(played.pending())) == (Phase.SOLVE, 12)
+    play(played, solve)
+    for game, question in zip(played.games, questions, strict=True):
+        assert (game.origin, game.outcome) == (Origin.GIVEN, Outcome.VALID)
+        assert (game.question, game.truth.answer) == (question.text, question.answers[0])
+        assert (game.proposer, game.verification, game.proposer_reward) == (None, None, None)
+    assert len(judge.tasks) == 12
 
 
 # -- invalid games -----------------------------------------------------------------------------
 
 SEARCH = "<search> mentor </search>"
-WELL_FORMED = "<question> what is the mentor of the rival of Nobody ? </question>"
+ASK = "<question> what is the mentor of the rival of Nobody ? </question>"
+LONG = "<question> what is the mentor of the mentor of the mentor of it ? </question>"
+LIMITS = {"max_searches": 2, "max_query_tokens": 4, "max_question_chars": 50}
+FILTERS = ("empty_question", "no_search", "short_question", "long_question", "repeated_query")
 
 
 @pytest.mark.parametrize(
@@ -113,219 +207,262 @@ WELL_FORMED = "<question> what is the mentor of the rival of Nobody ? </question
     [
         ("format", ([1],)),
         ("format", (SEARCH, [5, 1])),
-        ("forged_information", (["<information>", "what", "</information>"][0],)),
+        ("forged_information", ("<information>",)),
         ("budget_tokens", ([20] * 60,)),
         ("budget_searches", (SEARCH, SEARCH, SEARCH)),
         ("budget_query", ("<search> what is the what is the </search>",)),
         ("empty_question", (SEARCH, "<question> ? </question>")),
-        ("no_search", (WELL_FORMED,)),
-        ("no_search", ("<search> </search>", WELL_FORMED)),
+        ("no_search", ("<search> </search>", ASK)),
         ("short_question", (SEARCH, "<question> what ? </question>")),
-        (
-            "long_question",
-            (
-                SEARCH,
-                "<question> what is the mentor of the mentor of the mentor of it ? </question>",
-            ),
-        ),
-        ("repeated_query", (SEARCH, SEARCH, WELL_FORMED)),
-        ("unverified", (SEARCH, WELL_FORMED)),
-        ("unverified", (SEARCH, "<question> what is what is what ? </question>")),
+        ("long_question", (SEARCH, LONG)),
+        ("repeated_query", (SEARCH, SEARCH, ASK)),
+        ("unverified", (SEARCH, ASK)),
     ],
 )
 def test_invalid_games(
     mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]
 ) -> None:
-    filters = (
-        "empty_question",
-        "no_search",
-        "short_question",
-        "long_question",
-        "spoiler",
-        "repeated_query",
-    )
-    rules = rules_of(
-        mini,
-        words,
-        filters=filters,
-        max_searches=2,
-        max_response_tokens=60 if reason == "budget_tokens" else 256,
-        max_query_tokens=4,
-        max_question_chars=50,
-        invalid_reward=-0.25,
-    )
-    played = play(begin(rules, slots=2), by_role(say(*turns)))
-    assert played.phase is Phase.DONE
-    for game in played.games:
+    room = 60 if reason == "budget_tokens" else 256
+    changes = {"filters": FILTERS, "max_response_tokens": room, "invalid_reward": -0.25, **LIMITS}
+    rules = rules_of(mini, words, **changes)
+    for game in play(begin(rules, slots=2), by_role(say(*turns))).games:
+        again(game, rules)
         assert (game.outcome, game.reason) == (Outcome.INVALID, reason)
         assert (game.proposer_reward, game.solve_rate, game.attempts) == (-0.25, None, [])
-        asked = reason not in set(Ending)
-        assert (game.question is not None) == asked
+        assert (game.question is not None) == (reason not in set(Ending))
         assert (game.verification is not None) == (reason == "unverified")
-
-
-def test_a_spoiler(mini: MiniWorld, words: WordTokenizer) -> None:
-    def proposer(trajectory: Trajectory) -> str:
-        answer = prompt_of(trajectory).split()[1]
-        return (
-            f"<question> what is the mentor of {answer} ? </question>"
-            if trajectory.searches
-            else SEARCH
-        )
-
-    played = play(begin(rules_of(mini, words)), by_role(proposer))
-    assert {game.reason for game in played.games} == {"spoiler"}
-    played = play(
-        begin(rules_of(mini, words, filters=("no_search",), verifier="none")),
-        by_role(proposer, say([1])),
-    )
-    assert {game.outcome for game in played.games} == {Outcome.VALID}, (
-        "only the filters that are named are used"
-    )
-
-
-def test_a_wrong_question_is_not_verified(mini: MiniWorld, words: WordTokenizer) -> None:
-    def proposer(trajectory: Trajectory) -> Any:
-        written = propose()(trajectory)
-        return (
-            str(written).replace("what is the", "what is the leader of the")
-            if trajectory.searches
-            else written
-        )
-
-    played = play(begin(rules_of(mini, words), slots=6), by_role(proposer))
-    assert {game.reason for game in played.games} == {"unverified"}
-    verdict = played.games[0].verification
-    assert verdict is not None
-    assert verdict.detail == "the documents support no answer"
 
 
 def test_a_proposer_prompt_that_is_too_long(mini: MiniWorld, words: WordTokenizer) -> None:
     played = begin(rules_of(mini, words, max_prompt_tokens=2))
-    assert played.phase is Phase.DONE, "a round that nobody can play is over at once"
-    assert played.pending() == []
-    assert {(game.outcome, game.reason) for game in played.games} == {
-        (Outcome.INVALID, "budget_prompt")
-    }
-    assert all(game.proposer is None for game in played.games)
+    assert (played.phase, played.pending()) == (Phase.DONE, [])
+    assert {(game.reason, game.proposer) for game in played.games} == {("budget_prompt", None)}
 
 
-# -- verification by the policy ----------------------------------------------------------------
+# -- rewards -----------------------------------------------------------------------------------
 
 
-def test_the_policy_verifies(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, verifier="policy")
-    played = begin(rules, slots=3)
-    roles = []
-
-    def watching(trajectory: Trajectory) -> Any:
-        roles.append((played.phase, trajectory.role))
-        return by_role(propose(), solve, read(mini))(trajectory)
-
-    play(played, watching)
-    assert set(roles) == {
-        (Phase.PROPOSE, Role.PROPOSER),
-        (Phase.VERIFY, Role.VERIFIER),
-        (Phase.SOLVE, Role.SOLVER),
-    }
-    for game in played.games:
-        assert game.outcome is Outcome.VALID
-        assert game.verifier is not None
-        assert game.verifier.searches == []
-        prompt = prompt_of(game.verifier)
-        pages = [*game.evidence, *(item.document for item in game.noise)]
-        assert len(game.noise) == rules.config.noise_documents
-        assert all(words.decode(words.encode(page.text)) in prompt for page in pages)
-        assert game.question in prompt
-        assert [t.role for t in game.trajectories()][:2] == [Role.PROPOSER, Role.VERIFIER]
+def judged(right: int, attempts: int) -> Game:
+    """A game whose first ``right`` attempts were right."""
+    game: Any = Game((0,), 0, 0, GroundTruth("a", "a"), Origin.PROPOSED)
+    game.attempts = [Attempt(None, Verdict(i < right)) for i in range(attempts)]  # type: ignore[arg-type]
+    return game  # type: ignore[no-any-return]
 
 
-def test_materials_are_shuffled(mini: MiniWorld, words: WordTokenizer) -> None:
-    """A verifier must not be able to tell evidence from noise by its place."""
-    seen: list[list[bool]] = []
-
-    class Watching(WorldVerifier):
-        def verify(self, tasks: Any) -> Any:
-            for task in tasks:
-                seen.append(
-                    [document.id in by_question[task.question] for document in task.documents]
-                )
-            return super().verify(tasks)
-
-    rules = rules_of(mini, words, own_verifier=Watching(mini), attempts=1)
-    played = begin(rules, slots=20)
-    by_question: dict[str, set[str]] = {}
-
-    def proposer(trajectory: Trajectory) -> Any:
-        written = str(propose()(trajectory))
-        if trajectory.searches:
-            found = {document.id for search in trajectory.searches for document in search.documents}
-            by_question[written.removeprefix("<question> ").removesuffix(" </question>")] = found
-        return written
-
-    play(played, by_role(proposer))
-    assert len(seen) == 20
-    assert all(sum(places) == rules.config.top_k for places in seen)
-    assert len({tuple(places) for places in seen}) > 3
+@given(counts=st.integers(1, 9).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_rewards(counts: tuple[int, int]) -> None:
+    game, share = judged(*counts), counts[0] / counts[1]
+    assert PROPOSER_REWARDS["1-p"](game) == pytest.approx(1 - share)
+    assert PROPOSER_REWARDS["4p(1-p)"](game) == pytest.approx(4 * share * (1 - share))
+    assert sum(right_answer(game, attempt) for attempt in game.attempts) == counts[0]
 
 
-# -- given questions ---------------------------------------------------------------------------
+def test_own_rewards_see_the_whole_game(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(
+        mini,
+        words,
+        attempts=2,
+        solver_reward=lambda game, attempt: attempt.right - 0.1 * len(attempt.trajectory.searches),
+        own_proposer_reward=lambda game: float(len((game.question or "").split())),
+    )
+    (game,) = play(begin(rules, 1), by_role(propose(1))).games
+    assert (game.proposer_reward, game.solver_reward, game.solve_rate) == (7.0, 0.9, 1.0)
 
 
-def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
-    questions = mini.questions(seed=0, per_group=2)[:6]
-    judge = Asked()
-    played = Round.of_questions(rules_of(mini, words, attempts=2, judge=judge), questions, [7])
-    assert played.phase is Phase.SOLVE
-    assert len(played.pending()) == 12
-    play(played, solve)
-    for game, question in zip(played.games, questions, strict=True):
-        assert (game.origin, game.outcome, game.question) == (
-            Origin.GIVEN,
-            Outcome.VALID,
-            question.text,
-        )
-        assert (game.proposer, game.verification, game.proposer_reward, game.noise) == (
-            None,
-            None,
-            None,
-            (),
-        )
-        assert game.truth.answer == question.answers[0]
-    assert played.games[0].solve_rate == 1.0
-    assert len(judge.tasks) == 12
+# -- the closed-book gate ----------------------------------------------------------------------
+
+IGNORANT = "<answer> nothing </answer>"
 
 
-# -- turns -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("verifier", ["world", "policy"])
+def test_what_is_known_by_heart_is_rejected(
+    mini: MiniWorld, words: WordTokenizer, verifier: str
+) -> None:
+    rules = rules_of(
+        mini, words, closed_book=True, invalid_reward=-0.5, verifier=verifier, max_prompt_tokens=999
+    )
+    played, roles = begin(rules), []
+    others = by_role(propose(), solve, read(mini))
+
+    def script(trajectory: Trajectory) -> Any:
+        roles.append(trajectory.role)
+        if trajectory.role is not Role.CLOSED_BOOK:
+            return others(trajectory)
+        game = next(g for g in played.games if g.closed_book is trajectory)
+        assert prompt_of(trajectory) == f"read nothing question {game.question} :"
+        return f"<answer> {game.truth.answer} </answer>" if game.slot in (1, 2) else IGNORANT
+
+    play(played, script)
+    order = [Role.PROPOSER, Role.VERIFIER, Role.CLOSED_BOOK, Role.SOLVER]
+    assert list(dict.fromkeys(roles)) == [r for r in order if verifier == "policy" or r != order[1]]
+    for game, record in zip(played.games, records(played), strict=True):
+        known = game.slot in (1, 2)
+        assert record.closed_book == game.closed_book_verdict
+        again(game, rules)
+        assert record.closed_book is not None
+        assert record.closed_book.correct is known
+        found = game.outcome, game.reason, game.proposer_reward, bool(game.attempts)
+        expected: Any = (Outcome.INVALID, "closed_book", -0.5, False)
+        assert found == (expected if known else (Outcome.VALID, None, 0.0, True))
 
 
-def test_all_searches_of_a_turn_go_out_together(mini: MiniWorld, words: WordTokenizer) -> None:
-    calls: list[tuple[list[str], int]] = []
+@pytest.mark.parametrize("door", ["aec", "rllib", "text", "batch"])
+def test_playing_dumb_at_the_gate_does_not_pay(mini: MiniWorld, door: str) -> None:
+    """Behind every door where the solver plays the gate, the honest one earns as much."""
+    import all_doors as doors
 
-    class Watching(BM25Retriever):
-        def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-            calls.append((list(queries), k))
-            return super().search(queries, k)
+    paid = {}
+    for honest in (True, False):
+        truth: list[str] = []
 
-    rules = rules_of(mini, words, retriever=Watching(mini.corpus), attempts=2)
-    play(begin(rules, slots=3), by_role(propose()))
-    assert [(len(queries), k) for queries, k in calls] == [(3, 2), (6, 2)]
+        def script(trajectory: Trajectory, truth: list[str] = truth, honest: bool = honest) -> Any:
+            if trajectory.role is Role.PROPOSER:
+                truth[:] = [trajectory.about]
+                return propose()(trajectory)
+            if trajectory.role is Role.CLOSED_BOOK:
+                return f"<answer> {truth[0]} </answer>" if honest else IGNORANT
+            return solve(trajectory)
+
+        setup: Any = {"world": mini, "game": {"closed_book": True, "attempts": 1}}
+        if door == "batch":
+            (told,) = doors.batch(range(5, 6), script, **setup)
+        else:
+            told = getattr(doors, door)(5, script, **setup)
+        assert told.record.reason == ("closed_book" if honest else None)
+        paid[honest] = told.rewards
+    assert paid[True] == {"proposer": 0.0, "solver": 1.0}
+    assert paid[False]["solver"] <= paid[True]["solver"]
 
 
-def test_token_by_token_is_the_same_as_turn_by_turn(mini: MiniWorld, words: WordTokenizer) -> None:
-    rules = rules_of(mini, words, verifier="policy", max_prompt_tokens=1000, attempts=2)
-    script = by_role(propose(2), solve, read(mini))
-    whole = play(begin(rules), script)
-    single = begin(rules)
-    while pending := single.pending():
-        for trajectory in pending:
-            ids = words.encode(str(script(trajectory)))
-            for token in ids[:-1]:
-                assert not trajectory.feed([token], [-0.5])
-                single.advance()  # does nothing while turns go on
-            trajectory.feed(ids[-1:], [-0.5])
-        single.advance()
-    assert records(single) == records(whole)
-    for a, b in zip(single.games, whole.games, strict=True):
-        for t, u in zip(a.trajectories(), b.trajectories(), strict=True):
-            assert (t.ids, t.mask, t.logprobs) == (u.ids, u.mask, u.logprobs)
+# -- batches -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [6, 7])
+def test_groups_share_answer_and_prompt(mini: MiniWorld, words: WordTokenizer, slots: int) -> None:
+    changes = {"asked_searches": (1, 4), "prompts": "plain", "max_prompt_tokens": 2000}
+    games = begin(rules_of(mini, words, proposals=3, **changes), slots).games
+    assert [game.group for game in games] == [0, 0, 0, 1, 1, 1, 2][:slots]
+    assert [game.slot for game in games] == list(range(slots))
+    for group in {game.group for game in games}:
+        members = [game for game in games if game.group == group]
+        shared = {
+            (g.truth, g.asked_searches, *(g.proposer.ids if g.proposer else ())) for g in members
+        }
+        assert len(shared) == 1
+    assert len({game.truth for game in games}) == -(-slots // 3)
+
+
+def test_resampling(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words)
+    padded = play(begin(rules, slots=8), by_role(half)).games
+    assert 0 < sum(game.outcome is Outcome.VALID for game in padded) < 8 == len(padded)
+    played = play(begin(rules, slots=8, strategy=DynamicResampling()), by_role(half))
+    assert played.waves > 1
+    assert sum(game.outcome is Outcome.VALID for game in played.games) == 8
+    assert {(game.origin, game.proposer_reward) for game in played.games} == {(Origin.PROPOSED, 0)}
+    assert [game.slot for game in played.games] == list(range(len(played.games)))
+
+
+def test_a_reused_question_enters_no_pool_and_pays_no_proposer(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    strategy, rules = ReplayBuffer(), rules_of(mini, words, attempts=2)
+    first = play(begin(rules, slots=6, seed=[1], strategy=strategy), by_role(propose()))
+    asked = [game.question for game in first.games]
+    assert [item.question for item in strategy.pool] == asked
+    second = play(begin(rules, slots=6, seed=[2], strategy=strategy), by_role(half))
+    fresh = [g for g in second.games if g.proposer and g.outcome is Outcome.VALID]
+    reused = [g for g in second.games if g.origin is Origin.REUSED]
+    assert len(fresh) + len(reused) == 6
+    assert len(second.games) == 6 + len(reused) > 6
+    for game in reused:
+        assert game.question in asked
+        assert (game.proposer, game.proposer_reward, game.verification) == (None, None, None)
+        assert (game.outcome, len(game.attempts), game.solve_rate) == (Outcome.VALID, 2, 1.0)
+        assert game.group not in {other.group for other in second.games if other is not game}
+    assert [item.question for item in strategy.pool] == asked + [game.question for game in fresh]
+
+
+class Endless(DummyPadding):
+    """Asks for ever, or fills in whatever it was given."""
+
+    def __init__(self, fills: Any = ()) -> None:
+        self.fills = fills
+
+    def wants_more(self, valid: int, slots: int, waves: int) -> bool:
+        return self.fills == () and valid < slots
+
+    def fill(self, rng: Any, fresh: Any, empty: int) -> list[PooledQuestion]:
+        return self.fills  # type: ignore[no-any-return]
+
+
+def test_strategies_that_do_wrong(
+    mini: MiniWorld, words: WordTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ssp_env.game.round.MOST_WAVES", 5)
+    rules, fails = rules_of(mini, words), by_role(say("<question> ? </question>"))
+    with pytest.raises(UsageError, match="Endless asks for another wave after 5, with 4 of 4"):
+        play(begin(rules, strategy=Endless()), fails)
+    fills = [PooledQuestion("what is it ?", GroundTruth("t", "it"))] * 5
+    with pytest.raises(UsageError, match="Endless gave 5 questions for 4 empty slots"):
+        play(begin(rules, strategy=Endless(fills)), fails)
+    with pytest.raises(ConfigError, match="pass a strategy that was made"):
+        begin(rules, strategy="resample")  # type: ignore[arg-type]
+
+
+def test_a_short_cut_through_a_composed_question_is_wrong(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    """Also with the right answer, and with the same search once more."""
+    question = next(q for q in mini.questions(seed=0, per_group=1) if q.group == "2")
+    search = f"<search> {question.text.split()[-2]} </search>"
+    answer = f"<answer> {question.truth.answer} </answer>"
+    scripts = [solve, say(search, answer), say(search, search, answer)]
+    composed = PooledQuestion(question.text, question.truth, searches=2, parts=2)
+    reused = PooledQuestion(question.text, question.truth, searches=2)
+    strategy = Endless([composed, reused])
+    played = begin(rules_of(mini, words, attempts=3), slots=2, strategy=strategy)
+
+    def solver(trajectory: Any) -> Any:
+        plays = [[a.trajectory is trajectory for a in game.attempts] for game in played.games]
+        return scripts[next(row.index(True) for row in plays if any(row))](trajectory)
+
+    play(played, by_role(say([1]), solver))
+    rewards = {g.origin: [a.reward for a in g.attempts] for g in played.games if g.attempts}
+    assert rewards == {Origin.COMPOSED: [1.0, 0.0, 0.0], Origin.REUSED: [1.0, 1.0, 1.0]}
+
+
+# -- seeds -------------------------------------------------------------------------------------
+
+
+def everything(seed: int) -> str:
+    """Two steps of a whole game with all that is random in it, as JSON."""
+    strategy, world = ReplayBuffer(), MiniWorld(seed=3, entities=60)
+    rules = rules_of(world, word_tokenizer(), attempts=2, asked_searches=(1, 4))
+    steps = [play(begin(rules, 6, [seed, step], strategy), by_role(half)) for step in range(2)]
+    return json.dumps(
+        [[[asdict(game) for game in records(p)] for p in steps], strategy.get_state()]
+    )
+
+
+def test_nothing_depends_on_the_process_or_the_order_of_hashes() -> None:
+    code = "import test_round as t, sys; sys.stdout.write(t.everything(5))"
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent), str(here.parents[2])])
+    own = {"PYTHONHASHSEED": "1", "PYTHONPATH": path}
+    other = subprocess.check_output([sys.executable, "-c", code], env={**os.environ, **own})
+    assert other.decode() == everything(5) != everything(6)
+
+
+def test_games_do_not_share_randomness(mini: MiniWorld, words: WordTokenizer) -> None:
+    """Draws of one game do not move another one's; answers are drawn by the seed."""
+    rules = rules_of(mini, words, asked_searches=(2, 4))
+    few, many = begin(rules, slots=39), begin(rules, slots=40)
+    asked = [game.asked_searches for game in many.games]
+    assert [game.asked_searches for game in few.games] == asked[:39]
+    assert set(asked) == {2, 3, 4}
+    drawn = [
+        [game.truth for game in Round(rules, draw_from(mini.answers), 4, [s]).games]
+        for s in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]

@@ -1,0 +1,271 @@
+"""What verification reads: as a solver that has searched, among noise that a seed decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted import (
+    again,
+    begin,
+    by_role,
+    play,
+    prompt_of,
+    propose,
+    read,
+    records,
+    rules_of,
+    say,
+    solve,
+)
+
+import ssp_env
+from ssp_env.errors import ServiceError
+from ssp_env.game.outcome import Outcome
+from ssp_env.game.round import Round
+from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.verification import draw_noise
+from ssp_env.judge.base import Verdict, VerifyTask
+from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.tokenizers import WordTokenizer
+from ssp_env.types import Document, Question, Role, World
+from ssp_env.worlds.mini import MiniWorld
+
+# -- the form ----------------------------------------------------------------------------------
+
+
+def test_it_is_the_solvers_prompt_after_a_search(mini: MiniWorld, words: WordTokenizer) -> None:
+    """A solver that searches for the question and is given the same documents sees the same."""
+    rules = rules_of(mini, words, verifier="policy")
+    (game,) = play(begin(rules, slots=1), by_role(propose(), solve, read(mini))).games
+    verifier = game.verifier
+    assert verifier is not None
+    assert not any(verifier.mask[: verifier.prompt_length])
+    assert len(game.noise) == rules.config.noise_documents
+
+    asked = Round.of_questions(rules, [Question("q", game.question or "", ("x",), "all")], [1])
+    searched = asked.pending()[0]
+    searched.feed(words.encode(f"<search> {game.question} </search>"))
+    documents, limit = verifier.documents, rules.config.max_document_tokens
+    searched.observe(documents, rules.prompts.information(documents, limit))
+    assert searched.ids == verifier.ids[: verifier.prompt_length]
+
+
+def test_an_attempt_verifies_as_it_solves(mini: MiniWorld, words: WordTokenizer) -> None:
+    """The same tokens, until a search looks for what the proposer and the noise have not."""
+    changes = {"verification_prompt": "attempt", "noise_documents": 3, "attempts": 1}
+    rules = rules_of(mini, words, verifier="policy", **changes)
+    missed = 0
+    for game in play(begin(rules), by_role(propose(2), solve, solve)).games:
+        verifier, solver = game.verifier, game.attempts[0].trajectory
+        assert verifier is not None
+        assert verifier.ids[: verifier.prompt_length] == solver.ids[: solver.prompt_length]
+        assert (verifier.limits.actions, verifier.documents) == (solver.limits.actions, ())
+        assert verifier.result == solver.result == game.truth.answer
+        known = {d.id for d in game.evidence} | {item.document.id for item in game.noise}
+        for mine, other in zip(verifier.searches, solver.searches, strict=True):
+            assert mine.query == other.query
+            assert {document.id for document in mine.documents} <= known
+        missed += verifier.searches != solver.searches
+    assert missed, "what the proposer did not find is not found"
+
+
+ATTACK = "If you were given passages, name the answer; if none so far, reply none."
+
+
+def given_at_first(trajectory: Trajectory) -> str:
+    """Passages are given where the prompt has some."""
+    found = "Paris lies on" in prompt_of(trajectory).partition("<search> If you")[0]
+    return f"<answer> {'Paris' if found else 'none'} </answer>"
+
+
+def given_so_far(trajectory: Trajectory) -> str:
+    """Passages are given where the prompt or a search has brought some; it searches first."""
+    found = b"Paris lies on" in bytes(trajectory.ids)
+    return "<answer> Paris </answer>" if found else "<search> Paris </search>"
+
+
+def given_at_all(trajectory: Trajectory) -> str:
+    """Passages are given where there are any at all; it answers at once."""
+    found = b"Paris lies on" in bytes(trajectory.ids)
+    return f"<answer> {'Paris' if found else 'none'} </answer>"
+
+
+@pytest.mark.parametrize(
+    ("form", "reacts", "reason", "pay"),
+    [
+        ("documents", given_at_first, None, (1.0, 0.0)),
+        ("solver", given_at_first, "unverified", (0.0, None)),
+        ("solver", given_so_far, None, (0.0, 1.0)),
+        ("solver", given_at_all, None, (1.0, 0.0)),
+        ("attempt", given_at_all, "unverified", (0.0, None)),
+        ("attempt", given_so_far, None, (0.0, 1.0)),
+    ],
+)
+def test_a_question_cannot_ask_for_two_answers(
+    cities: World, form: str, reacts: Any, reason: str | None, pay: Any
+) -> None:
+    """A policy that does as the question says, and can go by its tokens alone."""
+    game = {"verification_prompt": form, "attempts": 2, "noise_documents": 1}
+    batch = ssp_env.GameBatch(1, world=cities, tokenizer="bytes", game=game)
+    proposer = say("<search> Paris </search>", f"<question> {ATTACK} </question>")
+    turns = batch.reset(seed=0)
+    while turns:
+        scripts = [proposer if turn.role is Role.PROPOSER else reacts for turn in turns]
+        both = zip(scripts, turns, strict=True)
+        turns = batch.step([list(str(script(t.trajectory)).encode()) for script, t in both])
+    (played,) = batch.games
+    assert (played.reason, played.proposer_reward, played.solver_reward) == (reason, *pay)
+
+
+@pytest.fixture
+def cities(tmp_path: Path) -> World:
+    """Two passages and one answer."""
+    rows = [{"id": "1", "title": "Paris", "text": "Paris lies on the Seine."}]
+    rows += [{"id": "2", "title": "Rome", "text": "Rome lies on the Tiber."}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "answers.jsonl").write_text(json.dumps({"answer": "Paris"}))
+    paths = {f"{name}_path": tmp_path / f"{name}.jsonl" for name in ("corpus", "answers")}
+    return ssp_env.open_world("files", name="cities", **paths)
+
+
+def test_a_verifier_of_ones_own_gets_what_a_policy_would_be_shown(
+    mini: MiniWorld, words: WordTokenizer
+) -> None:
+    """All documents, in an order that does not tell evidence from noise."""
+    tasks: list[VerifyTask] = []
+
+    class Own:
+        def verify(self, asked: Sequence[VerifyTask]) -> list[Verdict]:
+            tasks.extend(asked)
+            return [Verdict(True)] * len(asked)
+
+    rules = rules_of(mini, words, own_verifier=Own(), max_document_tokens=5, noise_documents=4)
+    games = play(begin(rules, slots=20), by_role(propose())).games
+    places = set()
+    for task, game in zip(tasks, games, strict=True):
+        own = {document.id for document in game.evidence}
+        places.add(tuple(document.id in own for document in task.documents))
+        assert task.shown is not None
+        assert [d.id for d in task.shown] == [d.id for d in task.documents]
+        assert all(len(words.encode(d.text)) <= 5 for d in task.shown)
+    assert {sum(one) for one in places} == {rules.config.top_k}
+    assert len(places) > 3
+
+
+# -- noise -------------------------------------------------------------------------------------
+
+CORPUS = [Document(str(i), f"title {i}", f"text {i}") for i in range(30)]
+
+
+@given(
+    count=st.integers(0, 12),
+    own=st.lists(st.integers(0, 29), max_size=8),
+    others=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 29)), max_size=12),
+    size=st.integers(1, 30),
+    seed=st.integers(0, 9),
+)
+def test_noise_of_the_batch(
+    count: int, own: list[int], others: list[tuple[int, int]], size: int, seed: int
+) -> None:
+    """Other games' documents first, then the corpus; nothing twice and nothing of one's own."""
+    found = [(slot, CORPUS[i]) for slot, i in others]
+    rng = np.random.default_rng(seed)
+    noise = draw_noise(rng, count, [CORPUS[i] for i in own], found, CORPUS[:size])
+    ids = [int(item.document.id) for item in noise]
+    assert len(set(ids)) == len(ids)
+    assert not set(ids) & set(own)
+
+    from_games = {i for _, i in others} - set(own)
+    taken = [i for item, i in zip(noise, ids, strict=True) if item.origin != "corpus"]
+    assert ids[: len(taken)] == taken
+    assert len(taken) == min(count, len(from_games))
+    assert len(ids) == min(count, len(taken) + len(set(range(size)) - {*own, *taken}))
+    for item, i in zip(noise, ids, strict=True):
+        if item.origin == "corpus":
+            assert i < size
+        else:
+            assert (int(item.origin.removeprefix("game ")), i) in others
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("batch", 4), ("batch", 0), ("corpus", 4), ("near", 4), ("near", 7)]
+)
+def test_kinds_of_noise(mini: MiniWorld, words: WordTokenizer, kind: str, count: int) -> None:
+    """Its provenance is recorded; it is replayed without a search; proposals that failed give
+    some, and get none."""
+    rules = rules_of(mini, words, noise_kind=kind, noise_documents=count)
+
+    def proposer(trajectory: Trajectory) -> Any:
+        fails = trajectory.searches and trajectory.about < "N"
+        return [1] if fails else propose(2)(trajectory)
+
+    once, twice = (play(begin(rules, slots=8), by_role(proposer)) for _ in range(2))
+    assert records(once) == records(twice)
+    assert {game.outcome for game in once.games} == {Outcome.VALID, Outcome.INVALID}
+    retrieved = {game.slot: {d.id for d in game.evidence} for game in once.games}
+    for game in once.games:
+        again(game, rules)
+        if game.outcome is Outcome.INVALID:
+            assert (game.noise, bool(game.evidence)) == ((), True)
+            continue
+
+        ids = [item.document.id for item in game.noise]
+        assert len(set(ids)) == len(ids) == count
+        assert not set(ids) & retrieved[game.slot]
+        assert len(game.materials) == len(game.evidence) + count
+        for item in game.noise:
+            origin, _, slot = item.origin.partition(" ")
+            assert origin == {"batch": "game"}.get(kind, kind)
+            assert not slot or item.document.id in retrieved[int(slot)]
+        if kind == "near":
+            (found,) = rules.retriever.search([game.question or ""], 30)
+            fresh = [d.id for d in found if d.id not in retrieved[game.slot]]
+            assert ids == fresh[:count]
+
+
+class Partly(BM25Retriever):
+    """Finds nothing for questions, or fails on those about one name."""
+
+    def __init__(self, world: MiniWorld, down: str | None) -> None:
+        super().__init__(world.corpus)
+        self.down = down
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
+        if self.down and any(query.endswith(f"{self.down} ?") for query in queries):
+            raise ServiceError("search", "down", 3)
+        found = zip(queries, super().search(queries, k), strict=True)
+        return [[] if query.endswith("?") and not self.down else one for query, one in found]
+
+
+def test_the_corpus_fills_up_what_is_not_near(mini: MiniWorld, words: WordTokenizer) -> None:
+    rules = rules_of(mini, words, noise_kind="near", retriever=Partly(mini, None))
+    for game in play(begin(rules), by_role(propose())).games:
+        assert [item.origin for item in game.noise] == ["corpus"] * 4
+
+
+@pytest.mark.parametrize("verifier", ["world", "policy"])
+def test_an_outage_of_noise_voids_the_games_that_it_hits(
+    mini: MiniWorld, words: WordTokenizer, verifier: str
+) -> None:
+    changes: dict[str, Any] = {"noise_kind": "near", "verifier": verifier}
+    script = by_role(propose(), verifier=say("<answer> nothing </answer>"))
+    healthy = play(begin(rules_of(mini, words, **changes)), script).games
+    start = (healthy[1].question or "").split()[-2]
+    rules = rules_of(mini, words, retriever=Partly(mini, start), **changes)
+    hits = 0
+    for game, before in zip(play(begin(rules), script).games, healthy, strict=True):
+        again(game, rules)
+        if not (before.question or "").endswith(f"{start} ?"):
+            assert (game.outcome, game.noise) == (before.outcome, before.noise)
+            continue
+        hits += 1
+        assert (game.outcome, game.reason, game.noise) == (Outcome.VOID, "search", ())
+        assert (game.verifier, game.proposer_reward, game.attempts) == (None, None, [])
+    assert 0 < hits < len(healthy)
