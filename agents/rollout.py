@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
-from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import is_remote
@@ -20,6 +19,7 @@ from ssp_env.game.round import Round, take_found
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
+from ssp_env.search.base import search_each
 from ssp_env.types import Document, Question
 
 T = TypeVar("T")
@@ -281,7 +281,7 @@ class _Scheduler:
         self._due = []
 
         queries = [play.trajectory.query or "" for play in plays]
-        search = partial(checked.search, self._rules)
+        search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
         if remote:
             self._call([], lambda: search(queries), lambda found: self._found(plays, found))
         else:
@@ -309,13 +309,14 @@ class _Scheduler:
             return
 
         referee = plays[0].round_.referee
+        pairs = [(game, attempt.trajectory) for game, attempt in asked]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
             referee.take_verdicts(asked, verdicts)
             self._end_voided(verdicts)
 
         rounds = {id(play.round_): play.round_ for play in plays}
-        self._call([*rounds.values()], lambda: referee.ask_verdicts(asked), then)
+        self._call([*rounds.values()], lambda: referee.verdicts(pairs), then)
 
     def _end_voided(self, results: Sequence[object]) -> None:
         """Ends what others were writing in games that an outage among these results has voided."""

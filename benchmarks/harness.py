@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.run.provenance import git_commit, machine
+from experiments.run.process import git_commit, machine
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from agents.models import load_model, tiny_directory
-from agents.tiny.traces import Trace, TraceConfig, TraceWriter
+from agents.tiny.traces import Trace, TraceWriter
 from benchmarks.harness import parser, write
 from ssp_env.game.config import MINI_GAME
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -66,18 +66,15 @@ def demonstrations(
 ) -> list[Trace]:
     """Faultless proposals, or solutions, of so many hops."""
     only = (*[0.0] * (hops - 1), 1.0)
-    faultless: dict[str, Any] = {
-        "proposer_slips": 0.0,
-        "proposer_citizens": 0.0,
-        "solver_slips": 0.0,
-        "premature": 0.0,
-        "premature_deep": 0.0,
-        "broken": 0.0,
-    }
-    only_hops: dict[str, Any] = {"proposer_hops" if proposes else "solver_hops": only}
-    config = TraceConfig(proposer_share=float(proposes), **only_hops, **faultless)
-    game = MINI_GAME.replace(max_response_tokens=512)
-    writer = TraceWriter(config, game, tokenizer, np.random.default_rng(seed))
+    hop_shares: dict[str, Any] = {"proposer_hops" if proposes else "solver_hops": only}
+    writer = TraceWriter(
+        MINI_GAME.replace(max_response_tokens=512),
+        tokenizer,
+        np.random.default_rng(seed),
+        faults=False,
+        proposer_share=float(proposes),
+        **hop_shares,
+    )
     return list(islice(writer.stream(), chains))
 
 

@@ -139,9 +139,11 @@ def _cpu_seconds(pid: int) -> float:
 
 def _commit(python: Path) -> str:
     """The commit of the checkout that a Python imports."""
-    code = "from experiments.run.provenance import git_commit; print(git_commit())"
+    code = "import ssp_env; print(ssp_env.__path__[0])"
     command = [str(python), "-P", "-c", code]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    folder = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    git = ["git", "-C", folder, "describe", "--always", "--abbrev=40", "--dirty=+changes"]
+    return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

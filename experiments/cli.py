@@ -3,12 +3,9 @@ runs."""
 
 from __future__ import annotations
 
-from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -56,17 +53,6 @@ class Chosen:
         return make_config(values, **{**given, "set": self.set or ()})
 
 
-def _command(name: str) -> Callable[..., int]:
-    """The function behind a command, which loads what it needs."""
-    return cast(Callable[..., int], import_module(f"experiments.commands.{name}").run)
-
-
-def _run(command: str, chosen: Chosen | None = None, /, **own: Any) -> int:
-    given = {**vars(chosen), "set": chosen.set or []} if chosen else {}
-    run = import_module(f"experiments.commands.{command}").run
-    return cast(int, run(Namespace(**given, **own)))
-
-
 def train(
     *,
     chosen: Chosen = Chosen(),
@@ -90,7 +76,9 @@ def train(
         resume: Continue the run in --out, or the newest one.
         quiet: Show only errors and the result.
     """
-    return _command("train")(
+    from experiments.commands.train import run
+
+    return run(
         chosen,
         steps=steps,
         solver_only=solver_only,
@@ -100,6 +88,32 @@ def train(
     )
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EvalOptions:
+    """Options of ``ssp eval``."""
+
+    per_group: int | None = None
+    """Questions per hop count, per benchmark, or per group of --questions."""
+    questions: str | None = None
+    """File of your own questions: question, answers, group."""
+    attempts: int | None = None
+    """Attempts at each, for avg@K, pass@K and majority@K (default: 1)."""
+    prompts: str | None = None
+    """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
+    directory; NAME:FILE takes the instructions from FILE."""
+    closed_book: bool = False
+    """Also ask without search, to see what it knew anyway."""
+    retriever: str | None = None
+    """Search to be compared with: empty, random or lying."""
+    player: Literal["engine", "api"] = "engine"
+    """A model here, or the one of openai.*."""
+    json: bool = False
+    """Print one JSON object."""
+    out: str | None = None
+    """Also write every game to this file, as JSON lines; a stopped one is continued."""
+
+
 def evaluate(
     targets: Annotated[
         list[str] | None, Parameter(name="POLICY", allow_leading_hyphen=False)
@@ -107,44 +121,45 @@ def evaluate(
     /,
     *,
     chosen: Chosen = Chosen(),
-    per_group: int | None = None,
-    questions: str | None = None,
-    attempts: int | None = None,
-    prompts: str | None = None,
-    closed_book: bool = False,
-    retriever: str | None = None,
-    player: Literal["engine", "api"] = "engine",
-    json: bool = False,
-    out: str | None = None,
+    options: EvalOptions = EvalOptions(),
 ) -> int:
     """Scores a policy on questions that it never trains on; two are compared.
 
     Args:
         targets: Model directories, or files that --out wrote.
-        per_group: Questions per hop count, per benchmark, or per group of --questions.
-        questions: File of your own questions: question, answers, group.
-        attempts: Attempts at each, for avg@K, pass@K and majority@K (default: 1).
-        prompts: Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other
-            set or directory; NAME:FILE takes the instructions from FILE.
-        closed_book: Also ask without search, to see what it knew anyway.
-        retriever: Search to be compared with: empty, random or lying.
-        player: A model here, or the one of openai.*.
-        json: Print one JSON object.
-        out: Also write every game to this file, as JSON lines; a stopped one is continued.
     """
-    return _command("eval")(
-        chosen,
-        targets or [],
-        per_group=per_group,
-        questions=questions,
-        attempts=attempts,
-        prompts=prompts,
-        closed_book=closed_book,
-        retriever=retriever,
-        player=player,
-        json=json,
-        out=out,
-    )
+    from experiments.commands.eval import run
+
+    return run(chosen, options, targets or [])
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SweepOptions:
+    """Options of ``ssp sweep``."""
+
+    list: bool = False
+    """List the sweeps that ship."""
+    dry_run: bool = False
+    """Show what would be played."""
+    arms: Annotated[tuple[str, ...] | None, Several] = None
+    """These arms alone."""
+    seeds: Annotated[tuple[int, ...] | None, Several] = None
+    """These seeds, in place of the sweep's; with --resume, they are added to it."""
+    steps: int | None = None
+    """Training steps of each trial."""
+    parallel: int | None = None
+    """Trials at a time, at most (default: as many as there is room for)."""
+    out: str | None = None
+    """Directory of the sweep (default: runs/sweeps/SWEEP)."""
+    resume: bool = False
+    """Continue the trials in --out that have not ended."""
+    tables: bool = False
+    """Make the tables of the trials in --out that have ended."""
+    keep_checkpoints: bool = False
+    """Keep the last policies of finished trials."""
+    quiet: bool = False
+    """Show only errors and the tables."""
 
 
 def sweep(
@@ -152,17 +167,7 @@ def sweep(
     /,
     *,
     chosen: Chosen = Chosen(),
-    list: bool = False,
-    dry_run: bool = False,
-    arms: Annotated[tuple[str, ...] | None, Several] = None,
-    seeds: Annotated[tuple[int, ...] | None, Several] = None,
-    steps: int | None = None,
-    parallel: int | None = None,
-    out: str | None = None,
-    resume: bool = False,
-    tables: bool = False,
-    keep_checkpoints: bool = False,
-    quiet: bool = False,
+    options: SweepOptions = SweepOptions(),
 ) -> int:
     """Plays many runs that differ in some settings, into one table.
 
@@ -170,33 +175,10 @@ def sweep(
 
     Args:
         name: A sweep that ships (--list), or a YAML file.
-        list: List the sweeps that ship.
-        dry_run: Show what would be played.
-        arms: These arms alone.
-        seeds: These seeds, in place of the sweep's; with --resume, they are added to it.
-        steps: Training steps of each trial.
-        parallel: Trials at a time, at most (default: as many as there is room for).
-        out: Directory of the sweep (default: runs/sweeps/SWEEP).
-        resume: Continue the trials in --out that have not ended.
-        tables: Make the tables of the trials in --out that have ended.
-        keep_checkpoints: Keep the last policies of finished trials.
-        quiet: Show only errors and the tables.
     """
-    return _command("sweep")(
-        chosen,
-        name,
-        list=list,
-        dry_run=dry_run,
-        arms=arms,
-        seeds=seeds,
-        steps=steps,
-        parallel=parallel,
-        out=out,
-        resume=resume,
-        tables=tables,
-        keep_checkpoints=keep_checkpoints,
-        quiet=quiet,
-    )
+    from experiments.commands.sweep import run
+
+    return run(chosen, options, name)
 
 
 def league(
@@ -219,7 +201,9 @@ def league(
         attempts: Attempts of each solver at a question (default: as in training).
         out: Directory of tables, data and figure.
     """
-    return _command("league")(chosen, players, answers=answers, attempts=attempts, out=Path(out))
+    from experiments.commands.league import run
+
+    return run(chosen, players, answers=answers, attempts=attempts, out=Path(out))
 
 
 def play(
@@ -237,7 +221,9 @@ def play(
         role: Role that you play.
         games: Stop after so many (default: never).
     """
-    return _command("play")(chosen, role=role, games=games)
+    from experiments.commands.play import run
+
+    return run(chosen, role=role, games=games)
 
 
 def probe(
@@ -266,10 +252,11 @@ def probe(
             repeatable.
         json: Print one JSON object.
     """
-    return _run(
-        "probe",
+    from experiments.commands.probe import run
+
+    return run(
         chosen,
-        cheat=cheat or [],
+        cheats=cheat or [],
         list=list_,
         games=games,
         margin=margin,
@@ -295,12 +282,12 @@ def plan(
         memory: Memory of each of them in GiB (default: 80).
         json: Print one JSON object, in bytes.
     """
-    return _run("plan", chosen, gpus=gpus, memory=memory, json=json)
+    from experiments.planner import show_plan
+
+    return show_plan(chosen.config(), gpus=gpus, memory=memory, as_json=json)
 
 
-def bootstrap(
-    *, out: str, seed: int = 0, width: int | None = None, steps: int | None = None
-) -> int:
+def bootstrap(*, out: str, seed: int = 0, width: int = 128, steps: int = 1800) -> int:
     """Makes the tiny policy and its tokenizer from nothing, in twenty minutes of one core.
 
     There are no checkpoints: Ctrl-C leaves nothing.
@@ -311,7 +298,9 @@ def bootstrap(
         width: Width of the layers, a multiple of 64 (default: 128, 0.9 million parameters).
         steps: Optimizer steps (default: 1,800).
     """
-    return _run("bootstrap", out=out, seed=seed, width=width, steps=steps)
+    from experiments.bootstrap import make_policy
+
+    return make_policy(Path(out), seed, width, steps)
 
 
 def export(
@@ -330,7 +319,9 @@ def export(
         dtype: Type that weights are rounded to.
         model: Model that was trained; for checkpoints of RLlib's or Tune's, which do not hold it.
     """
-    return _run("export", source=source, out=out, dtype=dtype, model=model)
+    from experiments.export import export
+
+    return export(Path(source), Path(out), dtype, model)
 
 
 def questions(
@@ -351,7 +342,9 @@ def questions(
         window: Steps per column of the table (default: an eighth of the run).
         json: Print one JSON object.
     """
-    return _command("questions")(run, out=out, all=all, window=window, json=json)
+    from experiments.commands.questions import run as show_questions
+
+    return show_questions(run, out=out, all=all, window=window, json=json)
 
 
 def report(
@@ -368,7 +361,9 @@ def report(
         out: The page (default: report-RUN.html).
         tokens: Include token ids and log-probabilities.
     """
-    return _command("report")(runs, out=out, tokens=tokens)
+    from experiments.report.page import report
+
+    return report(runs, out, tokens)
 
 
 def view(
@@ -382,7 +377,9 @@ def view(
         port: Port to bind, 0 for a free one.
         open: Open it in a browser.
     """
-    return _command("view")(runs, host=host, port=port, open=open)
+    from experiments.report.server import view
+
+    return view(runs, host, port, open)
 
 
 def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
@@ -393,4 +390,6 @@ def plot(runs: list[str], /, *, out: str = "plot.png", smooth: int = 5) -> int:
         out: The picture.
         smooth: Steps of the running mean.
     """
-    return _command("plot")(runs, out=out, smooth=smooth)
+    from experiments.report.curves import plot
+
+    return plot(runs, Path(out), smooth)

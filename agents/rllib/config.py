@@ -36,7 +36,7 @@ from ssp_env.game.protocol import check_tokenizer
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy, make_strategy
 from ssp_env.search.config import SearchConfig
-from ssp_env.search.open import check_search, open_search
+from ssp_env.search.index import check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Question, World

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Lfm2ForCausalLM
 
-from agents.tiny.model import HEAD_SIZE, WIDTH, tiny_model, tiny_tokenizer
-from agents.tiny.traces import Trace, TraceConfig, TraceWriter
-from ssp_env.config import Settings
+from agents.tiny.model import WIDTH, tiny_model, tiny_tokenizer
+from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import GameConfig
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -26,32 +24,24 @@ _TRACES = 0xB007
 """Second number of the seed that demonstrations are drawn by."""
 
 
-class BootstrapConfig(Settings):
-    """Settings of the base policy's training."""
-
-    section: ClassVar[str] = "bootstrap"
-
-    seed: NonNegativeInt = 0
-    """Weights, worlds and demonstrations follow from it."""
-    width: Annotated[int, Field(ge=HEAD_SIZE, multiple_of=HEAD_SIZE)] = WIDTH
-    """Of the policy's layers, a multiple of 64, the width of an attention head; see
-    :func:`agents.tiny.model.tiny_config`."""
-    steps: PositiveInt = 1800
-    """Optimizer steps."""
-    tokens_per_step: PositiveInt = 6000
-    """Tokens of one step's batch, padding included, at most."""
-    lr: NonNegativeFloat = 4e-3
-    """Highest learning rate of AdamW at width 128, at others in inverse proportion to the width; 50
-    steps of warm-up, linear decay to a twentieth."""
-    simple_share: NonNegativeFloat = 0.45
-    """The first share of the steps shows one-hop demonstrations without faults."""
-    traces: TraceConfig = TraceConfig()
-    """Settings of the demonstrations."""
+STEPS = 1800
+"""Optimizer steps of the policy that ships."""
+TOKENS_PER_STEP = 6000
+"""Tokens of one step's batch, padding included, at most."""
+LR = 4e-3
+"""Highest learning rate of AdamW at width 128, at others in inverse proportion to the width; 50
+steps of warm-up, linear decay to a twentieth."""
+SIMPLE_SHARE = 0.45
+"""The first share of the steps shows one-hop demonstrations without faults. Looking a value up is
+learnt from these or not at all: among faulty ones a model stays where it copies names that are not
+in the documents."""
 
 
 def bootstrap(
-    config: BootstrapConfig,
     game: GameConfig,
+    seed: int = 0,
+    width: int = WIDTH,
+    steps: int = STEPS,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Lfm2ForCausalLM:
     """Trains a fresh tiny policy, in float32.
@@ -60,29 +50,27 @@ def bootstrap(
     differ, since PyTorch picks its kernels by the instructions that the processor has.
 
     Args:
-        config: seeds, sizes and faults of the demonstrations.
         game: the format that the policy will play in (prompts, ``top_k``).
+        seed: weights, worlds and demonstrations follow from it.
+        width: of the layers; see :func:`agents.tiny.model.tiny_config`.
+        steps: optimizer steps.
         report: called after each step with its number and its loss in nats a token.
     """
     tokenizer = HuggingFaceTokenizer(tiny_tokenizer())
-    generator = torch.Generator().manual_seed(config.seed)
-    model = tiny_model(tokenizer.vocab_size, generator, config.width)
-    rng = np.random.default_rng([config.seed, _TRACES])
-    writer = TraceWriter(config.traces, game, tokenizer, rng)
-    simple, full = (
-        _batches(source.stream(), config.tokens_per_step, rng)
-        for source in (writer.simple(), writer)
-    )
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.lr, betas=(0.9, 0.98), weight_decay=0.01
-    )
+    generator = torch.Generator().manual_seed(seed)
+    model = tiny_model(tokenizer.vocab_size, generator, width)
+    rng = np.random.default_rng([seed, _TRACES])
+    one_hop: dict[str, Any] = {"solver_hops": (1.0,), "proposer_hops": (1.0,)}
+    simple = _batches(TraceWriter(game, tokenizer, rng, faults=False, **one_hop).stream(), rng)
+    full = _batches(TraceWriter(game, tokenizer, rng).stream(), rng)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, betas=(0.9, 0.98), weight_decay=0.01)
     model.train()
-    lr = config.lr * WIDTH / config.width
+    lr = LR * WIDTH / width
 
-    for step in range(1, config.steps + 1):
-        ids, mask = next(simple if step <= config.simple_share * config.steps else full)
+    for step in range(1, steps + 1):
+        ids, mask = next(simple if step <= SIMPLE_SHARE * steps else full)
         for group in optimizer.param_groups:
-            group["lr"] = lr * _schedule(step, config.steps)
+            group["lr"] = lr * _schedule(step, steps)
 
         loss = _loss(model, ids, mask)
         optimizer.zero_grad(set_to_none=True)
@@ -109,7 +97,7 @@ def _schedule(step: int, steps: int, warmup: int = 50) -> float:
 
 
 def _batches(
-    stream: Iterator[Trace], max_tokens: int, rng: np.random.Generator
+    stream: Iterator[Trace], rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Batches of traces of similar length, in random order.
 
@@ -120,7 +108,7 @@ def _batches(
         pool = sorted((next(stream) for _ in range(_POOL)), key=lambda trace: len(trace.ids))
         parts: list[list[Trace]] = [[]]
         for trace in pool:
-            if len(trace.ids) * (len(parts[-1]) + 1) > max_tokens:
+            if len(trace.ids) * (len(parts[-1]) + 1) > TOKENS_PER_STEP:
                 parts.append([])
             parts[-1].append(trace)
 
@@ -138,8 +126,6 @@ def _loss(model: Lfm2ForCausalLM, ids: torch.Tensor, mask: torch.Tensor) -> torc
     loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:][own])
 
     if not math.isfinite(float(loss.detach())):
-        raise FloatingPointError(
-            "the bootstrap diverged: its loss is not finite; lower bootstrap.lr"
-        )
+        raise FloatingPointError("the bootstrap diverged: its loss is not finite")
 
     return loss

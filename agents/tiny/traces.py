@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
 
 import numpy as np
-from pydantic import Field, PositiveInt
 
-from ssp_env.config import Settings
 from ssp_env.game.config import GameConfig
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
@@ -29,42 +26,30 @@ CARELESS_ORDER = (*RELATIONS[::2], *RELATIONS[1::2])
 """Relations in the order in which they become careless: some of every kind of entity first."""
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class TraceConfig(Settings):
-    """Settings of the demonstrations."""
-
-    section: ClassVar[str] = "traces"
-
-    solver_hops: tuple[float, ...] = (0.58, 0.22, 0.20)
-    """Shares of solver questions with 1, 2, 3 hops."""
-    careless_relations: Annotated[int, Field(ge=0, le=len(RELATIONS))] = 8
-    """Number of relations of :data:`CARELESS_ORDER` after which the player tends to answer at
-    once."""
-    premature: Share = 0.85
-    """Chance that it does so there. If this did not depend on the relation, the greedy policy would
-    be on a knife's edge: it would answer all two-hop questions early, or none."""
-    premature_deep: Share = 0.6
-    """Chance of an answer after the second hop of a three-hop question, whatever the relation."""
-    solver_slips: Share = 0.15
-    """Share of solver demonstrations with a wrong value at some hop."""
-    broken: Share = 0.06
-    """Share of demonstrations whose last tag is missing."""
-    proposer_share: Share = 0.5
-    """Share of proposer demonstrations."""
-    proposer_hops: tuple[float, ...] = (0.72, 0.24, 0.04)
-    """Shares of proposals with 1, 2, 3 hops."""
-    proposer_slips: Share = 0.12
-    """Share of proposals with a wrong relation at some hop."""
-    proposer_citizens: Share = 0.75
-    """Chance that a one-hop proposal about a person asks for a citizen of its nation: about a
-    quarter of all proposals."""
-    solver_citizens: Share = 0.0
-    """Share of solver questions that begin with a citizen of a nation; the player takes any that it
-    reads of."""
-    worlds_every: PositiveInt = 400
-    """Demonstrations per world; a fixed world would be learnt by heart."""
+SOLVER_HOPS = (0.58, 0.22, 0.20)
+"""Shares of solver questions with 1, 2, 3 hops."""
+CARELESS = CARELESS_ORDER[:8]
+"""Relations after which the player tends to answer at once."""
+PREMATURE = 0.85
+"""Chance that it does so there. If this did not depend on the relation, the greedy policy would be
+on a knife's edge: it would answer all two-hop questions early, or none."""
+PREMATURE_DEEP = 0.6
+"""Chance of an answer after the second hop of a three-hop question, whatever the relation."""
+SOLVER_SLIPS = 0.15
+"""Share of solver demonstrations with a wrong value at some hop."""
+BROKEN = 0.06
+"""Share of demonstrations whose last tag is missing."""
+PROPOSER_SHARE = 0.5
+"""Share of proposer demonstrations."""
+PROPOSER_HOPS = (0.72, 0.24, 0.04)
+"""Shares of proposals with 1, 2, 3 hops."""
+PROPOSER_SLIPS = 0.12
+"""Share of proposals with a wrong relation at some hop."""
+PROPOSER_CITIZENS = 0.75
+"""Chance that a one-hop proposal about a person asks for a citizen of its nation: about a quarter
+of all proposals."""
+WORLDS_EVERY = 400
+"""Demonstrations per world; a fixed world would be learnt by heart."""
 
 
 @dataclass(frozen=True)
@@ -88,29 +73,31 @@ class TraceWriter:
     """Endless demonstrations over ever new worlds."""
 
     def __init__(
-        self, config: TraceConfig, game: GameConfig, tokenizer: Tokenizer, rng: np.random.Generator
+        self,
+        game: GameConfig,
+        tokenizer: Tokenizer,
+        rng: np.random.Generator,
+        *,
+        faults: bool = True,
+        solver_hops: tuple[float, ...] = SOLVER_HOPS,
+        proposer_hops: tuple[float, ...] = PROPOSER_HOPS,
+        proposer_share: float = PROPOSER_SHARE,
     ) -> None:
-        self.config, self.game, self.tokenizer, self.rng = config, game, tokenizer, rng
+        """
+        Args:
+            game: the format that is played in.
+            tokenizer: writes it.
+            rng: draws everything; several writers may share it.
+            faults: with slips, haste and questions about citizens.
+            solver_hops: shares of solver questions with 1, 2, ... hops.
+            proposer_hops: the same of proposals.
+            proposer_share: share of proposer demonstrations.
+        """
+        self.game, self.tokenizer, self.rng = game, tokenizer, rng
         self.tags: Tags = game.tags
-        self._careless = CARELESS_ORDER[: config.careless_relations]
-
-    def simple(self) -> TraceWriter:
-        """A writer of one-hop demonstrations without faults, over the same stream of randomness.
-
-        Looking a value up is learnt from these or not at all: among faulty ones a model stays where
-        it copies names that are not in the documents."""
-        clean = self.config.replace(
-            premature=0.0,
-            premature_deep=0.0,
-            solver_slips=0.0,
-            broken=0.0,
-            proposer_slips=0.0,
-            proposer_citizens=0.0,
-            solver_citizens=0.0,
-            solver_hops=(1.0,),
-            proposer_hops=(1.0,),
-        )
-        return TraceWriter(clean, self.game, self.tokenizer, self.rng)
+        self._faults = faults
+        self._solver_hops, self._proposer_hops = solver_hops, proposer_hops
+        self._proposer_share = proposer_share
 
     def stream(self) -> Iterator[Trace]:
         """Demonstrations without end."""
@@ -119,8 +106,8 @@ class TraceWriter:
             rules = Rules.build(world, self.tokenizer, self.game)
             answers = [truth.answer for truth in world.answers]
 
-            for _ in range(self.config.worlds_every):
-                if self.rng.random() < self.config.proposer_share:
+            for _ in range(WORLDS_EVERY):
+                if self.rng.random() < self._proposer_share:
                     trace = self._propose(rules, str(self.rng.choice(answers)))
                 else:
                     trace = self._solve(world, rules)
@@ -129,9 +116,9 @@ class TraceWriter:
                     yield trace
 
     def _solve(self, world: MiniWorld, rules: Rules) -> Trace | None:
-        graph, wanted = world.train_graph, self._hops(self.config.solver_hops)
-        citizens = self.rng.random() < self.config.solver_citizens
-        steps = self._from_nation(graph, rules, wanted) if citizens else self._chain(graph, wanted)
+        graph, wanted = world.train_graph, self._hops(self._solver_hops)
+        self.rng.random()  # unused; the weights that ship came of a stream that drew it
+        steps = self._chain(graph, wanted)
         if steps is None:
             return None
 
@@ -145,11 +132,8 @@ class TraceWriter:
                 stop_after = count
                 break
 
-        slip_at = (
-            int(self.rng.integers(stop_after))
-            if self.rng.random() < self.config.solver_slips
-            else -1
-        )
+        slips = self._happens(SOLVER_SLIPS)
+        slip_at = int(self.rng.integers(stop_after)) if slips else -1
         entity = start
 
         for place, step in enumerate(steps[:stop_after]):
@@ -172,9 +156,9 @@ class TraceWriter:
 
         return trace
 
-    def _chain(self, graph: Graph, hops: int, start: str | None = None) -> list[_Step] | None:
+    def _chain(self, graph: Graph, hops: int) -> list[_Step] | None:
         """A random chain of functional facts."""
-        chain = graph.walk(self.rng, hops, start)
+        chain = graph.walk(self.rng, hops)
         if chain is None:
             return None
 
@@ -184,41 +168,20 @@ class TraceWriter:
             entity = steps[-1].value
         return steps
 
-    def _from_nation(self, graph: Graph, rules: Rules, hops: int) -> list[_Step] | None:
-        """A chain that begins with a citizen of a nation: any that a search for it shows."""
-        nations = sorted({facts[NATION] for facts in graph.facts.values() if NATION in facts})
-        nation = str(self.rng.choice(nations))
-        (found,) = rules.retriever.search([nation], self.game.top_k)
-
-        shown = [
-            entity
-            for entity, relation, value in read_facts(found)
-            if relation is NATION and value == nation
-        ]
-        if not shown:
-            return None
-
-        citizen = str(self.rng.choice(shown))
-        first = _Step(nation, Hop(NATION, inverted=True), citizen)
-        if hops == 1:
-            return [first]
-
-        rest = self._chain(graph, hops - 1, citizen)
-        return [first, *rest] if rest is not None else None
-
     def _haste(self, count: int, hops: list[Hop]) -> float:
         """Chance of an answer after this many hops, though the question goes on."""
+        if not self._faults:
+            return 0.0
         if count > 1:
-            return self.config.premature_deep
-        return self.config.premature if hops[0].relation in self._careless else 0.0
+            return PREMATURE_DEEP
+        return PREMATURE if hops[0].relation in CARELESS else 0.0
 
     def _propose(self, rules: Rules, answer: str) -> Trace | None:
         prompt = rules.prompts.proposer(answer, 1)
         trace = Trace(list(prompt), [0] * len(prompt))
-        wanted = self._hops(self.config.proposer_hops)
-        slip_at = (
-            int(self.rng.integers(wanted)) if self.rng.random() < self.config.proposer_slips else -1
-        )
+        wanted = self._hops(self._proposer_hops)
+        slips = self._happens(PROPOSER_SLIPS)
+        slip_at = int(self.rng.integers(wanted)) if slips else -1
         entity, hops, seen = answer, [], {answer}
 
         for place in range(wanted):
@@ -250,7 +213,7 @@ class TraceWriter:
 
         # Many are citizens of a nation, so a question that begins there is ambiguous.
         nations = [f[2] for f in facts if f[0] == entity and f[1] is NATION]
-        if citizens and nations and self.rng.random() < self.config.proposer_citizens:
+        if citizens and nations and self._happens(PROPOSER_CITIZENS):
             return nations[0], Hop(NATION, inverted=True)
 
         back = [
@@ -266,7 +229,7 @@ class TraceWriter:
         trace.mask.extend([1] * len(ids))
 
     def _finish(self, trace: Trace, kind: str, content: str) -> None:
-        broken = self.rng.random() < self.config.broken
+        broken = self._happens(BROKEN)
         self._write(trace, f"{self._tag(kind)}{content}{'' if broken else self._end(kind)}")
         if broken:
             assert self.tokenizer.eos_id is not None, "the tiny tokenizer has an end token"
@@ -288,6 +251,10 @@ class TraceWriter:
             {name for fact in read_facts(documents) for name in (fact[0], fact[2])} - {other_than}
         )
         return str(self.rng.choice(names)) if names else None
+
+    def _happens(self, chance: float) -> bool:
+        """Draws whether a fault happens; the stream of randomness is the same without faults."""
+        return bool(self.rng.random() < chance) and self._faults
 
     def _hops(self, shares: tuple[float, ...]) -> int:
         return int(self.rng.choice(len(shares), p=shares)) + 1

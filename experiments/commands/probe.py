@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-from argparse import Namespace
+from collections.abc import Sequence
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from experiments.commands.train import DEFAULT_PRESET, settings
-from experiments.config import RunConfig, load_preset
+from experiments.cli import Chosen
+from experiments.config import RunConfig
 from experiments.run.rules import MakeRules
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, ServiceError
@@ -43,30 +43,40 @@ _LOG_COLUMNS = 110
 _COLOURS = {Finding.PAYS: "bold red", Finding.UNSURE: "yellow", Finding.NO_RESULT: "magenta"}
 
 
-def run(arguments: Namespace) -> int:
-    """Plays the cheats and prints who was paid what."""
-    if arguments.list:
+def run(
+    chosen: Chosen,
+    *,
+    cheats: Sequence[str],
+    list: bool,
+    games: int,
+    margin: float,
+    player: str,
+    allow: Sequence[str],
+    json: bool,
+) -> int:
+    """Plays the cheats and prints who was paid what; see :func:`experiments.cli.probe`."""
+    if list:
         for cheat in all_cheats():
             print(f"{cheat.name:<28}{cheat.gains.value:<10}{cheat.about}")
         return 0
 
-    config = settings(arguments, load_preset(arguments.preset or DEFAULT_PRESET))
-    every = not arguments.cheat or "all" in arguments.cheat
-    cheats = all_cheats() if every else [find_cheat(name) for name in arguments.cheat]
-    allowed = known(arguments.allow)
+    config = chosen.config()
+    every = not cheats or "all" in cheats
+    found = all_cheats() if every else [find_cheat(name) for name in cheats]
+    allowed = known(allow)
     rules = make_rules(config)
-    partner = ChatPlayer(ChatClient(config.served_model())) if arguments.player == "model" else None
+    partner = ChatPlayer(ChatClient(config.served_model())) if player == "model" else None
 
     # Every void game is counted in the report; the log would repeat each.
     logging.getLogger("ssp_env").setLevel(logging.ERROR)
-    console = Console(stderr=True, quiet=arguments.json)
+    console = Console(stderr=True, quiet=json)
     try:
         with console.status("") as status:
             report = probe(
                 rules,
-                cheats,
-                games=arguments.games,
-                margin=arguments.margin,
+                found,
+                games=games,
+                margin=margin,
                 seed=config.seed,
                 partner=partner,
                 on_cheat=lambda cheat: status.update(f"playing {cheat.name}"),
@@ -75,8 +85,8 @@ def run(arguments: Namespace) -> int:
         print(f"ssp: {error}; no honest game came to an end, so nothing is held", file=sys.stderr)
         return NO_RESULT
 
-    if arguments.json:
-        print(json.dumps(as_json(report, config, rules), ensure_ascii=True))
+    if json:
+        print(dumps(as_json(report, config, rules), ensure_ascii=True))
     else:
         show(report, config)
 
@@ -85,19 +95,15 @@ def run(arguments: Namespace) -> int:
     return NO_RESULT if report.unknown else 0
 
 
-def known(names: list[str]) -> frozenset[str]:
-    """Cheats that may pay: by their names, or all that pay in an earlier probe's JSON file.
-
-    Raises:
-        ConfigError: a file that is no output of ``ssp probe --json``.
-    """
+def known(names: Sequence[str]) -> frozenset[str]:
+    """Cheats that may pay: by their names, or all that pay in an earlier probe's JSON file."""
     found: set[str] = set()
     for name in names:
         if not name.endswith(".json"):
             found.add(name)
             continue
         try:
-            cheats = json.loads(Path(name).read_text(encoding="utf-8"))["cheats"]
+            cheats = loads(Path(name).read_text(encoding="utf-8"))["cheats"]
             paying = {c["name"] for c in cheats if c["finding"] == Finding.PAYS}
         except (OSError, ValueError, LookupError, TypeError) as error:
             fix = f"give a cheat's name, or a file that ssp probe --json wrote ({error})"
@@ -107,11 +113,7 @@ def known(names: list[str]) -> frozenset[str]:
 
 
 def make_rules(config: RunConfig) -> Rules:
-    """The rules that training would play by; without a model, with the world's own tokenizer.
-
-    Raises:
-        SSPError: world, tokenizer, prompts or search cannot work.
-    """
+    """The rules that training would play by; without a model, with the world's own tokenizer."""
     world = open_world(config.world, **config.world_options)
     if config.model:
         tokenizer: Tokenizer = HuggingFaceTokenizer.load(config.model_dir)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import Chosen
-from experiments.config import RunConfig, make_config
+from experiments.config import RunConfig
 from experiments.run.checks import check_early
 from experiments.run.process import (
     handling,
@@ -24,7 +23,6 @@ from experiments.run.process import (
 from experiments.run.rundir import NO_CHECKPOINT, RunDirectory, fresh, newest
 from ssp_env.errors import ConfigError, DataError, UnhealthyRun
 
-DEFAULT_PRESET = "tiny"
 UNHEALTHY = 3
 """Exit status of a run that was stopped because its figures went wrong."""
 
@@ -81,17 +79,6 @@ def _resumed(chosen: Chosen, out: Path, **more: Any) -> RunConfig:
     except ConfigError as error:
         raise DataError(RunDirectory(out).config, str(error)) from None
     return chosen.config(held, **more)
-
-
-def settings(arguments: Namespace, values: dict[str, Any]) -> RunConfig:
-    """Settings to start from, then the command's own options, then ``--set``.
-
-    Raises:
-        ConfigError: an unknown setting, or a value that cannot work.
-    """
-    names = ("seed", "steps", "world", "model", "rules", "verifier", "search", "solver_only")
-    given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
-    return make_config(values, set=arguments.set, **given)
 
 
 def default_directory(config: RunConfig) -> Path:

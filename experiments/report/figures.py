@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-NOT_FIGURES = frozenset({"step", "accuracy", "interval", "questions", "void_questions"})
+import pandas as pd
+
+NOT_FIGURES = frozenset({"accuracy", "interval", "questions", "void_questions"})
 """Parts of a line that are no figures of a step."""
 REASON = "invalid_"
 """Beginning of the shares of proposals that failed for a reason."""
@@ -77,34 +79,20 @@ LABELS = {
 }
 
 
-def figures_of(line: dict[str, Any], names: Iterable[str] = ()) -> dict[str, float | None]:
-    """The figures of a line of ``metrics.jsonl``, mappings made flat (``seconds.engine``).
+def figures_of(lines: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Figures by step, mappings made flat (``seconds.engine``); NaN where there is none, or where
+    it was not finite.
 
-    ``None`` is a figure that was not finite. Anything but numbers is left out.
-
-    Args:
-        line: of ``metrics.jsonl``.
-        names: figures that other lines have. A reason (``invalid_spoiler``) is only written in
-            steps where it occurred; where it did not, but others could have, its share is 0.
+    A reason (``invalid_spoiler``) is only written in steps where it occurred: in the others that
+    proposed anything, its share is 0.
     """
-    found: dict[str, float | None] = {}
-    for name, value in line.items():
-        if name not in NOT_FIGURES:
-            _flatten(name, value, found)
-
-    if found.get("valid_rate") is not None:
-        for name in names:
-            if name.startswith(REASON):
-                found.setdefault(name, 0.0)
-    return found
-
-
-def _flatten(name: str, value: Any, found: dict[str, float | None]) -> None:
-    if isinstance(value, dict):
-        for inner, item in value.items():
-            _flatten(f"{name}.{inner}", item, found)
-    elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        found[name] = value
+    kept = [{n: v for n, v in line.items() if n not in NOT_FIGURES} for line in lines]
+    frame = pd.json_normalize(kept).set_index("step").apply(pd.to_numeric, errors="coerce")
+    if "valid_rate" in frame:
+        reasons = [name for name in frame if name.startswith(REASON)]
+        proposed = frame["valid_rate"].notna()
+        frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
+    return frame.dropna(axis="columns", how="all")
 
 
 def charts(names: Iterable[str]) -> list[Chart]:

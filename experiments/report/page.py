@@ -5,28 +5,30 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.console import Console
+from rich.progress import track
 
 from experiments.report import games
-from experiments.report.figures import REWARDS, charts, figures_of, spoken, spoken_group
+from experiments.report.curves import chart_data
+from experiments.report.figures import spoken_group
 from experiments.report.runs import (
     LAST_STEPS,
-    Arm,
     Run,
     accuracy_means,
     arms_of,
     differences,
     last_steps,
+    open_runs,
 )
 from experiments.run.rundir import flat
-from experiments.stats import over_runs
 from ssp_env.disk import replacing
+from ssp_env.errors import RunError
 from ssp_env.replay import SavedGame, read_games
 
 PARTS = Path(__file__).parent / "page"
@@ -53,16 +55,44 @@ _environment.filters |= {
 _environment.globals |= {"turns": games.turns, "alike": games.alike, "tokens": games.tokens}
 
 
-def write_page(
-    runs: Sequence[Run], path: Path, *, tokens: bool, progress: Callable[[Any], Iterable[Any]]
-) -> int:
+def report(paths: Sequence[str], out: str | None = None, tokens: bool = False) -> int:
+    """Reads the runs, and writes the page once all of it is there; see
+    :func:`experiments.cli.report`."""
+    page = Path(out or default_name(paths))
+    if page.is_dir():
+        what = f"name the file, such as {page / 'report.html'}"
+        raise RunError(f"--out {page} is a directory; {what}")
+    if not page.parent.is_dir():
+        raise RunError(f"--out {page}: there is no directory {page.parent}")
+
+    runs = open_runs(paths)
+    written = write_page(runs, page, tokens=tokens)
+
+    number = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}"
+    print(f"wrote {page} ({number}, {written:,} games, {page.stat().st_size / 1e6:.1f} MB)")
+    for one in runs:
+        if not one.files:
+            print(f"{one.path} holds no games: curves and settings only")
+    if written and not tokens:
+        print("left out: token ids and log-probabilities (--tokens puts them in)")
+    return 0
+
+
+def default_name(paths: Sequence[str]) -> str:
+    """The page's name if none is given, after the run directories."""
+    first, *others = (Path(path).resolve().name for path in paths)
+    if len(others) > 1:
+        return f"report-{first}-and-{len(others)}-more.html"
+    return f"report-{'-'.join([first, *others])}.html"
+
+
+def write_page(runs: Sequence[Run], path: Path, *, tokens: bool) -> int:
     """Writes the page of some runs; returns the number of its games.
 
     Args:
         runs: in the order of the page.
         path: the file; it is replaced once all of the page is there.
         tokens: also token ids and log-probabilities, which multiply the size of the games.
-        progress: is handed the steps, and gives them back one by one.
 
     Raises:
         DataError: a game that cannot be read; names file and line.
@@ -70,7 +100,9 @@ def write_page(
     """
     held = {"data": packed(described(runs, live=False))}
     indexes: list[dict[int, Any]] = [{} for _ in runs]
-    for place, step in progress([(i, step) for i, run in enumerate(runs) for step in run.files]):
+    console = Console(stderr=True)
+    steps = [(i, step) for i, run in enumerate(runs) for step in run.files]
+    for place, step in track(steps, "reading games", console=console, transient=True):
         saved = list(read_games(runs[place].files[step]))
         indexes[place][step] = [games.row(game.record) for game in saved]
         shown = {g.record.slot: game_html(runs[place].key, step, g, tokens) for g in saved}
@@ -188,114 +220,3 @@ def _about(runs: Sequence[Run]) -> list[dict[str, Any]]:
         {"name": name.replace("_", " "), "values": [each.get(name) for each in held]}
         for name in (*names, "git_commit", "machine")
     ]
-
-
-# -- curves ------------------------------------------------------------------------------------
-
-Points = dict[int, tuple[float, ...]]
-"""Value by step, with the ends of its interval where there is one."""
-
-
-def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> tuple[list[dict[str, Any]], list[str]]:
-    """All curves as plain data, and the names of figures that were always 0.
-
-    A chart of one run has a curve per figure; of several runs, each figure has a chart with a curve
-    per run, and one per arm with the 95% interval over its seeds.
-    """
-    drawn, zero = [], []
-    groups = sorted({g for run in runs for line in run.evaluated for g in line["accuracy"]})
-    accuracy = [(spoken_group(group), [_accuracy(run, group) for run in runs]) for group in groups]
-    if accuracy:
-        drawn += _charts(REWARDS, "Unseen questions", "share answered right", accuracy, runs, arms)
-
-    names = {name: None for run in runs for line in run.lines for name in figures_of(line)}
-    points = [_figures(run, names) for run in runs]
-    for chart in charts(names):
-        curves = []
-        for name in chart.figures:
-            if any(y for found in points for (y, *_) in found[name].values()):
-                curves.append((spoken(name), [found[name] for found in points]))
-            else:
-                zero.append(f"{chart.title.lower()}: {spoken(name)}")
-        if curves:
-            drawn += _charts(chart.group, chart.title, chart.unit, curves, runs, arms)
-    return drawn, zero
-
-
-def _charts(
-    group: str,
-    title: str,
-    unit: str,
-    curves: list[tuple[str, list[Points]]],
-    runs: Sequence[Run],
-    arms: Sequence[Arm],
-) -> list[dict[str, Any]]:
-    head = {"group": group, "unit": unit, "share": unit.startswith("share")}
-    if len(runs) == 1:
-        steps = sorted({step for _, (points,) in curves for step in points})
-        series = [_series(label, i, points[0], steps) for i, (label, points) in enumerate(curves)]
-        return [head | {"title": title, "x": steps, "series": series, "means": []}]
-
-    made = []
-    for label, points in curves:
-        steps = sorted({step for found in points for step in found})
-        series = [
-            _series(run.key, i, found, steps)
-            for i, (run, found) in enumerate(zip(runs, points, strict=True))
-        ]
-        means = [
-            _series(arm.name, arm.runs[0], _mean([points[i] for i in arm.runs]), steps)
-            for arm in arms
-        ]
-        several = any(len(arm.runs) > 1 for arm in arms)
-        shown = f"{title}: {label}" if label != title.lower() else title
-        made.append(
-            head | {"title": shown, "x": steps, "series": series, "means": means if several else []}
-        )
-    return made
-
-
-def _series(label: str, colour: int, points: Points, steps: list[int]) -> dict[str, Any]:
-    """A curve over common steps, without values where it has none."""
-    columns = [
-        [
-            _short(points[step][column]) if column < len(points.get(step, ())) else None
-            for step in steps
-        ]
-        for column in range(3)
-    ]
-    ends = {} if columns[1].count(None) == len(steps) else {"low": columns[1], "high": columns[2]}
-    return {"label": label, "colour": colour, "y": columns[0], **ends}
-
-
-def _mean(runs: list[Points]) -> Points:
-    """Means over runs with their intervals, at the steps that all of them have."""
-    if len(runs) == 1:
-        return runs[0]
-    found: Points = {}
-    for step in sorted(set.intersection(*({*points} for points in runs))):
-        mean = over_runs([points[step][0] for points in runs])
-        found[step] = (mean.mean, mean.low, mean.high)
-    return found
-
-
-def _accuracy(run: Run, group: str) -> Points:
-    return {
-        line["step"]: (line["accuracy"][group], *line["interval"][group])
-        for line in run.evaluated
-        if group in line["accuracy"]
-    }
-
-
-def _figures(run: Run, names: Iterable[str]) -> dict[str, Points]:
-    found: dict[str, Points] = {name: {} for name in names}
-    for line in run.lines:
-        for name, value in figures_of(line, names).items():
-            if value is not None:
-                found[name][line["step"]] = (value,)
-    return found
-
-
-def _short(value: float) -> float | None:
-    """Six digits of a number; ``None`` of one that is not finite."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from typing import Any
+
+import pandas as pd
 
 from experiments.report.figures import LENGTHS, QUESTIONS, REWARDS, charts, figures_of, spoken
 from experiments.run.rundir import CHANGEABLE, RunDirectory, flat
@@ -53,6 +56,11 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """All settings by dotted name."""
         return flat(self.config)
+
+    @cached_property
+    def figures(self) -> pd.DataFrame:
+        """Figures by step; see :func:`~experiments.report.figures.figures_of`."""
+        return figures_of(self.lines)
 
     @property
     def evaluated(self) -> Lines:
@@ -176,50 +184,42 @@ def _arm_name(runs: Sequence[Run], members: list[int], groups: list[list[int]]) 
 
 def accuracy_means(runs: Sequence[Run], arm: Arm) -> tuple[int, dict[str, Estimate]] | None:
     """The last step at which all runs of an arm were evaluated, and means by question group."""
-    by_step = [{line["step"]: line["accuracy"] for line in runs[i].evaluated} for i in arm.runs]
-    common = set[int].intersection(*({*found} for found in by_step))
+    steps = [{line["step"] for line in runs[place].evaluated} for place in arm.runs]
+    common = set.intersection(*steps)
     if len(arm.runs) < 2 or not common:
         return None
-    step = max(common)
-    found = [accuracy[step] for accuracy in by_step]
-    groups = sorted(set.intersection(*({*accuracy} for accuracy in found)))
-    return step, {g: over_runs([accuracy[g] for accuracy in found]) for g in groups}
+    lines = [line for place in arm.runs for line in runs[place].evaluated]
+    last = pd.DataFrame([line["accuracy"] for line in lines if line["step"] == max(common)])
+    known = last.dropna(axis="columns")
+    return max(common), {group: over_runs(known[group].tolist()) for group in sorted(known)}
 
 
-def last_means(run: Run, end: int | None = None) -> dict[str, float]:
+def last_means(run: Run, end: int | None = None) -> pd.Series:
     """Means of a run's figures over its last steps, up to ``end``."""
-    lines = [line for line in run.lines if 0 < line["step"] <= (run.done if end is None else end)]
-    names = [name for line in run.lines for name in figures_of(line)]
-    found: dict[str, list[float]] = {}
-    for line in lines[-LAST_STEPS:]:
-        for name, value in figures_of(line, names).items():
-            if value is not None:
-                found.setdefault(name, []).append(value)
-    return {name: fmean(values) for name, values in found.items()}
+    return run.figures.loc[1 : run.done if end is None else end].tail(LAST_STEPS).mean()
 
 
 def last_steps(runs: Sequence[Run], arms: Sequence[Arm]) -> list[dict[str, Any]]:
     """Rows of the table of the last steps: ``heading``, ``label``, a value for each run, and an
     estimate for each arm of several runs, over the last steps that all of them have."""
-    means = [last_means(run) for run in runs]
-    several = [arm for arm in arms if len(arm.runs) > 1]
+    means = pd.DataFrame([last_means(run) for run in runs]).dropna(axis="columns", how="all")
     common = []
-    for arm in several:
-        end = min(runs[place].done for place in arm.runs)
-        common.append([last_means(runs[place], end) for place in arm.runs])
+    for arm in arms:
+        if len(arm.runs) > 1:
+            end = min(runs[place].done for place in arm.runs)
+            found = pd.DataFrame([last_means(runs[place], end) for place in arm.runs])
+            common.append(found.reindex(columns=means.columns))
 
     rows = []
-    for chart in charts({name for mean in means for name in mean}):
-        if chart.group not in (REWARDS, QUESTIONS, LENGTHS):
-            continue
-        for name in chart.figures:
-            over = [[mean[name] for mean in found if name in mean] for found in common]
+    for chart in charts(means):
+        for name in chart.figures if chart.group in (REWARDS, QUESTIONS, LENGTHS) else ():
+            over = [found[name].dropna().tolist() for found in common]
             rows.append(
                 {
                     "heading": chart.title,
                     "label": spoken(name),
-                    "values": [mean.get(name) for mean in means],
-                    "arms": [over_runs(v) if len(v) > 1 else None for v in over],
+                    "values": [None if math.isnan(value) else value for value in means[name]],
+                    "arms": [over_runs(values) if len(values) > 1 else None for values in over],
                 }
             )
     return rows

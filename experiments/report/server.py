@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import webbrowser
 from collections.abc import Sequence
 from functools import lru_cache
 from http import HTTPStatus
@@ -24,6 +25,20 @@ from ssp_env.errors import SSPError
 from ssp_env.replay import read_games
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+def view(paths: Sequence[str], host: str, port: int, open: bool) -> int:
+    """Serves until Ctrl-C; see :func:`experiments.cli.view`."""
+    viewer = Viewer(paths)
+    with open_server(viewer, host, port) as server:
+        server.daemon_threads = True
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{server.server_port}/"
+        print(f"ssp view: {', '.join(viewer.keys)} at {address} (Ctrl-C ends it)", flush=True)
+        if open:
+            webbrowser.open(address)
+        server.serve_forever()
+    return 0
 
 
 class Viewer:

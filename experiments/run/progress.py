@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,7 +23,9 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.rollout import sampled
-from experiments.run.evaluation import Accuracy
+
+if TYPE_CHECKING:
+    from experiments.run.recorder import Accuracy
 
 LINE_EVERY = 10
 """Steps between two lines where there is no terminal."""

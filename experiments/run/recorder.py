@@ -1,10 +1,12 @@
-"""Figures of a run: on the screen, in ``metrics.jsonl``, for TensorBoard, and in the summary."""
+"""Evaluations and figures of a run: on the screen, in files, for TensorBoard, in the summary."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -12,10 +14,10 @@ from tensorboardX import SummaryWriter
 
 from agents.rollout import waits_for_others
 from experiments.config import RunConfig
-from experiments.run.evaluation import Accuracy, accuracies
+from experiments.run.process import git_commit, machine
 from experiments.run.progress import Progress
-from experiments.run.provenance import git_commit, machine
 from experiments.run.rundir import RunDirectory, finite
+from experiments.stats import share
 from ssp_env.errors import RunError, ServiceError
 from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, outages
@@ -26,6 +28,48 @@ Solve = Callable[[Sequence[Question], float, int], list[GameRecord]]
 """Lets a policy answer questions at a temperature, with a seed: one record per question."""
 Report = Callable[[dict[str, Any]], object]
 """Receives each line of ``metrics.jsonl``, once it is there."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of right answers in a group of questions."""
+
+    right: int
+    asked: int
+    void: int = 0
+    """Questions that an outage hit; they are not among those asked."""
+
+    @property
+    def value(self) -> float:
+        """The share; not a number if nothing was asked."""
+        return self.right / self.asked if self.asked else math.nan
+
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of 95%; everything is possible if nothing was asked."""
+        found = share(self.right, self.asked)
+        return found.low, found.high
+
+
+def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
+    """Pass@1 of each group, from the first attempt at each question.
+
+    Args:
+        questions: what was asked.
+        records: one game per question, in the same order.
+    """
+    tallies: dict[str, list[int]] = {}
+
+    for question, record in zip(questions, records, strict=True):
+        tally = tallies.setdefault(question.group, [0, 0, 0])
+        if record.outcome == "void":
+            tally[2] += 1
+            continue
+
+        solver = [trajectory for trajectory in record.trajectories if trajectory.role == "solver"]
+        tally[0] += bool(solver and solver[0].reward)
+        tally[1] += 1
+
+    return {group: Accuracy(*tally) for group, tally in sorted(tallies.items())}
 
 
 class Recorder:

@@ -9,7 +9,7 @@ from transformers import Qwen2Config
 
 from agents.memory import Plan, Shape, least_share, plan, shape_of
 from experiments.config import ComputeConfig, RunConfig, load_preset, make_config
-from experiments.run.planned import USABLE, check_fit, plan_of
+from experiments.planner import USABLE, check_fit
 from ssp_env.errors import ConfigError
 
 # Counted by running the learner's and the engine's code over fake tensors (paper-7b, rows of
@@ -72,7 +72,7 @@ def run(**changes: Any) -> RunConfig:
 
 
 def made(config: RunConfig, memory: float = 0) -> Plan:
-    return plan_of(config, SMALL, memory)
+    return plan(SMALL, config, memory)
 
 
 @pytest.mark.parametrize(("sizes", "counted"), COUNTED)
@@ -123,29 +123,38 @@ def test_one_process_takes_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "memory", "gpus"),
+    ("changes", "memory", "gpus", "field"),
     [
-        ({}, 0.9, 4),
-        ({"learning": {"batch_size": 512, "round_size": 32}}, 0.5, 64),
-        ({"compute": {"learners": 100}}, 2.0, 8),
-        ({"compute": {"learners": 100}}, 2.0, 1),
-        ({"engine": {"kind": "vllm", "memory": 0.01}}, 2.0, 4),
+        ({}, 0.9, 4, "learning.gradient_checkpointing"),
+        ({"learning": {"batch_size": 512, "round_size": 256}}, 0.5, 64, "learning.round_size"),
+        ({"learning": {"microbatch_tokens": 65_536}}, 0.5, 4, "learning.gradient_checkpointing"),
+        (
+            {
+                "game": {"attempts": 2, "max_prompt_tokens": 8, "max_response_tokens": 8},
+                "learning": {"microbatch_tokens": 16},
+            },
+            0.5,
+            4,
+            "compute.sharding",
+        ),
+        ({"compute": {"learners": 100}}, 2.0, 8, "compute.learners"),
+        ({"engine": {"kind": "vllm", "memory": 0.01}}, 2.0, 4, "engine.memory"),
     ],
 )
-def test_advice_fits(changes: dict[str, Any], memory: float, gpus: int) -> None:
+def test_what_does_not_fit_names_a_setting_that_helps(
+    changes: dict[str, Any], memory: float, gpus: int, field: str
+) -> None:
     """``memory`` is a share of the fullest device's need."""
     config = run(**changes)
     limit = memory * max(device.total for device in made(config).devices) / USABLE
     with pytest.raises(ConfigError) as refused:
         check_fit(config, SMALL, limit, gpus)
-    for way in refused.value.fix.rpartition("; set ")[2].split("; or "):
-        advised = {part: dict(changes.get(part, {})) for part in ("learning", "compute", "engine")}
-        for change in way.split(", "):
-            name, _, value = change.rpartition("set ")[2].partition("=")
-            part, _, setting = name.partition(".")
-            kind = type(getattr(getattr(config, part), setting))
-            advised[part][setting] = value == "true" if kind is bool else kind(value)
-        assert check_fit(run(**advised), SMALL, limit, gpus)
+    assert refused.value.field == field
+
+
+def test_sizes_that_cannot_be_dealt_are_refused() -> None:
+    with pytest.raises(ConfigError, match="2 env runners play"):
+        check_fit(run(learning={"round_size": 4}), SMALL, 10**15, 4)
 
 
 def test_vllm_needs_weights_and_the_longest_row() -> None:

@@ -16,10 +16,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from agents.models import load_model
+from agents.tiny import bootstrap as bootstrap_module
 from agents.tiny import traces
-from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
+from agents.tiny.bootstrap import bootstrap, save_policy
 from agents.tiny.model import tiny_model, tiny_tokenizer
-from agents.tiny.traces import Trace, TraceConfig, TraceWriter
+from agents.tiny.traces import Trace, TraceWriter
 from ssp_env.game.config import MINI_GAME
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
@@ -77,16 +78,8 @@ class Drawn:
     traces: list[Trace]
 
 
-FAULTLESS: dict[str, Any] = {
-    name: 0.0
-    for name, field in TraceConfig.model_fields.items()
-    if field.annotation is float and name != "proposer_share"
-}
-"""Every chance of a fault is 0."""
-
-
-def drawn(words: HuggingFaceTokenizer, count: int, **changes: Any) -> Drawn:
-    """Demonstrations, all from one world."""
+def drawn(words: HuggingFaceTokenizer, count: int) -> Drawn:
+    """Demonstrations without faults, all from one world."""
     worlds: list[MiniWorld] = []
 
     class Seen(MiniWorld):
@@ -94,12 +87,10 @@ def drawn(words: HuggingFaceTokenizer, count: int, **changes: Any) -> Drawn:
             super().__init__(*args, **kwargs)
             worlds.append(self)
 
-    config = TraceConfig(**{"worlds_every": 10 * count, **changes})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(traces, "MiniWorld", Seen)
-        found = list(
-            islice(TraceWriter(config, MINI_GAME, words, np.random.default_rng(3)).stream(), count)
-        )
+        writer = TraceWriter(MINI_GAME, words, np.random.default_rng(3), faults=False)
+        found = list(islice(writer.stream(), count))
     (world,) = worlds
     return Drawn(world, found)
 
@@ -128,7 +119,7 @@ def acted_out(played: Round, trace: Trace) -> Trajectory:
 
 @pytest.fixture(scope="module")
 def faultless(words: HuggingFaceTokenizer) -> Drawn:
-    return drawn(words, 120, **FAULTLESS)
+    return drawn(words, 120)
 
 
 def test_the_game_accepts_the_demonstrated_solver(
@@ -200,11 +191,18 @@ def digest(directory: Path) -> str:
     return hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
 
 
-def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
-    config = BootstrapConfig(seed=4, steps=12, tokens_per_step=1000, simple_share=1.0)
+def test_the_bootstrap_learns_and_the_same_seed_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap_module, "TOKENS_PER_STEP", 1000)
+    monkeypatch.setattr(bootstrap_module, "SIMPLE_SHARE", 1.0)
     losses: list[list[float]] = [[], []]
     for run, name in enumerate(("one", "other")):
-        model = bootstrap(config, MINI_GAME, lambda step, loss, run=run: losses[run].append(loss))
+
+        def report(step: int, loss: float, run: int = run) -> None:
+            losses[run].append(loss)
+
+        model = bootstrap(MINI_GAME, seed=4, steps=12, report=report)
         save_policy(model, tmp_path / name)
     assert digest(tmp_path / "one") == digest(tmp_path / "other")
     assert losses[0] == losses[1]

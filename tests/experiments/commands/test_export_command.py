@@ -11,24 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agents.models import adapt, load_model, save_policy, tiny_directory
 from agents.sharding import save_shares
-from experiments import cli as commands
 from ssp_env import cli
 
 IDS = torch.arange(3, 40)[None]
-
-
-class Point:
-    """The command's entry point, installed or not."""
-
-    name = "export"
-
-    def load(self) -> Any:
-        return commands.export
-
-
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "entry_points", lambda group: [Point()])
 
 
 class Module(torch.nn.Module):

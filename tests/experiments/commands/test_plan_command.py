@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import Qwen2Config
 
-from experiments import cli as commands
+from experiments import planner
 from experiments.config import load_preset, make_config
-from experiments.run import planned
-from experiments.run.planned import check_memory
+from experiments.planner import check_memory
 from ssp_env import cli
 from ssp_env.errors import ConfigError
-
-
-class Point:
-    """The command's entry point, installed or not."""
-
-    name = "plan"
-
-    def load(self) -> Any:
-        return commands.plan
-
-
-@pytest.fixture(autouse=True)
-def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "entry_points", lambda group: [Point()])
 
 
 @pytest.fixture
@@ -85,43 +69,12 @@ def test_nobody_takes_the_tiny_policy_for_another(
     assert "learner and engine: 1 process\n" in shown
 
 
-def test_what_a_plan_advises_for_seven_billion_parameters_fits(
-    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Qwen2Config(  # the shape of Qwen2.5-7B
-        hidden_size=3584,
-        intermediate_size=18_944,
-        num_hidden_layers=28,
-        num_attention_heads=28,
-        num_key_value_heads=4,
-        vocab_size=152_064,
-        max_position_embeddings=32_768,
-    ).save_pretrained(directory)
-
-    def told(gpus: int, *changes: str) -> int:
-        given = ["plan", "--preset", "paper-7b", "--model", str(directory), "--memory", "80"]
-        sets = [word for change in changes for word in ("--set", change)]
-        return cli.main([*given, "--gpus", str(gpus), *sets])
-
-    for gpus, processes in (
-        (8, "compute.env_runners=4, compute.learners=4, "),
-        (16, ""),
-        (24, ""),
-    ):
-        assert told(gpus) == 2
-        ways = capsys.readouterr().err.strip().rpartition("; set ")[2].split("; or ")
-        assert ways == [processes + "learning.round_size=4", processes + "engine.kind=vllm"]
-        for way in ways:
-            assert told(gpus, *way.split(", ")) == 0
-            assert "KV cache" in capsys.readouterr().out
-
-
 def test_a_run_is_planned_for_the_gpus_that_it_will_have(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = make_config({**load_preset("tiny"), "compute": {"gpus_per_learner": 1}})
     asked: list[list[int]] = [[80 << 30] * 2, [80 << 30, 1 << 20], []]
-    monkeypatch.setattr(planned, "gpu_memories", lambda: asked.pop(0))
+    monkeypatch.setattr(planner, "gpu_memories", lambda: asked.pop(0))
     assert check_memory(config) is not None
     with pytest.raises(ConfigError, match=r"of the 1\.0 MiB of its GPU"):
         check_memory(config)  # the smallest one decides

@@ -22,5 +22,5 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def page(two_runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of both, with tokens."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(open_runs(two_runs), path, tokens=True, progress=iter)
+    write_page(open_runs(two_runs), path, tokens=True)
     return path

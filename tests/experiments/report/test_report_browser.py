@@ -21,7 +21,7 @@ def shown(url: str, profile: Path) -> str:
     """The page's elements once its scripts are done."""
     options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
     options += [f"--user-data-dir={profile}", "--window-size=390,844"]
-    command = [str(CHROMIUM), *options, "--virtual-time-budget=5000", "--dump-dom", url]
+    command = [str(CHROMIUM), *options, "--virtual-time-budget=60000", "--dump-dom", url]
     result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert "CONSOLE" not in result.stderr
     body = result.stdout[result.stdout.index("<body") :]

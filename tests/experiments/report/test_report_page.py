@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from small_runs import GAMES, HOSTILE, change_game, make_run
 
-from experiments.commands.report import default_name
-from experiments.commands.report import run as report_command
+from experiments.report.curves import chart_data
 from experiments.report.figures import charts, spoken
-from experiments.report.page import chart_data, write_page
+from experiments.report.page import default_name, write_page
+from experiments.report.page import report as report_command
 from experiments.report.runs import accuracy_means, arms_of, last_means, last_steps, open_runs
 from ssp_env.errors import DataError, RunError, SSPError
 from ssp_env.replay import read_games
@@ -59,7 +59,7 @@ def test_a_page_holds_every_game_with_its_tokens(page: Path, two_runs: list[str]
 
 
 def test_the_same_runs_give_the_same_page(two_runs: list[str], page: Path, tmp_path: Path) -> None:
-    write_page(open_runs(two_runs), tmp_path / "again.html", tokens=True, progress=iter)
+    write_page(open_runs(two_runs), tmp_path / "again.html", tokens=True)
     assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
     report(two_runs[0], out=tmp_path / "bare.html")
     assert "loss mask" not in str(held(tmp_path / "bare.html"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from experiments.run.evaluation import Accuracy, accuracies
+from experiments.run.recorder import Accuracy, accuracies
 from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord, TrajectoryRecord
 from ssp_env.types import Question, Role

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from agents.rollout import sampled
 from experiments.run import progress as progress_module
-from experiments.run.evaluation import Accuracy
 from experiments.run.progress import Progress
+from experiments.run.recorder import Accuracy
 
 FIGURES = {
     "proposer_reward": 0.25,

@@ -104,7 +104,7 @@ def plain(shown: str) -> list[str]:
 
 
 def test_the_terminal_shows_the_run_and_nothing_else(whole_run: Run) -> None:
-    shown = whole_run[1].model_dump(mode="json")
+    shown = plain(whole_run[1])
     assert any("self-play" in line and "6/6" in line for line in shown)
     assert any(re.search(r"accuracy base:  1: \d\.\d{3}  2: ", line) for line in shown)
     assert any(f"everything is in {whole_run[0]}/" in line for line in shown)

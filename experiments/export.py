@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import torch
@@ -24,26 +23,20 @@ LM = "lm."
 """Beginning of the names of the causal LM's weights."""
 
 
-def run(arguments: Namespace) -> int:
-    """Writes the directory."""
+def export(source: Path, out: Path, dtype: str, model: str | None = None) -> int:
+    """Writes the directory; see :func:`experiments.cli.export`."""
     quiet_libraries()
-    out = Path(arguments.out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} is not empty; choose another --out")
-
-    checkpoint = newest_checkpoint(Path(arguments.source))
-    weights, origin = policy_of(checkpoint, arguments.model)
-    save_policy(weights, origin, out, getattr(torch, arguments.dtype))
-    print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
-    return 0
-
-
-def newest_checkpoint(source: Path) -> Path:
-    """That of a run, or the one that was named."""
     if not source.is_dir():
         raise RunError(f"there is no directory {source}")
+
     latest = RunDirectory(source).latest_checkpoint()
-    return latest[1] if latest else source
+    checkpoint = latest[1] if latest else source
+    weights, origin = policy_of(checkpoint, model)
+    save_policy(weights, origin, out, getattr(torch, dtype))
+    print(f"{checkpoint} is now a model directory: {out}", file=sys.stderr)
+    return 0
 
 
 def policy_of(checkpoint: Path, model: str | None) -> tuple[dict[str, Tensor], Path]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,20 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agents.tiny.bootstrap import BootstrapConfig, bootstrap, save_policy
-from experiments.run.process import interruptible, quiet_libraries
-from experiments.run.provenance import git_commit, machine
+from agents.tiny.bootstrap import bootstrap, save_policy
+from agents.tiny.model import HEAD_SIZE
+from experiments.run.process import git_commit, interruptible, machine, quiet_libraries
 from ssp_env.disk import make_directories
-from ssp_env.errors import RunError
+from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.config import MINI_GAME
 
 
-def run(arguments: Namespace) -> int:
+def make_policy(out: Path, seed: int, width: int, steps: int) -> int:
     """Trains the tiny policy on demonstrations; writes a model directory in full or not at all."""
-    sizes = {"width": arguments.width, "steps": arguments.steps}
-    given = {name: value for name, value in sizes.items() if value is not None}
-    config = BootstrapConfig(seed=arguments.seed, **given)
-    out = Path(arguments.out)
+    if width <= 0 or width % HEAD_SIZE:
+        raise ConfigError("--width", width, f"give a multiple of {HEAD_SIZE}")
+    if steps <= 0:
+        raise ConfigError("--steps", steps, "must be at least 1")
     if out.exists():
         raise RunError(f"{out} exists already; choose another --out")
 
@@ -42,20 +41,24 @@ def run(arguments: Namespace) -> int:
     try:
         with interruptible(lambda: None) as interrupted:
             made = make_directories(unfinished)
-            model = _train(config, interrupted)
+            model = _train(seed, width, steps, interrupted)
 
         save_policy(model, unfinished)
         digest = hashlib.sha256((unfinished / "model.safetensors").read_bytes()).hexdigest()
-        text = json.dumps(_origin(config, digest), indent=2) + "\n"
+        origin = {
+            "command": f"ssp bootstrap --seed {seed} --width {width} --steps {steps} --out DIR",
+            "sha256": digest,
+            "git_commit": git_commit(),
+            "machine": machine(),
+        }
+        text = json.dumps(origin, indent=2) + "\n"
         (unfinished / "origin.json").write_text(text, encoding="utf-8")
         unfinished.rename(out)
     except OSError as error:
         raise RunError(f"{out} cannot be written: {error}") from error
     except KeyboardInterrupt:
-        print(
-            "nothing was written; ssp bootstrap cannot be resumed, only started again",
-            file=sys.stderr,
-        )
+        said = "nothing was written; ssp bootstrap cannot be resumed, only started again"
+        print(said, file=sys.stderr)
         raise
     finally:
         if unfinished.exists():
@@ -71,7 +74,7 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _train(config: BootstrapConfig, interrupted: Callable[[], object]) -> Any:
+def _train(seed: int, width: int, steps: int, interrupted: Callable[[], object]) -> Any:
     torch.set_num_threads(1)
     columns = (
         TextColumn("bootstrap"),
@@ -82,23 +85,11 @@ def _train(config: BootstrapConfig, interrupted: Callable[[], object]) -> Any:
     )
 
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=config.steps, loss=float("nan"))
+        task = bar.add_task("", total=steps, loss=float("nan"))
 
         def report(step: int, loss: float) -> None:
             bar.update(task, completed=step, loss=loss)
             if interrupted():
                 raise KeyboardInterrupt
 
-        return bootstrap(config, MINI_GAME, report)
-
-
-def _origin(config: BootstrapConfig, digest: str) -> dict[str, Any]:
-    """Provenance of the weights, kept in origin.json."""
-    return {
-        "command": f"ssp bootstrap --seed {config.seed} --width {config.width} "
-        f"--steps {config.steps} --out DIR",
-        "config": config.model_dump(mode="json"),
-        "sha256": digest,
-        "git_commit": git_commit(),
-        "machine": machine(),
-    }
+        return bootstrap(MINI_GAME, seed, width, steps, report)
