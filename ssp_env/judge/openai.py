@@ -125,10 +125,7 @@ class OpenAIVerifier:
         self.prompt = self._template.text
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One result per task, in order.
-
-        An empty answer is a verdict: the documents do not settle the question.
-        """
+        """One result per task. An empty answer is a verdict: the documents do not settle it."""
         if self._form == "attempt":
             answers = self._attempts(tasks)
         else:
@@ -198,11 +195,8 @@ def parse_verdict(reply: str) -> Verdict:
 
     Without one, a single line that is nothing but ``Correct``, ``Incorrect`` or ``Wrong`` will do:
     the paper's prompt asks for that word. Case, emphasis (``*``, ``_``, backticks) and a full stop
-    do not count. What a reasoning model writes before ``</think>`` is passed over.
-
-    Raises:
-        ServiceError: no such line, several, or one with another word.
-    """
+    do not count. What a reasoning model writes before ``</think>`` is passed over. Anything else
+    is a ``ServiceError`` that blames the text."""
     said = [re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines()]
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]
     if not found:
@@ -217,11 +211,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 
 def parse_answer(reply: str) -> str:
-    """The content of the last answer tags of a reply, which may be empty.
-
-    Raises:
-        ServiceError: no complete answer tags.
-    """
+    """The content of the last answer tags of a reply, which may be empty."""
     found = _ANSWER.findall(_after_thinking(reply))
     if not found:
         what = f"a reply without answer tags: {_tail(reply)!r}"
@@ -230,11 +220,7 @@ def parse_answer(reply: str) -> str:
 
 
 def parse_turn(reply: str) -> tuple[str, str]:
-    """The first complete action of a reply, ``search`` or ``answer``, and what it holds.
-
-    Raises:
-        ServiceError: neither.
-    """
+    """The first complete action of a reply, ``search`` or ``answer``, and its content."""
     found = _TURN.search(_after_thinking(reply))
     if found is None:
         what = f"a reply without search or answer tags: {_tail(reply)!r}"
