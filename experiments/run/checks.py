@@ -23,7 +23,7 @@ from experiments.run.rundir import RunDirectory
 from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
-from ssp_env.search.open import check_search
+from ssp_env.search.index import check_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import check_world, open_world

@@ -28,9 +28,6 @@ class Dealer:
         Args:
             rules: of the games.
             questions: play these, drawn at random, in place of proposals about the world's answers.
-
-        Raises:
-            ConfigError: there is nothing to play about, or ``questions`` holds something else.
         """
         if questions is not None and not (
             isinstance(questions, Sequence)
@@ -47,11 +44,7 @@ class Dealer:
         self._rng: np.random.Generator | None = None
 
     def seed(self, seed: int | None) -> None:
-        """Starts again from a seed; ``None`` continues, or draws a seed from the system at first.
-
-        Raises:
-            UsageError: not a whole number, or a negative one.
-        """
+        """Starts again from a seed; ``None`` continues, or draws one from the system at first."""
         if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
             raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
         if seed is not None or self._rng is None:

@@ -150,9 +150,6 @@ class Turn:
 
         Args:
             answer: another one than the ground truth.
-
-        Raises:
-            ServiceError: the search failed.
         """
         about = self.answer if answer is None else answer
         prompt = self.rules.prompts.proposer(about, 1)
@@ -268,12 +265,7 @@ class CheatPlayer:
         self._rng = np.random.default_rng([*seed, 1])
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each.
-
-        Raises:
-            UsageError: the cheat returned something else than a text or ``None``.
-            ServiceError: a search in the cheater's head failed, or the partner could not play.
-        """
+        """Writes one turn in each."""
         left = []
         for trajectory in trajectories:
             turn = Turn(trajectory, self._rules, self._honest, self._rng)

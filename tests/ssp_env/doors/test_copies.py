@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 import ssp_env
 from ssp_env.game.record import record_game
-from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.wiki import WikiMini
 
-COUNT = {"GameBatch": {"num_games": 2}}
 SEARCHES = ("river city", "painter born in the city", "film of that year")
 
 
@@ -60,20 +58,6 @@ def test_a_copy_is_small_and_shares_what_never_changes(midgame: Any) -> None:
     for one, other in zip(first.searches, second.searches, strict=True):
         assert other is one
     assert second.key != first.key, "an engine would take one for the other"
-
-
-def test_the_spaces_of_a_copy_are_its_own_and_take_no_memory(mini: MiniWorld) -> None:
-    env = ssp_env.env(world=mini)
-    space = env.observation_space("solver")
-    space.seed(1)
-    for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
-        own = twin.observation_space("solver")
-        assert own == space
-        assert all(box.low.strides == box.high.strides == (0,) for box in own.values())
-        drawn = own.sample()
-        assert own.contains(drawn)
-    expected = copy.deepcopy(space).sample()
-    assert np.array_equal(space.sample()["observation"], expected["observation"])
 
 
 def test_a_pickle_refers_to_a_packaged_world(wiki: WikiMini, midgame: Any) -> None:
@@ -126,19 +110,3 @@ def _state(env: Any) -> Any:
     seen, *rest = env.last()
     game = record_game(env.unwrapped.game, env.unwrapped.rules)
     return game, env.agent_selection, seen["observation"].tobytes(), rest
-
-
-@pytest.mark.parametrize("name", ["GameBatch", "TextGame", "SolverEnv"])
-def test_a_pickle_of_a_begun_game_goes_on_alike(name: str) -> None:
-    env = getattr(ssp_env, name)(**COUNT.get(name, {}), world="small")
-    env.reset(seed=1)
-    for _ in range(2):
-        env = pickle.loads(pickle.dumps(env))
-    twin, end = pickle.loads(pickle.dumps(env)), env.rules.tokenizer.eos_id
-    action: Any = {"GameBatch": [[end]] * 2, "SolverEnv": end}
-    for each in (env, twin):
-        each.step(action.get(name, "what"))
-    games = [getattr(each, "games", None) or [each.game] for each in (env, twin)]
-    assert [record_game(game, env.rules) for game in games[0]] == [
-        record_game(game, twin.rules) for game in games[1]
-    ]

@@ -94,7 +94,7 @@ def play_with(played: Round, chance: Chance | None) -> set[int]:
         for game in played.games:
             attempts = [attempt.trajectory for attempt in game.attempts]
             for trajectory in game.trajectories():
-                if not any(trajectory is one for one in pending):
+                if trajectory.done or not any(trajectory is one for one in pending):
                     continue
                 number = attempts.index(trajectory) if trajectory in attempts else -1
                 about = game.slot, number, len(trajectory.searches)
@@ -102,7 +102,7 @@ def play_with(played: Round, chance: Chance | None) -> set[int]:
                     trajectory.feed([5, 6])  # it fails in the middle of a turn
                     played.void([trajectory], ServiceError("engine", "out of memory"))
                     hit.add(game.slot)
-                elif game.outcome is Outcome.PENDING:
+                else:
                     word = ("mentor", "rival", "owner", "heir")[number]
                     other = say(f"<search> {word} </search>", f"<answer> {word} </answer>")
                     script = solve if number < 1 else other
