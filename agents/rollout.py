@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from agents.engines.base import Engine, Request
 from ssp_env.errors import ServiceError
-from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import is_remote
@@ -20,6 +19,7 @@ from ssp_env.game.round import Round, take_found
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import Verdict
+from ssp_env.search.base import search_each
 from ssp_env.types import Document, Question
 
 T = TypeVar("T")
@@ -46,13 +46,7 @@ sampled = Sampled()
 
 
 def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
-    """Lets the engine play all trajectories of a round to its end.
-
-    Args:
-        round_: a round; it is moved to :attr:`~ssp_env.game.round.Phase.DONE` in place.
-        engine: plays both roles.
-        temperature: of sampling; 0 is greedy.
-    """
+    """Lets the engine play a round to its end, in place; temperature 0 is greedy."""
     play_all([round_], engine, temperature=temperature)
     return round_
 
@@ -68,10 +62,7 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
     batches; where all services are of this process, they are the same to the last bit.
 
-    Args:
-        rounds: all by the same rules; with remote services, each with a batch strategy of its own.
-        engine: plays both roles.
-        temperature: of sampling; 0 is greedy.
+    All rounds have the same rules; with remote services, each has a batch strategy of its own.
     """
     if not rounds:
         return
@@ -96,13 +87,7 @@ def answer(
     """Lets the solver answer fixed questions, once each; nothing is learnt from it.
 
     Args:
-        rules: what is played by.
-        questions: what is asked.
-        engine: plays the solver.
-        temperature: of sampling; 0 is greedy.
-        seed: decides all randomness.
-        at_once: how many are answered side by side, for an engine without memory for more; all of
-            them when not given.
+        at_once: number that is answered side by side, for an engine without memory for more.
 
     Returns:
         One record per question, in order.
@@ -296,7 +281,7 @@ class _Scheduler:
         self._due = []
 
         queries = [play.trajectory.query or "" for play in plays]
-        search = partial(checked.search, self._rules)
+        search = partial(search_each, self._rules.retriever, k=self._rules.config.top_k)
         if remote:
             self._call([], lambda: search(queries), lambda found: self._found(plays, found))
         else:
@@ -324,13 +309,14 @@ class _Scheduler:
             return
 
         referee = plays[0].round_.referee
+        pairs = [(game, attempt.trajectory) for game, attempt in asked]
 
         def then(verdicts: list[Verdict | ServiceError]) -> None:
             referee.take_verdicts(asked, verdicts)
             self._end_voided(verdicts)
 
         rounds = {id(play.round_): play.round_ for play in plays}
-        self._call([*rounds.values()], lambda: referee.ask_verdicts(asked), then)
+        self._call([*rounds.values()], lambda: referee.verdicts(pairs), then)
 
     def _end_voided(self, results: Sequence[object]) -> None:
         """Ends what others were writing in games that an outage among these results has voided."""

@@ -99,14 +99,12 @@ def _config(rng: np.random.Generator) -> GameConfig:
         max_response_tokens=any_of(1, 20, 150, 300, 600),
         max_document_tokens=any_of(1, 12, 60),
         max_query_tokens=any_of(1, 8, 40),
-        max_answer_tokens=any_of(2, 20, 256),
         min_question_chars=any_of(0, 5),
         max_question_chars=any_of(10, 120),
         asked_searches=(1, searches),
         filters=any_of(DEFAULT_FILTERS, (), (), ("spoiler", "repeated_query")),
         verifier=any_of("policy", "none", "openai"),
         verification_prompt=any_of("solver", "attempt", "documents"),
-        max_verification_tokens=any_of(None, None, 60, 200),
         closed_book=any_of(False, False, True),
         noise_documents=any_of(0, 1, 3),
         proposer_reward=any_of("1-p", "4p(1-p)"),
@@ -116,7 +114,7 @@ def _config(rng: np.random.Generator) -> GameConfig:
 
     # The plain prompts alone are longer than the lesser budgets, which is refused at set-up.
     if config.prompts == "plain":
-        return config.replace(max_prompt_tokens=4000, max_verification_tokens=None)
+        return config.replace(max_prompt_tokens=4000)
     return config
 
 

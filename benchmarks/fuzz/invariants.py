@@ -16,7 +16,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.game import Game, Origin
 from ssp_env.game.outcome import BUDGET_PROMPT, CLOSED_BOOK, UNVERIFIED, Ending, Outcome
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
 from ssp_env.types import Action, Document, Role
 
 SERVICES = {"search", "judge", "verifier", "engine"}
@@ -124,8 +124,8 @@ class Watch:
                 assert [call and call[0] for call in rest] == ["search"]
             case Ending.BUDGET_ANSWER:
                 assert [call and call[0] for call in rest] == ["answer"]
-                limit, tokenizer = self._rules.config.max_answer_tokens, self._rules.tokenizer
-                assert len(tokenizer.encode_data((rest[0] or "")[1])) > limit
+                tokenizer = self._rules.tokenizer
+                assert len(tokenizer.encode_data((rest[0] or "")[1])) > MAX_ANSWER_TOKENS
             case Ending.FORMAT | Ending.BUDGET_TOKENS:
                 assert rest in ([None], []), "a complete call counts as none"
             case _:

@@ -96,11 +96,7 @@ def run(
 
 
 def known(names: Sequence[str]) -> frozenset[str]:
-    """Cheats that may pay: by their names, or all that pay in an earlier probe's JSON file.
-
-    Raises:
-        ConfigError: a file that is no output of ``ssp probe --json``.
-    """
+    """Cheats that may pay: by their names, or all that pay in an earlier probe's JSON file."""
     found: set[str] = set()
     for name in names:
         if not name.endswith(".json"):
@@ -117,11 +113,7 @@ def known(names: Sequence[str]) -> frozenset[str]:
 
 
 def make_rules(config: RunConfig) -> Rules:
-    """The rules that training would play by; without a model, with the world's own tokenizer.
-
-    Raises:
-        SSPError: world, tokenizer, prompts or search cannot work.
-    """
+    """The rules that training would play by; without a model, with the world's own tokenizer."""
     world = open_world(config.world, **config.world_options)
     if config.model:
         tokenizer: Tokenizer = HuggingFaceTokenizer.load(config.model_dir)

@@ -23,7 +23,7 @@ from experiments.run.rundir import RunDirectory
 from ssp_env.config import named
 from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.rules import Rules
-from ssp_env.search.open import check_search
+from ssp_env.search.index import check_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Question, World
 from ssp_env.worlds import check_world, open_world
@@ -213,13 +213,13 @@ def check_lengths(rules: Rules, question: Question, positions: int | None) -> No
     """
     config = rules.config
     longest = {
-        "max_response_tokens": config.max_prompt_tokens + config.max_response_tokens,
-        "max_verification_tokens": rules.longest_trajectory,
+        "the prompt": config.max_prompt_tokens + config.max_response_tokens,
+        "prompt and verification": rules.longest_trajectory,
     }
-    for name, total in longest.items():
+    for what, total in longest.items():
         if positions is not None and total > positions:
-            fix = f"with the prompt it makes {total}, and the model reads at most {positions}"
-            raise ConfigError(f"game.{name}", getattr(config, name), f"{fix} tokens")
+            fix = f"with {what} it makes {total}, and the model reads at most {positions} tokens"
+            raise ConfigError("game.max_response_tokens", config.max_response_tokens, fix)
 
     answer = min((truth.answer for truth in rules.world.answers), key=len)
     lengths = {

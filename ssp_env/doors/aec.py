@@ -110,9 +110,6 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
             seed: decides the answer, the noise and every other draw of this and the following
                 games.
             options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
-
-        Raises:
-            UsageError: an unknown option, or one that does not fit.
         """
         self._dealer.seed(seed)
         self._started = self._dealer.deal(options)
@@ -130,12 +127,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
         self._accumulate_rewards()
 
     def step(self, action: int | np.integer[Any] | None) -> None:
-        """Takes the selected agent's next token.
-
-        Raises:
-            UsageError: a step before the first reset or after the end, or an action outside the
-                space.
-        """
+        """Takes the selected agent's next token."""
         round_ = self._round
         if not self.agents:
             raise UsageError("the game is over: call reset()")
@@ -159,11 +151,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
                 self._live.show(self.game)
 
     def observe(self, agent: str) -> Observation:
-        """The agent's current trajectory, or a single end (or padding) token before its first.
-
-        Raises:
-            UsageError: before the first reset, or no such agent.
-        """
+        """The agent's current trajectory, or a single end (or padding) token before its first."""
         _ = self._round
         if agent not in self.possible_agents:
             known = " and ".join(self.possible_agents)
@@ -232,10 +220,7 @@ class SearchSelfPlayEnv(AECEnv):  # type: ignore[misc]
 
 
 def check_render_mode(render_mode: str | None, metadata: dict[str, Any]) -> None:
-    """
-    Raises:
-        RenderModeError: not one of the modes that the metadata list.
-    """
+    """Refuses a mode that the metadata do not list."""
     if render_mode is not None and render_mode not in metadata["render_modes"]:
         hint = f"; a world is named as world={render_mode!r}" if render_mode in WORLDS else ""
         raise RenderModeError("render_mode", render_mode, f"choose 'ansi', 'human' or None{hint}")
@@ -253,10 +238,7 @@ def render(game: Game, rules: Rules, render_mode: str | None) -> str | None:
 
 
 def as_token(agent: str, action: int | np.integer[Any] | None) -> int:
-    """
-    Raises:
-        UsageError: not a whole number.
-    """
+    """An action as a plain number."""
     try:
         return operator.index(action)  # type: ignore[arg-type]
     except TypeError:

@@ -60,9 +60,6 @@ class Turn:
 
         Args:
             written: the turn so far.
-
-        Raises:
-            ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
         """
         assert self._batch is not None, "turns come from a batch"
         return self._batch.observer.mask(self.trajectory, written)
@@ -94,11 +91,7 @@ class GameBatch:
         return Observer(self._resolved)
 
     def reset(self, seed: int | None = None) -> list[Turn]:
-        """Begins all games anew and returns the open turns.
-
-        Raises:
-            UsageError: a seed that is not a whole number, or a negative one.
-        """
+        """Begins all games anew and returns the open turns."""
         for i, dealer in enumerate(self._dealers):
             dealer.seed(None if seed is None else seed + i)
 

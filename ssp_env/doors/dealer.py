@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from ssp_env.errors import ConfigError, UsageError, nearest
-from ssp_env.game.game import Start
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.types import GroundTruth, Immutable, Question
 
-OPTIONS = {"answer": "a string or a GroundTruth", "question": "a Question", "start": "a Start"}
+OPTIONS = {"answer": "a string or a GroundTruth", "question": "a Question"}
 """Options of every ``reset``, and their types."""
 
 
@@ -29,9 +28,6 @@ class Dealer:
         Args:
             rules: of the games.
             questions: play these, drawn at random, in place of proposals about the world's answers.
-
-        Raises:
-            ConfigError: there is nothing to play about, or ``questions`` holds something else.
         """
         if questions is not None and not (
             isinstance(questions, Sequence)
@@ -48,11 +44,7 @@ class Dealer:
         self._rng: np.random.Generator | None = None
 
     def seed(self, seed: int | None) -> None:
-        """Starts again from a seed; ``None`` continues, or draws a seed from the system at first.
-
-        Raises:
-            UsageError: not a whole number, or a negative one.
-        """
+        """Starts again from a seed; ``None`` continues, or draws one from the system at first."""
         if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
             raise UsageError(f"seed = {seed!r}: give a whole number from 0 up")
         if seed is not None or self._rng is None:
@@ -63,8 +55,8 @@ class Dealer:
 
         Args:
             options: ``answer`` (a string, or a ``GroundTruth``) plays about this answer;
-                ``question`` (a ``Question``) lets the solver answer it; ``start`` (a ``Start``)
-                begins as a saved game did; ``None`` counts as not given.
+                ``question`` (a ``Question``) lets the solver answer it; ``None`` counts as not
+                given.
 
         Raises:
             UsageError: an unknown option, one of another type, more than one of these, or an answer
@@ -82,8 +74,6 @@ class Dealer:
                 return Round.of_questions(self.rules, [drawn], seed)
             case None:
                 return Round(self.rules, _Drawn(self.rules), 1, seed)
-            case Start():
-                return Round.of_start(self.rules, given)
             case Question():
                 return Round.of_questions(self.rules, [given], seed)
 
@@ -93,7 +83,7 @@ class Dealer:
         return Round(self.rules, _Given(given), 1, seed)
 
 
-def _given(options: Mapping[str, Any] | None) -> GroundTruth | Question | Start | None:
+def _given(options: Mapping[str, Any] | None) -> GroundTruth | Question | None:
     """The subject of a game, if the options name one."""
     options = {} if options is None else options
     if not isinstance(options, Mapping):
@@ -109,9 +99,7 @@ def _given(options: Mapping[str, Any] | None) -> GroundTruth | Question | Start 
     match given:
         case []:
             return None
-        case [("start", Start() as subject)] | [("question", Question() as subject)]:
-            return subject
-        case [("answer", GroundTruth() as subject)]:
+        case [("question", Question() as subject)] | [("answer", GroundTruth() as subject)]:
             return subject
         case [("answer", str() as answer)]:
             return GroundTruth("given", answer)

@@ -41,9 +41,6 @@ class Observer(Immutable):
         """
         Args:
             resolved: rules and view.
-
-        Raises:
-            ConfigError: legal moves with a tokenizer that needs several tokens for a tag.
         """
         rules, self._view = resolved
         tokenizer = rules.tokenizer

@@ -62,12 +62,7 @@ class Episode:
         self._options: Mapping[str, Any] | None = None
 
     def deal(self, options: Mapping[str, Any] | None = None) -> None:
-        """Begins the next game; :func:`advance_episodes` brings it to your turn.
-
-        Raises:
-            UsageError: an option that is unknown or does not fit, or a question where you are the
-                proposer.
-        """
+        """Begins the next game; :func:`advance_episodes` brings it to your turn."""
         dealt = self.dealer.deal(options)
         if self.role is Role.PROPOSER and dealt.games[0].origin is not Origin.PROPOSED:
             raise UsageError("the question is given: there is nothing to propose")
@@ -91,22 +86,14 @@ class Episode:
 
     @property
     def trajectory(self) -> Trajectory:
-        """Your trajectory.
-
-        Raises:
-            UsageError: there is none before a reset (or where an error interrupted it).
-        """
+        """Your trajectory."""
         if self.own is None:
             raise UsageError("call reset() first")
         return self.own
 
     @property
     def turn(self) -> Trajectory:
-        """Your trajectory, which waits for tokens.
-
-        Raises:
-            UsageError: there is none before a reset, or the game is over.
-        """
+        """Your trajectory, which waits for tokens."""
         if self.over:
             raise UsageError("the game is over: call reset()")
         return self.trajectory
@@ -127,10 +114,6 @@ def advance_episodes(episodes: Sequence[Episode]) -> None:
 
     Args:
         episodes: any, dealt already, with one player of the other roles.
-
-    Raises:
-        UsageError: a role never gets its turn, or the player leaves a turn unfinished.
-        ServiceError: a role never gets its turn because a service is down.
     """
     redeals = dict.fromkeys(episodes, 0)
     while True:
@@ -208,11 +191,6 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         Args:
             seed: decides every draw of this and the following episodes.
             options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
-
-        Raises:
-            UsageError: an option that is unknown or does not fit; a hundred games in a row ended
-                before the role's turn.
-            ServiceError: the hundredth of them was void.
         """
         super().reset(seed=seed)
         self.begin(seed, options)
@@ -220,12 +198,7 @@ class OneRoleEnv(gym.Env[Observation, np.int64]):
         return self.look()
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
-        """Takes the next token.
-
-        Raises:
-            UsageError: a step before the first reset or after the end, or an action outside the
-                space.
-        """
+        """Takes the next token."""
         if self.feed(action):
             self.episode.advance()
             if self.render_mode == "human":

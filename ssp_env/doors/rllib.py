@@ -74,10 +74,6 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
         Args:
             seed: decides every draw of this and the following games.
             options: the subject of the game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
-
-        Raises:
-            UsageError: an option that is unknown or does not fit; a hundred games in a row ended
-                before the first turn.
         """
         for _ in range(MOST_REDEALS):
             self._env.reset(seed=seed, options=options)
@@ -95,12 +91,7 @@ class SearchSelfPlayMultiAgentEnv(MultiAgentEnv):  # type: ignore[misc]
     def step(
         self, action_dict: _PerAgent
     ) -> tuple[_PerAgent, _PerAgent, _PerAgent, _PerAgent, _PerAgent]:
-        """Takes the token of the agent whose turn it is.
-
-        Raises:
-            UsageError: no action for it, or one for somebody else; a step before the first reset or
-                after the end.
-        """
+        """Takes the token of the agent whose turn it is."""
         if not self._started:
             raise UsageError("call reset() first")
         if self._over:

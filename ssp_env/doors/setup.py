@@ -129,7 +129,7 @@ def _retriever(setup: Setup) -> Retriever | None:
 
     # Imported here: it brings httpx along, which a search in process can do without.
     from ssp_env.search.config import SearchConfig
-    from ssp_env.search.open import open_search
+    from ssp_env.search.index import open_search
 
     return open_search(SearchConfig.of(setup["search"]))
 

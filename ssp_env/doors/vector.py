@@ -69,10 +69,6 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         Args:
             seed: env ``i`` is seeded with ``seed + i``, or with the ``i``-th of a list.
             options: the subject of each game; see :meth:`~ssp_env.doors.dealer.Dealer.deal`.
-
-        Raises:
-            UsageError: a bad seed, or not one per env; an option that is unknown or does not fit,
-                such as ``reset_mask``, since envs reset themselves.
         """
         if isinstance(seed, list | tuple | np.ndarray):
             seeds: Sequence[int | None] = seed
@@ -89,12 +85,7 @@ class OneRoleVectorEnv(VectorEnv[Observation, NDArray[np.int64], NDArray[Any]]):
         return self._look()
 
     def step(self, actions: NDArray[np.int64] | Sequence[int]) -> Step:
-        """Takes one token per env.
-
-        Raises:
-            UsageError: a step before the first reset, or an action outside the space (nothing is
-                taken then).
-        """
+        """Takes one token per env."""
         if self._ended is None:
             raise UsageError("call reset() first")
         given = np.asarray(actions)

@@ -16,12 +16,12 @@ FilterName = Literal[
     "empty_question", "no_search", "short_question", "long_question", "spoiler", "repeated_query"
 ]
 NoiseKind = Literal["batch", "corpus", "near"]
-"""Kinds of noise that ship; :mod:`ssp_env.game.noise` holds them."""
+"""Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
 ProposerRewardName = Literal["1-p", "4p(1-p)"]
 """Proposer rewards that ship; :mod:`ssp_env.game.rewards` holds the functions."""
 VerificationPrompt = Literal["solver", "documents", "attempt"]
 """Forms in which a verifier that is a model is given its documents; see
-:mod:`ssp_env.game.reading`."""
+:mod:`ssp_env.game.verification`."""
 DEFAULT_FILTERS: tuple[FilterName, ...] = (
     "empty_question",
     "no_search",
@@ -54,13 +54,8 @@ class GameConfig(Settings):
     """Token budget after the prompt, including retrieved text."""
     max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
-    max_verification_tokens: PositiveInt | None = None
-    """Token budget of the documents that verification reads; ``None``: ``max_prompt_tokens +
-    max_response_tokens``. What does not fit is left out, noise first."""
     max_query_tokens: PositiveInt = 128
     """A search call with a longer query ends its trajectory."""
-    max_answer_tokens: PositiveInt = 256
-    """A longer answer is wrong, whatever it says: no judge is asked."""
     min_question_chars: NonNegativeInt = 10
     """A shorter question is invalid."""
     max_question_chars: int = 1000
@@ -132,9 +127,11 @@ class GameConfig(Settings):
 
     @property
     def verification_tokens(self) -> int:
-        """:attr:`max_verification_tokens`, or what stands for it."""
-        if self.max_verification_tokens is not None:
-            return self.max_verification_tokens
+        """Most tokens that verification adds to the solver's prompt: a search and its documents.
+
+        They hold all that a proposer can have been shown; noise for which there is no room is left
+        out. Verification by an attempt has the solver's budgets instead.
+        """
         return self.max_prompt_tokens + self.max_response_tokens
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ssp_env.errors import ConfigError
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.trajectory import MAX_ANSWER_TOKENS, Trajectory
 from ssp_env.types import Action, Role
 
 
@@ -120,7 +120,7 @@ class LegalMoves:
         # Where the next token is the last one, only the closing tag is legal.
         closing = self._closing[action]
         limits = trajectory.limits
-        longest = {Action.SEARCH: limits.max_query_tokens, Action.ANSWER: limits.max_answer_tokens}
+        longest = {Action.SEARCH: limits.max_query_tokens, Action.ANSWER: MAX_ANSWER_TOKENS}
         if trajectory.tokens_left - len(written) <= 1 or len(inside) >= longest.get(
             action, len(inside) + 1
         ):

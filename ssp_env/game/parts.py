@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ssp_env.game.noise import NOISE
 from ssp_env.game.rules import Rules
+from ssp_env.game.verification import NOISE
 from ssp_env.judge.exact import NoVerifier, WorldVerifier
 from ssp_env.search.base import identify
 
@@ -88,7 +88,7 @@ def is_remote(part: object) -> bool:
 
 def idle_settings(rules: Rules) -> list[str]:
     """One line for each setting of these rules that changes nothing, with the reason."""
-    return [*_idle_noise(rules), *_idle_prompt(rules), *_idle_budget(rules)]
+    return [*_idle_noise(rules), *_idle_prompt(rules)]
 
 
 def _idle_noise(rules: Rules) -> Iterator[str]:
@@ -120,13 +120,4 @@ def _idle_prompt(rules: Rules) -> Iterator[str]:
         yield (
             f"game.asked_searches = {asked} has no effect: the proposer's prompt "
             f"(game.prompts: {rules.config.prompts}) does not name a number of searches"
-        )
-
-
-def _idle_budget(rules: Rules) -> Iterator[str]:
-    budget = rules.config.max_verification_tokens
-    if budget is not None and rules.config.verifies_by_attempt:
-        yield (
-            f"game.max_verification_tokens = {budget} has no effect: an attempt "
-            f"(game.verification_prompt: attempt) has the solver's budgets"
         )

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssp_env.errors import ConfigError, ServiceError
-from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Ending
 from ssp_env.game.protocol import Tags
+from ssp_env.game.referee import judge
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory, Waiting
 from ssp_env.judge.base import JudgeTask, Verdict
+from ssp_env.search.base import search_each
 from ssp_env.types import GroundTruth, Role
 from ssp_env.wording.mention import mentions
 
@@ -185,7 +186,7 @@ def play_examples(rules: Rules, games: Sequence[Game]) -> None:
 
     ended = [(game, trajectory) for game, trajectory, _ in plays if trajectory.result is not None]
     tasks = [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in ended]
-    for (game, trajectory), word in zip(ended, checked.judge(rules, tasks), strict=True):
+    for (game, trajectory), word in zip(ended, judge(rules, tasks), strict=True):
         if isinstance(word, Verdict) and game.verdict_on(Attempt(trajectory), word).correct:
             game.example = trajectory
 
@@ -196,7 +197,8 @@ def _search(rules: Rules, trajectories: Sequence[Trajectory]) -> None:
         return
 
     limit = rules.config.max_document_tokens
-    found_by_each = checked.search(rules, [trajectory.query or "" for trajectory in due])
+    queries = [trajectory.query or "" for trajectory in due]
+    found_by_each = search_each(rules.retriever, queries, rules.config.top_k)
     for trajectory, found in zip(due, found_by_each, strict=True):
         if isinstance(found, ServiceError):
             _log.warning("an example is left out: %s", found)

@@ -1,32 +1,44 @@
 """The referee: decides whether a question stands, which answers are right, and what a game pays.
 
 A :class:`~ssp_env.game.round.Round` moves games along and asks the referee whenever something has
-to be decided; :mod:`ssp_env.replay` asks it to pay saved games anew.
+to be found or decided. The referee asks the exchangeable parts of the rules, and checks what they
+return before it is used. A ``ServiceError`` is an outage; any other exception of a part is a
+mistake of its code and propagates.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
-from ssp_env.errors import ServiceError
-from ssp_env.game import checked
+from ssp_env.checks import describe
+from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.filters import Proposal
 from ssp_env.game.game import Attempt, Game, Origin
-from ssp_env.game.noise import NoiseRequest
 from ssp_env.game.outcome import CLOSED_BOOK, UNVERIFIED, Ending, Outcome
-from ssp_env.game.reading import Reading, find_among, fit_reading
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.verification import (
+    NearNoise,
+    NoiseDocument,
+    NoiseRequest,
+    find_among,
+    fit_documents,
+)
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.search.base import Results, search_each
 from ssp_env.types import Document
+
+Verdicts = list[Verdict | ServiceError]
+"""Per task its verdict, or the outage that hit it."""
 
 
 class Referee:
     """Applies the rules to games: filters, verification, the closed-book gate, verdicts, rewards.
 
-    Every method changes games in place. It keeps no state of its own, so one referee can serve any
-    number of games.
+    It keeps no state of its own, so one referee can serve any number of games.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -36,6 +48,94 @@ class Referee:
         """
         self.rules = rules
 
+    # -- services ------------------------------------------------------------------------------
+
+    def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
+        """Results of the searches that these trajectories wait for: documents or an error each."""
+        queries = [trajectory.query or "" for _, trajectory in due]
+        return search_each(self.rules.retriever, queries, self.rules.config.top_k)
+
+    def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
+        """Verdicts on trajectories that ended with an answer, in one call."""
+        return judge(
+            self.rules,
+            [JudgeTask(game.question or "", t.result or "", game.truth) for game, t in pairs],
+        )
+
+    def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+        """Verdicts of the rules' own verifier on questions, given the documents that fit."""
+        prompts, limit = self.rules.prompts, self.rules.config.max_document_tokens
+        # A verifier of another kind than the policy, such as a world, need not heed its budget.
+        tasks = [
+            VerifyTask(
+                game.question or "",
+                game.truth,
+                game.materials,
+                tuple(prompts.as_shown(document, limit) for document in documents),
+                partial(self._look_up, game),
+            )
+            for game, documents in readings
+        ]
+        assert self.rules.verifier is not None, "the policy itself verifies"
+        return _verdicts("verifier", self.rules.verifier.verify, tasks)
+
+    def _look_up(self, game: Game, query: str) -> tuple[Document, ...]:
+        """Result of a search among the documents of a verification, as it is shown."""
+        rules = self.rules
+        (found,) = search_each(rules.retriever, [query], rules.config.top_k)
+        if isinstance(found, ServiceError):
+            raise found
+
+        among = find_among(game.materials, query, found)
+        limit = rules.config.max_document_tokens
+        return tuple(rules.prompts.as_shown(document, limit) for document in among)
+
+    def noise(
+        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+        """Noise for each game, at most ``noise_documents``, or the outage that hit it.
+
+        Args:
+            games: their questions have passed the filters.
+            retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
+        """
+        count, corpus = self.rules.config.noise_documents, self.rules.corpus
+        requests = [
+            NoiseRequest(
+                game.rng,
+                game.question or "",
+                game.evidence,
+                [(slot, document) for slot, document in retrieved if slot != game.slot],
+            )
+            for game in games
+        ]
+        if isinstance(self.rules.noise, NearNoise):
+            return self.rules.noise.draw(requests, count, self.rules.retriever, corpus)
+
+        drawn: list[tuple[NoiseDocument, ...] | ServiceError] = []
+        for request in requests:
+            try:
+                noise: Any = self.rules.noise(
+                    request.rng, count, request.own, request.others, corpus
+                )
+            except ServiceError as error:
+                drawn.append(error)
+                continue
+
+            # A document of its own would be evidence, not noise.
+            own = {document.id for document in request.own}
+            if (
+                not isinstance(noise, list | tuple)
+                or len(noise) > count
+                or not all(isinstance(n, NoiseDocument) and n.document.id not in own for n in noise)
+            ):
+                wanted = f"at most {count} NoiseDocuments are wanted, none of them in own"
+                raise UsageError(f"the noise source gave {describe(noise)}: {wanted}")
+            drawn.append(tuple(noise))
+        return drawn
+
+    # -- before the solver's attempts ----------------------------------------------------------
+
     def fail(self, game: Game, reason: str) -> None:
         """Makes a game invalid, for a reason code; its proposer earns ``invalid_reward``."""
         game.outcome, game.reason = Outcome.INVALID, str(reason)
@@ -44,14 +144,8 @@ class Referee:
         if game.origin is Origin.PROPOSED:
             game.proposer_reward = self.rules.config.invalid_reward
 
-    # -- before the solver's attempts ----------------------------------------------------------
-
     def take_proposal(self, game: Game) -> None:
-        """Reads the ended proposer trajectory: a question that passes all filters, or a failure.
-
-        Raises:
-            UsageError: a filter that does not return a bool.
-        """
+        """Reads the ended proposer trajectory: a question that passes all filters, or a failure."""
         proposer = game.proposer
         assert proposer is not None, "only proposed games have a proposal"
         assert proposer.ending is not None, "the proposer has to have ended"
@@ -65,123 +159,74 @@ class Referee:
 
         game.question = proposer.result
         proposal = Proposal(proposer.result, game.truth, proposer, self.rules.config)
-        reason = checked.failed_filter(self.rules, proposal)
-        if reason is not None:
-            self.fail(game, reason)
+        for name, fails in self.rules.filters.items():
+            failed: object = fails(proposal)
+            if not isinstance(failed, bool):
+                wanted = "True (the question fails) or False is wanted; use bool(...)"
+                raise UsageError(f"the filter {name!r} gave {describe(failed)}: {wanted}")
+            if failed:
+                self.fail(game, name)
+                return
 
     def draw_readings(
         self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
-    ) -> list[tuple[Game, Reading]]:
-        """Draws the noise of games and lays out what their verification reads.
+    ) -> list[tuple[Game, tuple[Document, ...]]]:
+        """Draws the noise of games; returns with each the documents that its verification shows.
 
-        A game whose noise an outage hit is void, and not among the results.
-
-        Args:
-            games: their questions have passed the filters.
-            retrieved: ``(slot, document)`` retrieved by all games' proposers, in slot order.
-
-        Raises:
-            UsageError: the noise source returned something else than noise.
+        A game whose noise an outage hit is void, and not among the results. Arguments as for
+        :meth:`noise`.
         """
-        requests = [
-            NoiseRequest(
-                game.rng,
-                game.question or "",
-                game.evidence,
-                [(slot, document) for slot, document in retrieved if slot != game.slot],
-            )
-            for game in games
-        ]
-
-        readings = []
-        for game, noise in zip(games, checked.noise(self.rules, requests), strict=True):
+        rules, readings = self.rules, []
+        for game, noise in zip(games, self.noise(games, retrieved), strict=True):
             if isinstance(noise, ServiceError):
                 game.void(noise)
                 continue
 
             game.noise = noise
-            readings.append((game, self._reading(game)))
+            question = game.question or ""
+            fitting = fit_documents(rules.prompts, rules.config, question, game.materials, noise)
+            readings.append((game, fitting))
         return readings
 
-    def _reading(self, game: Game) -> Reading:
-        rules, noise = self.rules, [item.document for item in game.noise]
-        question = game.question or ""
-        return fit_reading(rules.prompts, rules.config, question, game.materials, noise)
+    def take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
+        """Takes the verdict of a verification; an outage voids the game."""
+        if isinstance(result, ServiceError):
+            game.void(result)
+            return
 
-    def verify(self, readings: Sequence[tuple[Game, Reading]]) -> None:
-        """Asks the verifier of the rules about questions; an outage voids the game that it hit.
-
-        Raises:
-            UsageError: the verifier did not return one verdict or error per task.
-        """
-        # A verifier of another kind than the policy, such as a world, need not heed its budget.
-        tasks = [
-            VerifyTask(
-                reading.question,
-                game.truth,
-                reading.materials,
-                reading.shown(self.rules.prompts),
-                partial(self._look_up, reading),
-            )
-            for game, reading in readings
-        ]
-
-        results = checked.verify(self.rules, tasks)
-        for (game, _), result in zip(readings, results, strict=True):
-            self._take_verification(game, result)
-
-    def _look_up(self, reading: Reading, query: str) -> tuple[Document, ...]:
-        """Result of a search among the documents of a verification, as it is shown.
-
-        Raises:
-            ServiceError: the search failed.
-        """
-        rules = self.rules
-        (found,) = checked.search(rules, [query])
-        if isinstance(found, ServiceError):
-            raise found
-
-        among = find_among(reading.materials, query, found)
-        limit = rules.config.max_document_tokens
-        return tuple(rules.prompts.as_shown(document, limit) for document in among)
+        game.verification = result
+        if not result.correct:
+            self.fail(game, UNVERIFIED)
 
     def judge_verifications(self, games: Iterable[Game]) -> None:
-        """Judges what the policy answered as the verifier, like any answer (Algorithm 1).
-
-        Raises:
-            UsageError: the judge did not return one verdict or error per task.
-        """
+        """Judges what the policy answered as the verifier, like any answer (Algorithm 1)."""
         read = [
             (game, game.verifier)
             for game in games
             if game.accepted and game.verifier is not None and game.verification is None
         ]
-        for (game, _), result in zip(read, self._verdicts(read), strict=True):
-            self._take_verification(game, result)
+        for (game, _), result in zip(read, self.verdicts(read), strict=True):
+            self.take_verification(game, result)
 
     def judge_closed_book(self, games: Iterable[Game]) -> None:
         """Rejects questions that the solver answered from memory: they need no search.
 
         A right answer pays the solver what it pays in an attempt. If it were worth nothing here,
         the solver would do best to play dumb, let the question pass, and answer it afterwards.
-
-        Raises:
-            UsageError: the judge did not return one verdict or error per task, or a reward is not
-                a finite number.
         """
         asked = [
             (game, game.closed_book)
             for game in games
             if game.accepted and game.closed_book is not None and game.closed_book_verdict is None
         ]
-        for (game, trajectory), result in zip(asked, self._verdicts(asked), strict=True):
+        for (game, trajectory), result in zip(asked, self.verdicts(asked), strict=True):
             if isinstance(result, ServiceError):
                 game.void(result)
                 continue
 
             game.closed_book_verdict = result
             as_attempt = Attempt(trajectory, result)
-            game.closed_book_reward = checked.solver_reward(self.rules, game, as_attempt)
+            game.closed_book_reward = self._solver_reward(game, as_attempt)
             if result.correct:
                 self.fail(game, CLOSED_BOOK)
 
@@ -201,24 +246,27 @@ class Referee:
             for attempt in game.counted
             if attempt.verdict is None
         ]
-        self.take_verdicts(asked, self.ask_verdicts(asked))
+        self.take_verdicts(asked, self.verdicts([(game, a.trajectory) for game, a in asked]))
 
         for game in games:
             if game.accepted:
                 self.finish(game)
 
-    def ask_verdicts(self, asked: Sequence[tuple[Game, Attempt]]) -> list[Verdict | ServiceError]:
-        """The judge's word on attempts that have ended, in one call; changes nothing.
+    def verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
+        """Verdicts on trajectories that have ended, in one call; changes nothing.
 
-        Raises:
-            UsageError: the judge did not return one verdict or error per task.
+        A trajectory without an answer is wrong without asking.
         """
-        return self._verdicts([(game, attempt.trajectory) for game, attempt in asked])
+        judged = iter(self.judge([(game, t) for game, t in pairs if t.result is not None]))
+        return [
+            next(judged) if t.result is not None else Verdict(False, f"no answer: {t.ending}")
+            for _, t in pairs
+        ]
 
     def take_verdicts(
         self, asked: Sequence[tuple[Game, Attempt]], verdicts: Sequence[Verdict | ServiceError]
     ) -> None:
-        """Hands attempts the judge's word on them; an outage voids those that it hits."""
+        """Hands attempts their verdicts; an outage voids those that it hits."""
         fewest = self.rules.config.fewest_attempts
 
         for (game, attempt), verdict in zip(asked, verdicts, strict=True):
@@ -239,33 +287,60 @@ class Referee:
         game.outcome = Outcome.VALID
 
         for attempt in game.counted:
-            attempt.reward = checked.solver_reward(self.rules, game, attempt)
+            attempt.reward = self._solver_reward(game, attempt)
         if game.origin is Origin.PROPOSED:
-            game.proposer_reward = checked.proposer_reward(self.rules, game)
+            game.proposer_reward = _finite("proposer", self.rules.proposer_reward(game))
 
-    # -- shared --------------------------------------------------------------------------------
+    def _solver_reward(self, game: Game, attempt: Attempt) -> float:
+        return _finite("solver", self.rules.solver_reward(game, attempt))
 
-    def _take_verification(self, game: Game, result: Verdict | ServiceError) -> None:
-        if isinstance(result, ServiceError):
-            game.void(result)
-            return
 
-        game.verification = result
-        if not result.correct:
-            self.fail(game, UNVERIFIED)
+def judge(rules: Rules, tasks: Sequence[JudgeTask]) -> Verdicts:
+    """One verdict of the rules' judge per task, or the outage that hit it; no tasks, no call.
 
-    def _verdicts(self, pairs: Sequence[tuple[Game, Trajectory]]) -> list[Verdict | ServiceError]:
-        """The judge's verdict on each trajectory; one without an answer is wrong without asking."""
-        tasks = [
-            JudgeTask(game.question or "", trajectory.result, game.truth)
-            for game, trajectory in pairs
-            if trajectory.result is not None
-        ]
-        judged = iter(checked.judge(self.rules, tasks))
+    Raises:
+        UsageError: the judge returned something else.
+    """
+    return _verdicts("judge", rules.judge.judge, tasks)
 
-        return [
-            next(judged)
-            if trajectory.result is not None
-            else Verdict(False, f"no answer: {trajectory.ending}")
-            for _, trajectory in pairs
-        ]
+
+def _verdicts(who: str, ask: Any, tasks: Sequence[Any]) -> Verdicts:
+    if not tasks:
+        return []
+    try:
+        results: Verdicts = ask(tasks)
+    except ServiceError as error:  # it hits every task
+        return refusals_as_verdicts([error] * len(tasks))
+
+    if not isinstance(results, list | tuple) or len(results) != len(tasks):
+        what = f"{describe(results)} for {len(tasks)} tasks"
+        raise UsageError(f"the {who} gave {what}: a list of {len(tasks)} results is wanted")
+    for result in results:
+        if not isinstance(result, Verdict | ServiceError):
+            wanted = "a Verdict or a ServiceError is wanted"
+            raise UsageError(f"the {who} gave {describe(result)} for a task: {wanted}")
+    return refusals_as_verdicts(results)
+
+
+def refusals_as_verdicts(results: Sequence[Verdict | ServiceError]) -> Verdicts:
+    """Results of a judge or verifier, with its refusals of a text as verdicts against it.
+
+    No player can void a game by what it writes.
+    """
+    return [
+        Verdict(False, f"refused: {result.what}")
+        if isinstance(result, ServiceError) and result.fault == "text"
+        else result
+        for result in results
+    ]
+
+
+def _finite(role: str, reward: Any) -> float:
+    try:
+        finite = math.isfinite(reward)
+    except TypeError:
+        finite = False
+    if not finite:
+        what = f"the {role}'s reward function gave {describe(reward)}"
+        raise UsageError(f"{what}: a finite number is wanted")
+    return float(reward)

@@ -15,15 +15,14 @@ from enum import StrEnum
 import numpy as np
 
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game import checked
 from ssp_env.game.game import Attempt, Game, Origin, Start
 from ssp_env.game.outcome import BUDGET_PROMPT, Ending, Outcome
 from ssp_env.game.pool import PooledQuestion, play_examples, solution_of
-from ssp_env.game.reading import find_among
 from ssp_env.game.referee import Referee
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy, DummyPadding
 from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.verification import find_among, verification_prompt
 from ssp_env.types import Document, GroundTruth, Question, Role
 
 Answers = Callable[[np.random.Generator, int], Sequence[GroundTruth]]
@@ -82,7 +81,8 @@ class Round:
         """This round's verified questions, as the strategy was told of them; at the end, also how
         they were solved."""
         self._answers, self._seed = answers, tuple(seed)
-        self._referee = Referee(rules)
+        self.referee = Referee(rules)
+        """Decides; public for rollouts that have attempts judged before all have ended."""
         self._strategy = strategy if strategy is not None else DummyPadding()
         self._rng = np.random.default_rng([*self._seed, 0])
         self._retrieved: list[tuple[int, Document]] = []
@@ -105,9 +105,10 @@ class Round:
         return round_
 
     @classmethod
-    def of_start(cls, rules: Rules, start: Start) -> Round:
+    def of_start(cls, rules: Rules, start: Start, referee: Referee | None = None) -> Round:
         """A round of one game that begins as another one did, whatever round that was played in."""
         round_ = cls(rules, _none, 0, start.seed)
+        round_.referee = referee or round_.referee
         game = round_._add(start.slot, start.truth, start.origin, start.group)
 
         if start.question is None:
@@ -147,11 +148,6 @@ class Round:
                     game.take_outage(trajectory, error, self.rules.config.fewest_attempts)
 
     @property
-    def referee(self) -> Referee:
-        """Referee of its attempts, for rollouts that have them judged before all have ended."""
-        return self._referee
-
-    @property
     def done(self) -> bool:
         """True once all games have an outcome."""
         return self.phase is Phase.DONE
@@ -164,13 +160,13 @@ class Round:
                 case Phase.PROPOSE:
                     self._filter_and_verify()
                 case Phase.VERIFY:
-                    self._referee.judge_verifications(self.games)
+                    self.referee.judge_verifications(self.games)
                     self._ask_closed_book()
                 case Phase.CLOSED_BOOK:
-                    self._referee.judge_closed_book(self.games)
+                    self.referee.judge_closed_book(self.games)
                     self._after_gates()
                 case Phase.SOLVE:
-                    self._referee.judge_attempts(self.games)
+                    self.referee.judge_attempts(self.games)
                     self._keep_solutions()
                     self.phase = Phase.DONE
 
@@ -215,24 +211,27 @@ class Round:
             and game.outcome is Outcome.PENDING
         ]
         for game in wave:
-            self._referee.take_proposal(game)
+            self.referee.take_proposal(game)
             self._retrieved.extend((game.slot, document) for document in game.evidence)
 
         self.phase = Phase.VERIFY
         asked = [game for game in wave if game.accepted and self._can_be_asked(game)]
-        readings = self._referee.draw_readings(asked, self._retrieved)
+        readings = self.referee.draw_readings(asked, self._retrieved)
         if self.rules.verifier is not None:
-            self._referee.verify(readings)
+            for (game, _), verdict in zip(readings, self.referee.verify(readings), strict=True):
+                self.referee.take_verification(game, verdict)
             return
 
         # No verifier of its own: the policy reads the documents, in a trajectory per game.
-        for game, reading in readings:
-            ids = reading.ids(self.rules.prompts, self.rules.config)
-            game.verifier = Trajectory(self.rules.limits[Role.VERIFIER], ids, reading.question)
-            if self.rules.config.verifies_by_attempt:
-                game.verifier.library = reading.documents
+        prompts, config = self.rules.prompts, self.rules.config
+        for game, documents in readings:
+            question = game.question or ""
+            ids = verification_prompt(prompts, config, question, documents)
+            game.verifier = Trajectory(self.rules.limits[Role.VERIFIER], ids, question)
+            if config.verifies_by_attempt:
+                game.verifier.library = documents
             else:
-                game.verifier.documents = reading.documents
+                game.verifier.documents = documents
 
     def _can_be_asked(self, game: Game) -> bool:
         """True if the solver's prompt has room for its question; the game fails otherwise."""
@@ -330,7 +329,7 @@ class Round:
         """True if a prompt is within its budget; the game fails otherwise."""
         if len(prompt) <= self.rules.config.max_prompt_tokens:
             return True
-        self._referee.fail(game, BUDGET_PROMPT)
+        self.referee.fail(game, BUDGET_PROMPT)
         return False
 
     def _live(self) -> list[Trajectory]:
@@ -353,8 +352,7 @@ def advance_all(rounds: Sequence[Round]) -> None:
         if trajectory.waiting is Waiting.SEARCH
     ]
     if due:
-        rules = rounds[0].rules
-        results = checked.search(rules, [trajectory.query or "" for _, trajectory in due])
+        rules, results = rounds[0].rules, rounds[0].referee.search(due)
         for (game, trajectory), found in zip(due, results, strict=True):
             take_found(rules, game, trajectory, found)
 

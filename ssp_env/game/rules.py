@@ -10,13 +10,12 @@ from ssp_env.checks import check_call
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
-from ssp_env.game.noise import NOISE, NearNoise, NoiseSource
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.protocol import check_tokenizer
-from ssp_env.game.reading import frame
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
+from ssp_env.game.verification import NOISE, NearNoise, NoiseSource
 from ssp_env.judge.base import Judge, Verifier
 from ssp_env.judge.exact import NoVerifier, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
@@ -132,12 +131,12 @@ class Rules(Immutable):
             len(prompts.proposer("", config.asked_searches[0])),
             "the proposer's prompt alone takes {} tokens, without any answer in it",
         )
-        if verifier is None and not config.verifies_by_attempt:
+        if verifier is None and config.verification_prompt == "documents":
             _check_budget(
-                "max_verification_tokens",
-                config.verification_tokens,
-                frame(prompts, config),
-                "what surrounds the documents of a verification alone takes {} tokens",
+                "max_prompt_tokens",
+                config.max_prompt_tokens,
+                len(prompts.verifier("", (), 1)),
+                "the verifier's prompt alone takes {} tokens, without any document in it",
             )
         own = _own_filters(filters, config)
 

@@ -19,6 +19,9 @@ from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Document, Immutable, Role
 
+MAX_ANSWER_TOKENS = 256
+"""A longer answer is wrong, whatever it says: no judge is asked."""
+
 
 class Waiting(StrEnum):
     """Input that a trajectory waits for."""
@@ -48,7 +51,6 @@ class Limits(Immutable):
     max_response_tokens: int
     max_searches: int
     max_query_tokens: int
-    max_answer_tokens: int
 
     @classmethod
     def of(cls, role: Role, config: GameConfig, tokenizer: Tokenizer) -> Limits:
@@ -64,7 +66,6 @@ class Limits(Immutable):
             config.max_response_tokens,
             config.max_searches if Action.SEARCH in actions else 0,
             config.max_query_tokens,
-            config.max_answer_tokens,
         )
 
 
@@ -310,7 +311,7 @@ class Trajectory:
 
         # A question has no budget of its own: a filter looks at its length.
         searches = found.action is Action.SEARCH
-        most = limits.max_query_tokens if searches else limits.max_answer_tokens
+        most = limits.max_query_tokens if searches else MAX_ANSWER_TOKENS
         if searches and len(self.searches) >= limits.max_searches:
             self.end(Ending.BUDGET_SEARCHES)
         elif (

@@ -20,10 +20,6 @@ class Verdict(Immutable):
     """Reason, for the record: the reader's answer, the judge's words."""
 
     def __post_init__(self) -> None:
-        """
-        Raises:
-            UsageError: ``correct`` is not a bool, or ``detail`` is not a string.
-        """
         if type(self.correct) is not bool:
             raise UsageError(
                 f"Verdict.correct is True or False, not {describe(self.correct)}: use bool(...)"

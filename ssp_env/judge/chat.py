@@ -128,37 +128,27 @@ class ChatClient:
             One entry per prompt, in order: the result, or the ``ServiceError`` that outlasted its
             retries.
         """
-        return run(self._ask(prompts, parse, service, control))
 
-    async def _ask(
-        self,
-        prompts: Sequence[str | Sequence[Message]],
-        parse: Callable[[str], T],
-        service: str,
-        control: str | Sequence[Message] | None,
-    ) -> list[T | ServiceError]:
         async def one(prompt: str | Sequence[Message]) -> T | ServiceError:
             try:
                 return parse(await self._reply(prompt, service))
             except ServiceError as error:
                 return error
 
-        results = await asyncio.gather(*map(one, prompts))
-        if any(isinstance(result, ServiceError) and result.fault == "text" for result in results):
-            works = control is not None and not isinstance(await one(control), ServiceError)
-            if not works:
-                results = [
-                    ServiceError(service, each.what) if isinstance(each, ServiceError) else each
-                    for each in results
-                ]
-        return results
+        async def all_of_them() -> list[T | ServiceError]:
+            results = await asyncio.gather(*map(one, prompts))
+            failed = [each for each in results if isinstance(each, ServiceError)]
+            if not any(error.fault == "text" for error in failed):
+                return results
+            if control is not None and not isinstance(await one(control), ServiceError):
+                return results
+            outages = {id(error): ServiceError(service, error.what) for error in failed}
+            return [outages.get(id(each), each) for each in results]
+
+        return run(all_of_them())
 
     async def _reply(self, prompt: str | Sequence[Message], service: str) -> str:
-        """The text of one reply.
-
-        Raises:
-            ServiceError: no reply; the fault is ``text`` unless the server was away or overloaded.
-        """
+        """The text of one reply; the fault of an error is ``text`` unless the server was away."""
         import httpx
         import openai
 
@@ -176,14 +166,16 @@ class ChatClient:
                     max_tokens=_MAX_TOKENS,
                 )
             content = reply.choices[0].message.content
-        except openai.APIStatusError as error:
-            away = error.status_code in OVERLOADED
-            what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
-            raise ServiceError(service, self._named(what), fault=_fault(away)) from None
-        except openai.APIConnectionError as error:
-            away = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
-            what = f"{error.message} ({error.__cause__!r})"
-            raise ServiceError(service, self._named(what), fault=_fault(away)) from error
+        except (openai.APIStatusError, openai.APIConnectionError) as error:
+            cause = error.__cause__
+            if isinstance(error, openai.APIStatusError):
+                away = error.status_code in OVERLOADED
+                what = f"HTTP {error.status_code}: {error.response.text[:200]!r}"
+            else:
+                away = isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
+                what = f"{error.message} ({cause!r})"
+            fault = "service" if away else "text"
+            raise ServiceError(service, self._named(what), fault=fault) from cause
         except TimeoutError:
             what = self._named(f"no complete reply after {longest:g} s")
             raise ServiceError(service, what, fault="text") from None
@@ -198,7 +190,3 @@ class ChatClient:
     def _named(self, what: str) -> str:
         shown = what.replace(self._key, "...") if self._key else what  # some servers quote it
         return f"{self.config.base_url}, model {self.config.model}: {shown}"
-
-
-def _fault(away: bool) -> str:
-    return "service" if away else "text"

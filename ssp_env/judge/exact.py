@@ -25,9 +25,6 @@ class F1Judge:
         """
         Args:
             threshold: the least F1 that counts as right, above 0 and at most 1.
-
-        Raises:
-            ConfigError: a threshold outside that range.
         """
         if not 0.0 < threshold <= 1.0:
             raise ConfigError("judge.threshold", threshold, "choose a number above 0 and at most 1")
@@ -74,9 +71,6 @@ class WorldVerifier:
         """
         Args:
             world: one whose ``can_read`` is true.
-
-        Raises:
-            ConfigError: this world cannot read.
         """
         if not getattr(world, "can_read", False):
             fix = f"the world {world.name!r} cannot read documents; choose policy, openai or none"

@@ -64,9 +64,6 @@ class OpenAIJudge:
             prompt: file with ``{question}``, ``{answers}`` and ``{prediction}`` that asks for a
                 line ``verdict: correct`` or ``verdict: incorrect``, or for the word alone; ``None``
                 for the package's own.
-
-        Raises:
-            ConfigError: the file cannot be read or lacks a placeholder.
         """
         self._client = client
         self._template = _Template(prompt, "judge.txt", ("question", "answers", "prediction"))
@@ -118,9 +115,6 @@ class OpenAIVerifier:
                 everything in it. When not given, ``solver``, or ``documents`` where there is a
                 ``prompt``.
             max_searches: searches of an attempt; one that wants more has no answer.
-
-        Raises:
-            ConfigError: the file cannot be read or lacks a placeholder, or there is no such form.
         """
         form = form or ("solver" if prompt is None else "documents")
         one_of("form", form, tuple(_FORMS))
@@ -131,10 +125,7 @@ class OpenAIVerifier:
         self.prompt = self._template.text
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """One result per task, in order.
-
-        An empty answer is a verdict: the documents do not settle the question.
-        """
+        """One result per task. An empty answer is a verdict: the documents do not settle it."""
         if self._form == "attempt":
             answers = self._attempts(tasks)
         else:
@@ -204,11 +195,8 @@ def parse_verdict(reply: str) -> Verdict:
 
     Without one, a single line that is nothing but ``Correct``, ``Incorrect`` or ``Wrong`` will do:
     the paper's prompt asks for that word. Case, emphasis (``*``, ``_``, backticks) and a full stop
-    do not count. What a reasoning model writes before ``</think>`` is passed over.
-
-    Raises:
-        ServiceError: no such line, several, or one with another word.
-    """
+    do not count. What a reasoning model writes before ``</think>`` is passed over. Anything else
+    is a ``ServiceError`` that blames the text."""
     said = [re.sub(r"[*_`]", "", text).strip() for text in _after_thinking(reply).splitlines()]
     found = [match[1].lower() for match in map(_VERDICT_LINE.fullmatch, said) if match]
     if not found:
@@ -223,11 +211,7 @@ def parse_verdict(reply: str) -> Verdict:
 
 
 def parse_answer(reply: str) -> str:
-    """The content of the last answer tags of a reply, which may be empty.
-
-    Raises:
-        ServiceError: no complete answer tags.
-    """
+    """The content of the last answer tags of a reply, which may be empty."""
     found = _ANSWER.findall(_after_thinking(reply))
     if not found:
         what = f"a reply without answer tags: {_tail(reply)!r}"
@@ -236,11 +220,7 @@ def parse_answer(reply: str) -> str:
 
 
 def parse_turn(reply: str) -> tuple[str, str]:
-    """The first complete action of a reply, ``search`` or ``answer``, and what it holds.
-
-    Raises:
-        ServiceError: neither.
-    """
+    """The first complete action of a reply, ``search`` or ``answer``, and its content."""
     found = _TURN.search(_after_thinking(reply))
     if found is None:
         what = f"a reply without search or answer tags: {_tail(reply)!r}"

@@ -21,11 +21,7 @@ __all__ = [
 
 
 def player_for(rules: Rules, given: Player | None) -> Player:
-    """The given player, or else the scripted one.
-
-    Raises:
-        ConfigError: it is not a player.
-    """
+    """The given player, or else the scripted one."""
     if given is None:
         return scripted_player(rules)
     if isinstance(given, type) or not callable(getattr(given, "play", None)):

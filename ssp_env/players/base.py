@@ -42,11 +42,7 @@ class TextPlayer:
     """A player that writes text; subclasses implement :meth:`write`."""
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes :meth:`write`'s text in each.
-
-        Raises:
-            UsageError: :meth:`write` did not return a string.
-        """
+        """Writes :meth:`write`'s text in each."""
         for trajectory in trajectories:
             text: object = self.write(trajectory)
             if not isinstance(text, str):
@@ -82,9 +78,6 @@ class RandomLegalPlayer:
         Args:
             rules: of the games.
             rng: the source of all randomness.
-
-        Raises:
-            ConfigError: a tokenizer without a token for each tag.
         """
         self._legal, self._rng = LegalMoves(rules), rng
 
@@ -111,11 +104,7 @@ class ChatPlayer:
         self._client = client
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each.
-
-        Raises:
-            ServiceError: a call failed for good; the turns of the other trajectories are written.
-        """
+        """Writes one turn in each."""
         transcripts = []
         for trajectory in trajectories:
             text = trajectory.limits.tokenizer.decode(trajectory.ids)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.filters import Filter, Proposal
 from ssp_env.game.game import Attempt, Game
-from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.prompts import Prompts
 from ssp_env.game.record import GameRecord, TrajectoryRecord, names, record_game
+from ssp_env.game.referee import Referee, Verdicts
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
-from ssp_env.game.round import Phase, Round
+from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
-from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
+from ssp_env.game.verification import NoiseDocument
+from ssp_env.judge.base import Verdict
 from ssp_env.replay.files import SavedGame
+from ssp_env.search.base import Results
 from ssp_env.search.corpus import Corpus
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Analysis, Document, GroundTruth, Question, Role, World
@@ -67,12 +68,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of playing a saved game again."""
+    """Result of playing a saved game again."""
 
     game: Game
     """The game as it was replayed."""
     rules: Rules
-    """The rules that it was replayed by: search, judge and verifier are recorded ones."""
+    """Rules that it was replayed by; search, judge, verifier and noise are not in the file."""
     differences: tuple[Difference, ...]
     as_saved: tuple[str, ...] = ()
     """Code of the user's own that was not given, so that its results were played back and not
@@ -113,9 +114,9 @@ def replay(
     if not saved.rules.tokens:
         raise UsageError(NO_TOKENS)
 
-    recorded, own = Recorded(saved), own or OwnCode()
-    rules = recorded_rules(saved, recorded, saved.rules.tokenizer.open(tokenizer), own, world)
-    game = _play(saved, rules, recorded)
+    own = own or OwnCode()
+    rules = recorded_rules(saved, saved.rules.tokenizer.open(tokenizer), own, world)
+    game = _play(saved, rules)
 
     # Facts of the run and of the world do not follow from the game.
     then, now = saved.record, record_game(game, rules)
@@ -123,8 +124,7 @@ def replay(
     given += [] if world is not None else ["hops", "truly_correct", "right_answers"]
     now = replace(now, **{name: getattr(then, name) for name in given})
 
-    missing = [Difference("game", "asked for", "nothing", what) for what in recorded.unrecorded]
-    return Replay(game, rules, (*missing, *differences(then, now)), tuple(_as_saved(saved, own)))
+    return Replay(game, rules, tuple(differences(then, now)), tuple(_as_saved(saved, own)))
 
 
 def _as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
@@ -141,12 +141,12 @@ def _as_saved(saved: SavedGame, own: OwnCode) -> Iterator[str]:
 # -- playing -----------------------------------------------------------------------------------
 
 
-def _play(saved: SavedGame, rules: Rules, recorded: Recorded) -> Game:
+def _play(saved: SavedGame, rules: Rules) -> Game:
     """Plays one turn after the other, so that a single search is due at a time.
 
     Turns that an outage cut off come last."""
-    round_ = Round.of_start(rules, saved.record.start)
-    recorded.round = round_
+    recorded = RecordedReferee(rules, saved.record)
+    round_ = Round.of_start(rules, saved.record.start, recorded)
     game, then = round_.games[0], saved.record.named()
     tokens = {name: iter([*zip(t.own, t.logprobs, strict=True)]) for name, t in then.items()}
 
@@ -230,181 +230,152 @@ def _walk(field: str, then: Any, now: Any) -> Iterator[Difference]:
 
 
 def recorded_rules(
-    saved: SavedGame,
-    recorded: Recorded,
-    tokenizer: Tokenizer,
-    own: OwnCode,
-    world: World | None = None,
+    saved: SavedGame, tokenizer: Tokenizer, own: OwnCode, world: World | None = None
 ) -> Rules:
-    """The rules that a saved game was played by, with recorded services and own code.
+    """The rules that a saved game was played by, with its services left out.
+
+    Filters and rewards of the user's own that are not given come out as they did then.
 
     Raises:
         ConfigError: a saved prompt set that cannot work, or a filter in ``own`` that the game did
             not have.
     """
     config, parts, prompts = saved.rules.config, saved.rules.parts, saved.rules.prompts
-    given = own.filters or {}
+    record, given, unsaved = saved.record, own.filters or {}, _Unsaved()
     for code in given:
         if code not in parts.filters:
             fix = f"the game had no such filter, but {', '.join(parts.filters)}"
             raise ConfigError("filters", code, fix)
 
+    def failed(code: str, proposal: Proposal) -> bool:
+        return record.outcome is Outcome.INVALID and record.reason == code
+
+    def paid_proposer(game: Game) -> float:
+        return record.proposer_reward or 0.0
+
+    def paid_solver(game: Game, attempt: Attempt) -> float:
+        then = record.named().get(_name(game, attempt.trajectory))
+        return 0.0 if then is None or then.reward is None else then.reward
+
     return Rules(
         config=config,
         tokenizer=tokenizer,
         prompts=Prompts.of_texts(prompts.texts, prompts.frame, tokenizer, config.tags),
-        retriever=recorded,
+        retriever=unsaved,
         corpus=(),
-        judge=recorded,
-        verifier=None if parts.verifier is None else recorded,
+        judge=unsaved,
+        verifier=None if parts.verifier is None else unsaved,
         limits={role: Limits.of(role, config, tokenizer) for role in Role},
-        world=world if world is not None else RecordedWorld(parts.world, saved.record.start.truth),
+        world=world if world is not None else RecordedWorld(parts.world, record.start.truth),
         filters={
-            code: given.get(code) or parts.shipped_filter(code) or recorded.filter(code)
+            code: given.get(code) or parts.shipped_filter(code) or partial(failed, code)
             for code in parts.filters
         },
-        noise=recorded.noise,
+        noise=unsaved,
         proposer_reward=own.proposer_reward
         or PROPOSER_REWARDS.get(parts.proposer_reward)
-        or recorded.proposer_reward,
+        or paid_proposer,
         solver_reward=own.solver_reward
-        or (recorded.solver_reward if parts.pays_solver_itself else right_answer),
+        or (paid_solver if parts.pays_solver_itself else right_answer),
     )
 
 
-class Recorded:
-    """All results of services and of own code, as they were when the game was played.
+class _Unsaved:
+    """Stands for a retriever, judge, verifier or noise source of which only results are saved."""
 
-    It is retriever, judge, verifier and noise source at once. What the record does not hold is
-    noted in ``unrecorded`` and is an outage, never an empty answer. In a void game, what is missing
-    is what failed then."""
+    def __call__(self, *arguments: object, **named: object) -> Any:
+        raise UsageError("a saved game holds what its services returned, not the services")
 
-    def __init__(self, saved: SavedGame) -> None:
-        self._saved = saved.record
-        self._trajectories = saved.record.named()
-        self.round: Round | None = None
-        """The round that asks."""
-        self.unrecorded: list[str] = []
+    search = judge = verify = __call__
 
-    @property
-    def _game(self) -> Game:
-        assert self.round is not None, "set the round first"
-        return self.round.games[0]
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """The documents that were found then; a single search is due at a time.
+class RecordedReferee(Referee):
+    """Referee for whom all services return what they returned when the game was played.
 
-        Raises:
-            ServiceError: none were found then.
+    What the record does not hold is an outage, never an empty answer; in a void game it is the one
+    that made it void."""
+
+    def __init__(self, rules: Rules, record: GameRecord) -> None:
         """
-        ((name, trajectory),) = (
-            (name, t) for name, t in named(self._game).items() if t.waiting is Waiting.SEARCH
-        )
-        saved, place = self._trajectories.get(name), len(trajectory.searches)
-        searches = saved.searches if saved is not None else ()
-        if place < len(searches):
-            return [list(searches[place].documents)]
-        if saved is not None and saved.ending is Ending.REFUSED and place == len(searches):
-            raise ServiceError("search", "it refused this query", fault="text")
-        raise self._missing("search", f"search {place + 1} of {name} for {queries[0]!r}")
+        Args:
+            rules: of :func:`recorded_rules`.
+            record: the game as it was played.
+        """
+        super().__init__(rules)
+        self._record, self._plays = record, record.named()
 
-    def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
-        """The verdicts that were reached then."""
-        assert self.round is not None, "set the round first"
-        saved = self._saved
-        match self.round.phase:
-            case Phase.VERIFY:
-                known = [("verifier", saved.verification)]
-            case Phase.CLOSED_BOOK:
-                known = [("closed_book", saved.closed_book)]
-            case _:
-                # Attempts that gave no answer are wrong without asking.
-                known = [
-                    (name, self._trajectories[name].verdict if name in self._trajectories else None)
-                    for i, attempt in enumerate(self._game.attempts, start=1)
-                    if attempt.outage is None and attempt.trajectory.result is not None
-                    for name in (f"solver {i}",)
-                ]
+    def search(self, due: Sequence[tuple[Game, Trajectory]]) -> Results:
+        """Documents that were found then."""
+        return [self._found(_name(game, t), t) for game, t in due]
 
-        return [self._verdict(*pair, task) for pair, task in zip(known, tasks, strict=True)]
+    def _found(self, name: str, trajectory: Trajectory) -> list[Document] | ServiceError:
+        then, place = self._plays.get(name), len(trajectory.searches)
+        if then is not None and place < len(then.searches):
+            return list(then.searches[place].documents)
+        if then is not None and then.ending is Ending.REFUSED and place == len(then.searches):
+            return ServiceError("search", "it refused this query", fault="text")
+        return self._missing("search", f"search {place + 1} of {name} for {trajectory.query!r}")
 
-    def _verdict(
-        self, name: str, verdict: Verdict | None, task: JudgeTask
-    ) -> Verdict | ServiceError:
+    def judge(self, pairs: Sequence[tuple[Game, Trajectory]]) -> Verdicts:
+        """Verdicts that were reached then."""
+        return [self._verdict(_name(game, t), t) for game, t in pairs]
+
+    def _verdict(self, name: str, trajectory: Trajectory) -> Verdict | ServiceError:
+        record, then = self._record, self._plays.get(name)
+        if trajectory.role is Role.VERIFIER:
+            verdict = record.verification
+        elif trajectory.role is Role.CLOSED_BOOK:
+            verdict = record.closed_book
+        else:
+            verdict = None if then is None else then.verdict
+
         if verdict is not None:
             return verdict
-        saved = self._trajectories.get(name)
-        if saved is not None and saved.outage is not None:
-            return self.outage("judge", saved)
+        if then is not None and then.outage is not None:
+            return self.outage("judge", then)
         # Of a game that other attempts made void, no verdicts are kept.
-        if any(attempt.outage is not None for attempt in self._saved.attempts):
+        if any(attempt.outage is not None for attempt in record.attempts):
             return Verdict(False)
-        return self._missing("judge", f"a verdict on {task.prediction!r} ({name})")
+        return self._missing("judge", f"a verdict on {trajectory.result!r} ({name})")
 
-    def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
-        """The verdict of the verification."""
-        verdict = self._saved.verification
-        return [verdict or self._missing("verifier", f"a verification of {tasks[0].question!r}")]
+    def verify(self, readings: Sequence[tuple[Game, tuple[Document, ...]]]) -> Verdicts:
+        """Verdict of the verifier then."""
+        verdict = self._record.verification
+        return [
+            verdict or self._missing("verifier", f"a verification of {game.question!r}")
+            for game, _ in readings
+        ]
 
     def noise(
-        self,
-        rng: np.random.Generator,
-        count: int,
-        own: Sequence[Document],
-        others: Sequence[tuple[int, Document]],
-        corpus: Sequence[Document],
-    ) -> tuple[NoiseDocument, ...]:
-        """The noise that was drawn then.
-
-        Raises:
-            ServiceError: the game was void before anything was read: noise was what failed.
-        """
-        saved = self._saved
-        read = saved.verification is not None or "verifier" in self._trajectories
-        if saved.outcome is Outcome.VOID and not saved.noise and not read:
-            raise self.outage("search")
-        return saved.noise
+        self, games: Sequence[Game], retrieved: Sequence[tuple[int, Document]]
+    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+        """Noise that was drawn then."""
+        record = self._record
+        # A game that was void before anything was read: noise was what failed.
+        read = record.verification is not None or "verifier" in self._plays
+        if record.outcome is Outcome.VOID and not record.noise and not read:
+            return [self.outage("search") for _ in games]
+        return [record.noise for _ in games]
 
     def outage(self, service: str, attempt: TrajectoryRecord | None = None) -> ServiceError:
         """The outage that made the game void then, or an attempt alone.
 
         One of this service, if that is not known.
         """
-        then = self._saved.outage if attempt is None else attempt.outage
+        then = self._record.outage if attempt is None else attempt.outage
         if then is not None:
             return ServiceError(then.service, then.what, then.calls)
-        return ServiceError(self._saved.reason or service, "it failed when the game was played")
+        return ServiceError(self._record.reason or service, "it failed when the game was played")
 
     def _missing(self, service: str, asked: str) -> ServiceError:
-        if self._saved.outcome is Outcome.VOID:
+        if self._record.outcome is Outcome.VOID:
             return self.outage(service)
-        self.unrecorded.append(asked)
         return ServiceError(service, f"not recorded: {asked}")
 
-    def filter(self, code: str) -> Filter:
-        """A filter of the user's own, with the result that it had then."""
 
-        def fails(proposal: Proposal) -> bool:
-            return self._saved.outcome is Outcome.INVALID and self._saved.reason == code
-
-        return fails
-
-    def proposer_reward(self, game: Game) -> float:
-        """The reward that a function of the user's own paid."""
-        return self._paid("proposer", self._saved.proposer_reward)
-
-    def solver_reward(self, game: Game, attempt: Attempt) -> float:
-        """The reward that a function of the user's own paid."""
-        plays = named(game)
-        # The answer from memory is paid as an attempt that is none of the game's.
-        name = next(name for name, t in plays.items() if t is attempt.trajectory)
-        saved = self._trajectories.get(name)
-        return self._paid(name, None if saved is None else saved.reward)
-
-    def _paid(self, name: str, reward: float | None) -> float:
-        if reward is None:
-            self.unrecorded.append(f"a reward of {name}")
-        return 0.0 if reward is None else reward
+def _name(game: Game, trajectory: Trajectory) -> str:
+    """The name that a game's record gives to one of its trajectories."""
+    return next(name for name, t in named(game).items() if t is trajectory)
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ from pathlib import Path
 
 from ssp_env.checks import describe
 from ssp_env.errors import ConfigError, ServiceError, UsageError
-from ssp_env.game.checked import refusals_as_verdicts
 from ssp_env.game.game import Attempt, Game
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import TrajectoryRecord
-from ssp_env.game.referee import Referee
+from ssp_env.game.referee import Referee, refusals_as_verdicts
 from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask
 from ssp_env.replay.files import SavedGame
 from ssp_env.replay.header import SavedParts
-from ssp_env.replay.play import OwnCode, Recorded, check_saved, recorded_rules
+from ssp_env.replay.play import OwnCode, check_saved, recorded_rules
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer
 from ssp_env.types import Document, Role
 
@@ -124,7 +123,7 @@ def _restored(
     looks = own.proposer_reward is not None or own.solver_reward is not None
     # The rewards that ship look at verdicts alone: no token is spelled out for them.
     opened = saved.rules.tokenizer.open(tokenizer) if looks else ByteTokenizer()
-    rules = recorded_rules(saved, Recorded(saved), opened, own)
+    rules = recorded_rules(saved, opened, own)
 
     proposer = record.play_of(Role.PROPOSER)
     found = chain.from_iterable(s.documents for s in proposer.searches) if proposer else ()

@@ -46,20 +46,31 @@ def search_each(retriever: Retriever, queries: Sequence[str], k: int) -> Results
     a time, so that only those that are hit are errors.
 
     Raises:
-        UsageError: the retriever does not return one result per query.
+        UsageError: the retriever does not return one result per query: an error, or at most ``k``
+            Documents.
     """
     if each := getattr(retriever, "search_each", None):
         results: Results = each(queries, k)
-        return results
+    else:
+        try:
+            results = [*retriever.search(queries, k)]
+        except ServiceError as error:
+            if len(queries) == 1:
+                return [error]
+            return [result for query in queries for result in search_each(retriever, [query], k)]
+    check_count(results, queries)
 
-    try:
-        rankings = retriever.search(queries, k)
-    except ServiceError as error:
-        if len(queries) == 1:
-            return [error]
-        return [result for query in queries for result in search_each(retriever, [query], k)]
-    check_count(rankings, queries)
-    return [*rankings]
+    for query, ranking in zip(queries, results, strict=True):
+        if isinstance(ranking, ServiceError):
+            continue
+        if (
+            not isinstance(ranking, list | tuple)
+            or len(ranking) > k
+            or not all(isinstance(d, Document) and isinstance(d.id, str) for d in ranking)
+        ):
+            what = f"{describe(ranking)} for {describe(query)}"
+            raise UsageError(f"the retriever gave {what}: at most {k} Documents are wanted")
+    return results
 
 
 def whole(results: Results) -> list[list[Document]]:

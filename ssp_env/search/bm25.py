@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -47,18 +47,6 @@ def words_of(document: Document) -> list[str]:
     return tokenize(f"{document.title}\n{document.text}")
 
 
-class WordIndex(Protocol):
-    """Index of the passages that hold each word."""
-
-    def knows(self, words: Sequence[str]) -> bool:
-        """True if any of the words occurs in the corpus."""
-        ...
-
-    def best(self, words: Sequence[str], k: int) -> Ranking:
-        """The ``k`` best passages for distinct words; none that has none of them."""
-        ...
-
-
 class BM25Retriever:
     """Lucene's BM25. In memory k1 is 1.5, on disk 1.2 (tantivy's), which moves a few ranks.
 
@@ -66,7 +54,11 @@ class BM25Retriever:
     returned; in memory, equal scores are ordered by position. May be shared between threads."""
 
     def __init__(
-        self, corpus: Passages, index: WordIndex | None = None, *, cache_size: int = 2**14
+        self,
+        corpus: Passages,
+        index: BM25Index | DiskIndex | None = None,
+        *,
+        cache_size: int = 2**14,
     ) -> None:
         """
         Args:
@@ -75,7 +67,7 @@ class BM25Retriever:
             cache_size: most rankings that are kept, by query and ``k``.
         """
         self.corpus, self._cache_size = corpus, cache_size
-        self._index: WordIndex = BM25Index(corpus) if index is None else index
+        self._index = BM25Index(corpus) if index is None else index
         self._ranked = lru_cache(cache_size)(self._rank)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
@@ -85,10 +77,6 @@ class BM25Retriever:
             [replace(self.corpus[place], score=score) for place, score in self._ranked(query, k)]
             for query in queries
         ]
-
-    def knows(self, text: str) -> bool:
-        """True if any word of a text occurs in the corpus, so that a search finds something."""
-        return self._index.knows(tokenize(text))
 
     def describe(self) -> dict[str, Any]:
         """The corpus, and the index where it is not in memory."""
@@ -120,12 +108,8 @@ class BM25Index:
         if number:
             self._index.index((ids, number), create_empty_token=False, show_progress=False)
 
-    def knows(self, words: Sequence[str]) -> bool:
-        """See :class:`WordIndex`."""
-        return any(word in self._vocabulary for word in words)
-
     def best(self, words: Sequence[str], k: int) -> Ranking:
-        """See :class:`WordIndex`; scores are added in the order of the words."""
+        """The ``k`` best passages for distinct words; scores add up in the words' order."""
         ids = [self._vocabulary[word] for word in words if word in self._vocabulary]
         if not ids:
             return [], []
@@ -159,13 +143,8 @@ class DiskIndex:
         self._should, self._term = tantivy.Occur.Should, term
         self._any_of = tantivy.Query.boolean_query
 
-    def knows(self, words: Sequence[str]) -> bool:
-        """See :class:`WordIndex`."""
-        with self._readable():
-            return any(self._searcher.doc_freq("words", word) for word in words)
-
     def best(self, words: Sequence[str], k: int) -> Ranking:
-        """See :class:`WordIndex`; ``DataError`` where the index is corrupt."""
+        """The ``k`` best passages for distinct words; ``DataError`` if the index is corrupt."""
         if not words:
             return [], []
         count = self._searcher.num_docs

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ssp_env.errors import DataError, MissingExtra, ServiceError
-from ssp_env.search.base import (
-    Results,
-    Retriever,
-    check_count,
-    check_request,
-    identify,
-    search_each,
-    whole,
-)
+from ssp_env.search.base import Results, Retriever, check_request, identify, search_each, whole
 from ssp_env.types import Document
 
 try:
@@ -73,7 +65,6 @@ class CachedRetriever:
 
         misses = [query for query in keys if query not in known]
         results = search_each(self.retriever, misses, k) if misses else []
-        check_count(results, misses)
         for query, result in zip(misses, results, strict=True):
             known[query] = result
             if not isinstance(result, ServiceError):

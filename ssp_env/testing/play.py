@@ -11,13 +11,13 @@ import numpy as np
 
 from ssp_env.doors.dealer import Dealer
 from ssp_env.doors.setup import set_up
-from ssp_env.game.noise import NoiseDocument, NoiseSource
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import MOST_WAVES, BatchStrategy
 from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.verification import NoiseDocument, NoiseSource
 from ssp_env.players import MiniPlayer
 from ssp_env.players.base import Player
 from ssp_env.testing.material import PASSAGES, missing, small_rules
@@ -90,7 +90,7 @@ class PlayerTests:
 
 
 class NoiseSourceTests:
-    """Tests a :class:`~ssp_env.game.noise.NoiseSource`."""
+    """Tests a :class:`~ssp_env.game.verification.NoiseSource`."""
 
     corpus: Sequence[Document] = PASSAGES
     """At least four passages."""

@@ -33,10 +33,6 @@ class HuggingFaceTokenizer:
         """
         Args:
             tokenizer: a ``PreTrainedTokenizerFast``.
-
-        Raises:
-            TokenizerError: a slow tokenizer, one without any id to pad with, or one whose chat
-                template leaves out what the user says.
         """
         if not getattr(tokenizer, "is_fast", False):
             raise TokenizerError(
@@ -142,9 +138,6 @@ class HuggingFaceTokenizer:
 
         Args:
             system: a system message that precedes the user's.
-
-        Raises:
-            TokenizerError: the chat template takes no system message.
         """
         return self._frame if system is None else self._read_frame(system)
 

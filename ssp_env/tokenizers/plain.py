@@ -53,9 +53,6 @@ class WordTokenizer:
         Args:
             words: the vocabulary, each entry a single word.
             tags: tags of the protocol in full, such as ``<search>``.
-
-        Raises:
-            TokenizerError: an entry that is not one word, or that occurs twice.
         """
         self.tags = tuple(tags)
         self.words = tuple(words)

@@ -49,11 +49,7 @@ def open_world(name: str, /, **options: Any) -> World:
 
 
 def check_world(name: str, /, **options: Any) -> None:
-    """Checks a world's name and settings; opens all but ``files``, which may take long to read.
-
-    Raises:
-        ConfigError: as :func:`open_world` does.
-    """
+    """Checks a world's name and settings; opens all but ``files``, which may take long to read."""
     factory, ready = _checked(name, options)
     if name != "files":
         factory(**ready)

@@ -81,10 +81,6 @@ class FileWorld:
         """The index of a corpus that is an index directory: BM25 if it is there, else the only one.
 
         ``None`` for a corpus that is a file.
-
-        Raises:
-            ConfigError: the directory has no index, or several dense ones.
-            ModelError: the encoder of a dense index cannot be loaded.
         """
         if self._index is None:
             return None
@@ -99,11 +95,7 @@ class FileWorld:
         return open_index(self._index, "bm25" if "bm25" in kinds else kinds[0])
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions; see :func:`sample_questions`.
-
-        Raises:
-            ConfigError: this world was opened without any, or a setting of the sample cannot work.
-        """
+        """Evaluation questions; see :func:`sample_questions`."""
         if self._questions is None:
             raise ConfigError(
                 "questions_path",
@@ -153,12 +145,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_answers(path: str | Path) -> tuple[GroundTruth, ...]:
-    """Reads an answer set. A line without ``id`` gets ``a<line number>``.
-
-    Raises:
-        DataError: no such file, no answer in it, a field missing, of the wrong type or blank, or an
-            id twice.
-    """
+    """Reads an answer set. A line without ``id`` gets ``a<line number>``."""
     rows = _read(path, _AnswerRow, "a")
     answers = tuple(GroundTruth(name, row.answer, tuple(row.aliases)) for name, row in rows)
     if not answers:
@@ -172,10 +159,6 @@ def read_questions(path: str | Path, group: str = "all") -> tuple[Question, ...]
     Args:
         path: the file.
         group: the group of lines that name none.
-
-    Raises:
-        DataError: no such file, no question in it, a field missing, of the wrong type or blank, or
-            an id twice.
     """
     questions = tuple(
         Question(name, row.question, tuple(row.answers), row.group or group)
@@ -224,9 +207,6 @@ def sample_questions(
         questions: all of them.
         seed: of the draw, 0 or more.
         per_group: number of each group; a group that holds fewer gives all it has. ``None``: all.
-
-    Raises:
-        ConfigError: ``per_group`` below 1 or a negative seed.
     """
     if seed < 0:
         raise ConfigError("seed", seed, "give a whole number, 0 or more")

@@ -6,12 +6,8 @@ say where every record comes from and under which licence.
 
 from __future__ import annotations
 
-import atexit
 import json
-import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache, cached_property
@@ -26,8 +22,6 @@ from ssp_env.worlds.files import read_answers, read_questions, sample_questions
 
 if TYPE_CHECKING:
     from ssp_env.search.bm25 import BM25Retriever
-
-_log = logging.getLogger(__name__)
 
 
 class WikiMini:
@@ -57,31 +51,27 @@ class WikiMini:
     def retriever(self) -> BM25Retriever:
         """BM25 over the passages, from an index that is built once (seconds) and then mapped.
 
-        It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names. Where no
-        index can be kept, it is built for this process alone.
+        It is kept in ``~/.cache/ssp-env``, or in the folder that ``SSP_CACHE`` names.
+
+        Raises:
+            DataError: no index can be written there.
         """
         # Imported here: reading questions needs no search.
+        from ssp_env.search.bm25 import BM25Retriever
+        from ssp_env.search.index import build_index, open_index
         from ssp_env.search.store import FORMAT
 
         # Names the folder, so that an index of other passages is never taken for this one.
         digest = self.manifest["files"]["passages.jsonl.gz"]["sha256"]
-        try:
-            kept = Path(os.environ.get("SSP_CACHE") or Path.home() / ".cache" / "ssp-env")
-            return self._indexed(kept / f"wiki-mini-{digest[:16]}-{FORMAT}")
-        except (DataError, OSError, RuntimeError) as error:  # a RuntimeError: there is no home
-            _log.warning("the index of wiki-mini is built again, since none can be kept: %s", error)
-
-        folder = tempfile.mkdtemp(prefix="ssp-wiki-mini-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        return self._indexed(Path(folder))
-
-    def _indexed(self, folder: Path) -> BM25Retriever:
-        from ssp_env.search.bm25 import BM25Retriever
-        from ssp_env.search.index import build_index, open_index
-
+        kept = Path(os.environ.get("SSP_CACHE") or "~/.cache/ssp-env").expanduser()
+        folder = kept / f"wiki-mini-{digest[:16]}-{FORMAT}"
         if not (folder / "bm25").exists():
-            with packaged("passages.jsonl.gz") as path:
-                build_index(path, folder, "bm25")
+            try:
+                with packaged("passages.jsonl.gz") as path:
+                    build_index(path, folder, "bm25")
+            except DataError as error:
+                fix = "let the environment variable SSP_CACHE name a folder that can be written"
+                raise DataError(kept, f"holds no index of wiki-mini ({error}); {fix}") from error
         retriever = open_index(folder, "bm25")
         assert isinstance(retriever, BM25Retriever)
         retriever.corpus.name = self.name
@@ -94,11 +84,7 @@ class WikiMini:
             return read_answers(path)
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        """Evaluation questions by benchmark: see :func:`~ssp_env.worlds.files.sample_questions`.
-
-        Raises:
-            ConfigError: ``per_group`` below 1 or a negative seed.
-        """
+        """Evaluation questions by benchmark: see :func:`~ssp_env.worlds.files.sample_questions`."""
         return sample_questions(self._questions, seed, per_group)
 
     def analyse(self, question: str) -> Analysis | None:

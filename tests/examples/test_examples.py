@@ -97,17 +97,6 @@ def test_a_curve_that_cannot_be_written_is_refused_at_once(
     assert f"argument --out: {out} cannot be written" in errors
 
 
-def test_rllib_takes_one_policy_for_both_roles(monkeypatch: pytest.MonkeyPatch) -> None:
-    needed("rllib_ppo")
-    monkeypatch.syspath_prepend(EXAMPLES)
-    make_config = runpy.run_path(str(EXAMPLES / "rllib_ppo.py"))["make_config"]
-    for policies, played in (("shared", {"both"}), ("independent", {"proposer", "solver"})):
-        config = make_config(policies, 200, 100, 3)
-        config.validate()
-        assert set(config.policies) == played
-        assert {config.policy_mapping_fn(agent, None) for agent in played} == played
-
-
 def test_trl_learns_from_rewards_of_the_game() -> None:
     printed = run("trl_grpo", "--steps", "1", "--warm-up", "2")
     assert "step 1: mean reward " in printed

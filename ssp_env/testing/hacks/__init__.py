@@ -91,11 +91,7 @@ def all_cheats() -> list[Cheat]:
 
 
 def find_cheat(name: str) -> Cheat:
-    """A cheat by its name, or one of your own by ``module:Class``.
-
-    Raises:
-        ConfigError: no such cheat or module, or a class that is not a :class:`Cheat`.
-    """
+    """A cheat by its name, or one of your own by ``module:Class``."""
     if ":" not in name:
         if name not in CHEATS:
             raise ConfigError("cheat", name, f"{nearest(name, CHEATS)}; or give module:Class")

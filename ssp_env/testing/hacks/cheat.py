@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game import checked
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import SearchRecord, Trajectory, Waiting
 from ssp_env.players import scripted_player
 from ssp_env.players.base import Player, TextPlayer
+from ssp_env.search.base import search_each
 from ssp_env.types import Document, Role
 
 SKILL = 0.7
@@ -150,9 +150,6 @@ class Turn:
 
         Args:
             answer: another one than the ground truth.
-
-        Raises:
-            ServiceError: the search failed.
         """
         about = self.answer if answer is None else answer
         prompt = self.rules.prompts.proposer(about, 1)
@@ -161,7 +158,8 @@ class Turn:
         while not imagined.done:
             imagined.feed_turn(self._encode(self._honest.write(imagined)))
             if imagined.waiting is Waiting.SEARCH and imagined.query is not None:
-                (found,) = checked.search(self.rules, [imagined.query])
+                k = self.rules.config.top_k
+                (found,) = search_each(self.rules.retriever, [imagined.query], k)
                 if isinstance(found, ServiceError):
                     raise found
                 imagined.observe(found, ())
@@ -267,12 +265,7 @@ class CheatPlayer:
         self._rng = np.random.default_rng([*seed, 1])
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:
-        """Writes one turn in each.
-
-        Raises:
-            UsageError: the cheat returned something else than a text or ``None``.
-            ServiceError: a search in the cheater's head failed, or the partner could not play.
-        """
+        """Writes one turn in each."""
         left = []
         for trajectory in trajectories:
             turn = Turn(trajectory, self._rules, self._honest, self._rng)

@@ -221,12 +221,7 @@ def probe(
 def play(
     rules: Rules, cheat: Cheat, games: int, seed: int, partner: Player | None = None
 ) -> Played:
-    """Plays a cheat.
-
-    Raises:
-        ServiceError: an honest player's games were void, and none of its round came to an end.
-        UsageError: the cheat or a part of the rules returned the wrong thing.
-    """
+    """Plays a cheat."""
     ended: list[Game] = []
     for start in range(0, games, SIDE_BY_SIDE):
         player = CheatPlayer(rules, cheat, (seed, start), partner)

@@ -66,7 +66,7 @@ def parse_question(text: str) -> tuple[str, tuple[Hop, ...]] | None:
 
 def follow(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> frozenset[str]:
     """All entities that ``hops`` lead to from ``start``, by the given facts in both directions."""
-    *_, reached = _stages(start, hops, forward, backward)
+    *_, (reached, _) = _stages(start, hops, forward, backward)
     return reached
 
 
@@ -76,28 +76,13 @@ def count_hops(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts)
     All of them, where they lead to nothing. None, where the question comes back to ``start``.
     """
     path: list[frozenset[str]] = []
-    for reached in _stages(start, hops, forward, backward):
+    for reached, _ in _stages(start, hops, forward, backward):
         if not reached:
             return len(hops)
         if reached in path:
             del path[path.index(reached) :]
         path.append(reached)
     return len(path) - 1
-
-
-def _stages(
-    start: str, hops: Sequence[Hop], forward: Facts, backward: Facts
-) -> Iterator[frozenset[str]]:
-    """The start, and the entities reached after each hop."""
-    reached = frozenset([start])
-    yield reached
-
-    for hop in hops:
-        table = backward if hop.inverted else forward
-        reached = frozenset().union(
-            *(table.get((entity, hop.relation), frozenset()) for entity in reached)
-        )
-        yield reached
 
 
 def read_off(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -> frozenset[str]:
@@ -107,14 +92,22 @@ def read_off(start: str, hops: Sequence[Hop], forward: Facts, backward: Facts) -
     with two citizens of V, of whom one has a birthplace, "the birthplace of the citizen of V" is
     open, whatever else is true of the other one.
     """
-    reached = frozenset([start])
-    ends: frozenset[str] = frozenset()
-    for hop in hops:
-        onwards = {entity: follow(entity, [hop], forward, backward) for entity in reached}
-        ends |= {entity for entity, after in onwards.items() if not after}
-        reached = frozenset().union(*onwards.values())
+    *_, (reached, _) = stages = list(_stages(start, hops, forward, backward))
+    return reached.union(*(ends for _, ends in stages)) if reached else reached
 
-    return reached | ends if reached else reached
+
+def _stages(
+    start: str, hops: Sequence[Hop], forward: Facts, backward: Facts
+) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    """The entities reached after each hop, and those at which it ended; first the start alone."""
+    reached = frozenset([start])
+    yield reached, frozenset()
+
+    for hop in hops:
+        table = backward if hop.inverted else forward
+        onwards = {entity: table.get((entity, hop.relation), frozenset()) for entity in reached}
+        reached = frozenset().union(*onwards.values())
+        yield reached, frozenset(entity for entity, after in onwards.items() if not after)
 
 
 def continue_question(

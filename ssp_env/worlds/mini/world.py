@@ -65,9 +65,6 @@ class MiniWorld:
             one_to_many: also state citizenships, which allow ambiguous questions ("the citizen of
                 E"). Without them no noise document can make the world's reader reject a question.
             max_hops: evaluation questions have 1 to this many hops.
-
-        Raises:
-            ConfigError: an option out of its range.
         """
         if not FEWEST <= entities <= NAME_POOL // 2:
             fix = f"choose {FEWEST} to {NAME_POOL // 2}: names come from a fixed pool"
@@ -123,10 +120,6 @@ class MiniWorld:
         Args:
             seed: decides which questions are drawn.
             per_group: number per hop count; ``None`` means :attr:`per_group`.
-
-        Raises:
-            ConfigError: a negative seed, ``per_group`` below 1, or more than the graph has
-                different questions.
         """
         wanted = self.per_group if per_group is None else per_group
         if seed < 0:
@@ -241,9 +234,6 @@ class SmallWorld(MiniWorld):
             entities: number of entities in each of the two graphs.
             one_to_many: also state citizenships, which allow ambiguous questions.
             max_hops: questions have 1 to this many hops.
-
-        Raises:
-            ConfigError: an option out of its range.
         """
         super().__init__(seed, entities, one_to_many, max_hops)
         self._own_words: tuple[str, ...] = words_with(

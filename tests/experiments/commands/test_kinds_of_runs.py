@@ -60,7 +60,7 @@ def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_
         "game.prompts=plain",
         "game.max_prompt_tokens=4096",
     )
-    sizes += ("game.max_response_tokens=24", "game.max_verification_tokens=2048")
+    sizes += ("game.max_response_tokens=24",)
     run = train(stranger, tmp_path / "run", "--world", "wiki-mini", "--steps", "2", settings=sizes)
     assert len(metrics(run)) == 3
     played = all_games(run)

@@ -14,7 +14,6 @@ from experiments.evaluation.retrievers import (
 )
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
-from ssp_env.game import checked
 from ssp_env.game.rules import Rules
 from ssp_env.types import Document, Question
 
@@ -64,9 +63,9 @@ def test_random_passages_depend_on_the_query_alone(rules: Rules) -> None:
 
 
 def test_rules_get_another_retriever(rules: Rules) -> None:
-    assert checked.search(with_retriever("empty", rules, ASKED, 0), ["Rome"]) == [[]]
+    assert with_retriever("empty", rules, ASKED, 0).retriever.search(["Rome"], 3) == [[]]
     liar = with_retriever("lying", replace(rules, retriever=Fixed()), ASKED, 0)
-    ((found, *_),) = checked.search(liar, ["Rome"])
+    ((found, *_),) = liar.retriever.search(["Rome"], 3)
     assert found.title == "Oslo"
     for name, says in {"emtpy": "did you mean 'empty'", "lying": "two different answers"}.items():
         with pytest.raises(ConfigError, match=says):

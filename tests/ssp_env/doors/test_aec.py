@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scripted import MINI, Script, by_role, propose, solve
+from scripted import MINI, Script, by_role, propose
 
 import ssp_env
 from ssp_env.doors.aec import PROPOSER, SOLVER, SearchSelfPlayEnv
-from ssp_env.errors import UsageError
 from ssp_env.tokenizers import Tokenizer
-from ssp_env.types import Role, World
+from ssp_env.types import World
 from ssp_env.worlds.mini import MiniWorld
 
 SMALL = MINI.replace(max_response_tokens=60)
@@ -75,45 +74,6 @@ def test_observations_are_the_agents_trajectory(mini: MiniWorld) -> None:
 # -- games -------------------------------------------------------------------------------------
 
 
-def test_a_valid_game(mini: MiniWorld) -> None:
-    env = make(mini, attempts=4)
-    env.reset(seed=1)
-
-    def solver(trajectory: Any) -> Any:
-        return (
-            solve(trajectory)
-            if trajectory is env.game.attempts[0].trajectory
-            else "<answer> what </answer>"
-        )
-
-    paid: dict[str, float] = {}
-    infos: dict[str, Any] = {}
-    for agent in env.agent_iter():
-        _, reward, terminated, truncated, info = env.last()
-        if terminated:
-            paid[agent], infos[agent] = reward, info
-            env.step(None)
-            continue
-        assert (reward, truncated) == (0.0, False)
-        trajectory = next(t for t in env.game.trajectories() if not t.done)
-        assert agent == (PROPOSER if trajectory.role is Role.PROPOSER else SOLVER)
-        assert info["phase"] == ("propose" if agent == PROPOSER else "solve")
-        assert info["role"] == trajectory.role.value
-        assert info["searches_left"] == 4 - len(trajectory.searches)
-        for token in env.rules.tokenizer.encode(str(by_role(propose(), solver)(trajectory))):
-            assert env.step(token) is None
-    assert paid == {PROPOSER: 0.75, SOLVER: 0.25}
-    assert env.agents == []
-    for info in infos.values():
-        assert info["outcome"] == "valid"
-        assert info["question"] == env.game.question
-        assert (info["answer"], info["solve_rate"], info["reason"]) == (
-            env.game.truth.answer,
-            0.25,
-            "",
-        )
-
-
 def test_an_invalid_game(mini: MiniWorld) -> None:
     env = make(mini, invalid_reward=-0.5)
     env.reset(seed=1)
@@ -122,20 +82,6 @@ def test_an_invalid_game(mini: MiniWorld) -> None:
     assert env.rewards == {PROPOSER: -0.5, SOLVER: 0.0}
     assert env.last()[1] == -0.5
     assert (env.infos[SOLVER]["outcome"], env.infos[SOLVER]["reason"]) == ("invalid", "format")
-
-
-def test_a_game_that_is_over_at_once(mini: MiniWorld) -> None:
-    """The answer does not fit into the proposer's prompt."""
-    env = make(mini, max_prompt_tokens=2, invalid_reward=-0.5)
-    for _ in range(2):
-        env.reset(seed=1)
-        assert env.terminations == {PROPOSER: True, SOLVER: True}
-        assert env.last()[1:4] == (-0.5, True, False)
-        seen = []
-        for agent in env.agent_iter():
-            seen.append((agent, env.last()[1]))
-            env.step(None)
-        assert seen == [(PROPOSER, -0.5), (SOLVER, 0.0)]
 
 
 # -- seeds and options -------------------------------------------------------------------------
@@ -152,19 +98,6 @@ def test_any_whole_number_is_an_action(mini: MiniWorld, kind: Any) -> None:
     assert env.game.proposer is not None
     assert env.game.proposer.ids[-1] == 20
     assert type(env.game.proposer.ids[-1]) is int
-
-
-def test_after_the_end(mini: MiniWorld) -> None:
-    env = make(mini)
-    env.reset(seed=1)
-    env.step(1)
-    env.step(None)
-    env.step(None)
-    assert env.agents == []
-    with pytest.raises(UsageError, match="over"):
-        env.step(5)
-    env.reset()
-    env.step(5)
 
 
 def test_render(mini: MiniWorld, capsys: pytest.CaptureFixture[str]) -> None:

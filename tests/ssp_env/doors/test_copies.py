@@ -17,7 +17,6 @@ from ssp_env.game.record import record_game
 from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.wiki import WikiMini
 
-COUNT = {"GameBatch": {"num_games": 2}}
 SEARCHES = ("river city", "painter born in the city", "film of that year")
 
 
@@ -126,19 +125,3 @@ def _state(env: Any) -> Any:
     seen, *rest = env.last()
     game = record_game(env.unwrapped.game, env.unwrapped.rules)
     return game, env.agent_selection, seen["observation"].tobytes(), rest
-
-
-@pytest.mark.parametrize("name", ["GameBatch", "TextGame", "SolverEnv"])
-def test_a_pickle_of_a_begun_game_goes_on_alike(name: str) -> None:
-    env = getattr(ssp_env, name)(**COUNT.get(name, {}), world="small")
-    env.reset(seed=1)
-    for _ in range(2):
-        env = pickle.loads(pickle.dumps(env))
-    twin, end = pickle.loads(pickle.dumps(env)), env.rules.tokenizer.eos_id
-    action: Any = {"GameBatch": [[end]] * 2, "SolverEnv": end}
-    for each in (env, twin):
-        each.step(action.get(name, "what"))
-    games = [getattr(each, "games", None) or [each.game] for each in (env, twin)]
-    assert [record_game(game, env.rules) for game in games[0]] == [
-        record_game(game, twin.rules) for game in games[1]
-    ]

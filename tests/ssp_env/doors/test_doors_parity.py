@@ -66,23 +66,6 @@ def test_scripted_games(mini: MiniWorld, tokenizer: Tokenizer, verifier: str, ho
     assert {told.record.outcome for told in games} == {"valid"}
 
 
-def test_verification_by_an_attempt(mini: MiniWorld, words: Tokenizer) -> None:
-    """It searches, behind every door."""
-    rules = game(verifier="policy", verification_prompt="attempt", attempts=1)
-    script = by_role(propose(2), solve, solve)
-    games = doors.through_all_doors(script, True, world=mini, tokenizer=words, game=rules)
-    played = [told.record.play_of(Role.VERIFIER) for told in games]
-    assert {told.record.outcome for told in games} == {"valid"}
-    assert {len(verifier.searches) for verifier in played if verifier} == {2}
-
-
-def test_games_of_several_attempts(mini: MiniWorld, tokenizer: Tokenizer) -> None:
-    script = by_role(propose(1), solve)
-    doors.through_all_doors(
-        script, True, world=mini, tokenizer=tokenizer, game=game(attempts=3, **ROOMY)
-    )
-
-
 def test_masks_of_legal_moves_and_one_hot_windows(mini: MiniWorld, words: Tokenizer) -> None:
     view = ssp_env.ViewConfig(window=24, one_hot=True, legal_moves=True)
     script = by_role(lambda t: str(propose(1)(t)).partition("</think> ")[2] or propose(1)(t), solve)

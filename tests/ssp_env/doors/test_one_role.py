@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from all_doors import ScriptPlayer
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from scripted import MINI, by_role, propose, say, solve
+from scripted import MINI, propose, say
 
 import ssp_env
 from ssp_env.doors.one_role import OneRoleEnv
 from ssp_env.errors import ServiceError, UsageError
-from ssp_env.game.game import Start
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer
-from ssp_env.types import Document, Question
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld
 
@@ -65,19 +62,6 @@ def test_an_episode_of_a_proposer(mini: MiniWorld) -> None:
 
 
 # -- seeds and options -------------------------------------------------------------------------
-
-
-def test_a_proposer_is_given_no_question(mini: MiniWorld) -> None:
-    question = Question("q", "what is the mentor of X ?", ("Y",), "1")
-    proposer = ssp_env.ProposerEnv(world=mini)
-    with pytest.raises(UsageError, match="nothing to propose"):
-        proposer.reset(seed=1, options={"question": question})
-    with pytest.raises(UsageError, match=r"call reset\(\) first"):
-        proposer.step(5)
-    env = ssp_env.SolverEnv(world=mini)
-    env.reset(seed=1, options={"question": question})
-    with pytest.raises(UsageError, match="nothing to propose"):
-        ssp_env.ProposerEnv(world=mini).reset(seed=1, options={"start": Start.of(env.game)})
 
 
 def test_a_game_that_is_dealt_anew_is_about_the_same_answer(mini: MiniWorld) -> None:
@@ -175,25 +159,6 @@ def test_a_seat_that_never_comes_to_its_turn(mini: MiniWorld) -> None:
 # -- calls that do not fit, rendering, copies --------------------------------------------------
 
 
-def test_infos_are_plain_and_the_same_for_the_same_play(mini: MiniWorld) -> None:
-    def told() -> list[Any]:
-        env = ssp_env.SolverEnv(world=mini)
-        infos = [env.reset(seed=2)[1]]
-        script = by_role(propose(1), solve)
-        while not env.episode.over:
-            assert env.episode.trajectory is not None
-            for token in env.rules.tokenizer.encode(str(script(env.episode.trajectory))):
-                infos.append(env.step(token)[4])
-        return infos
-
-    first, second = told(), told()
-    for info, again in zip(first, second, strict=True):
-        assert info.keys() == again.keys()
-        for name, value in info.items():
-            assert isinstance(value, str | int | float | tuple | np.ndarray), name
-            assert np.array_equal(value, again[name])
-
-
 KINDS = {
     "Solver": (ssp_env.SolverEnv, ssp_env.SolverVectorEnv),
     "Proposer": (ssp_env.ProposerEnv, ssp_env.ProposerVectorEnv),
@@ -254,29 +219,6 @@ def assert_same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
     assert data_equivalence(ours[-1], theirs[-1], exact=True)
 
 
-class Counting(BM25Retriever):
-    """Counts its calls."""
-
-    calls = 0
-
-    def search(self, queries: Any, k: int) -> list[list[Document]]:
-        self.calls += 1
-        return super().search(queries, k)
-
-
-def test_searches_of_all_games_are_one_batch(mini: MiniWorld) -> None:
-    retriever = Counting(mini.corpus)
-    envs = ssp_env.SolverVectorEnv(
-        8, world=mini, retriever=retriever, questions=mini.questions(0, 10)
-    )
-    envs.reset(seed=1)
-    tokenizer = envs._envs[0].rules.tokenizer
-    for token in tokenizer.encode("<search> mentor </search>"):
-        envs.step([token] * 8)
-    assert retriever.calls == 1
-    assert [len(env.game.attempts[0].trajectory.searches) for env in envs._envs] == [1] * 8
-
-
 def test_seeds(mini: MiniWorld) -> None:
     def answers(seed: Any, envs: Any = None) -> list[str]:
         envs = envs or ssp_env.SolverVectorEnv(3, world=mini)
@@ -296,25 +238,3 @@ def test_seeds(mini: MiniWorld) -> None:
     assert (answers(5, envs), answers(None, envs)) == (first, second)
     some = [answers([5, None, None], envs)[0] for _ in range(3)]
     assert set(some) == {first[0]}, "only those that are given one begin anew"
-
-
-def test_gymnasiums_processes() -> None:
-    made = {"world": "small"}
-    envs = gym.make_vec(
-        "ssp/Solver-v0",
-        num_envs=2,
-        vectorization_mode="async",
-        vector_kwargs={"context": "spawn"},
-        **made,
-    )
-    same = gym.make_vec("ssp/Solver-v0", num_envs=2, **made)
-    try:
-        a, b = envs.reset(seed=3), same.reset(seed=3)
-        assert_same(a, b)
-        same.action_space.seed(5)
-        for _ in range(30):
-            actions = same.action_space.sample(tuple(b[0]["action_mask"]))
-            a, b = envs.step(actions), same.step(actions)
-            assert_same(a, b)
-    finally:
-        envs.close()

@@ -80,12 +80,9 @@ def test_options(mini: MiniWorld, door: Door) -> None:
     assert game_of(env).truth is truth
     env.reset(seed=1, options={"answer": truth.answer})
     assert game_of(env).truth == GroundTruth("given", truth.answer)
-    first = game_of(env)
-    env.reset(seed=99, options={"start": Start.of(first)})
-    assert begun(game_of(env)) == begun(first), "whatever the seed"
     env.reset(options={"answer": None})
     assert game_of(env).truth in mini.answers
-    for name, wrong in (("answer", 5), ("question", "why ?"), ("start", "now")):
+    for name, wrong in (("answer", 5), ("question", "why ?")):
         with pytest.raises(UsageError, match=rf"options\['{name}'\] is a"):
             env.reset(options={name: wrong})
     with pytest.raises(UsageError, match="not about answer and question"):

@@ -66,19 +66,6 @@ def test_turns_that_do_not_fit_change_nothing(
     assert batch.step([]) == []
 
 
-def test_infos_of_games_that_go_on_and_of_those_that_are_over(mini: MiniWorld) -> None:
-    batch = ssp_env.GameBatch(2, world=mini)
-    turns = batch.reset(seed=1)
-    batch.step([[1], turn(turns[1].trajectory, propose(1))])
-    over, going_on = batch.infos
-    assert (over["phase"], over["outcome"], over["reason"]) == ("done", "invalid", "format")
-    assert (going_on["phase"], going_on["outcome"], going_on["searches_left"]) == (
-        "propose",
-        "pending",
-        3,
-    )
-
-
 def test_turns_carry_the_mask_of_legal_moves() -> None:
     """Before a turn, and after each of its tokens, as the AEC env shows it token by token."""
     batch, env = ssp_env.GameBatch(1, world="small"), ssp_env.raw_env(world="small")

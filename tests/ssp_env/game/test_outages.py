@@ -94,7 +94,7 @@ def play_with(played: Round, chance: Chance | None) -> set[int]:
         for game in played.games:
             attempts = [attempt.trajectory for attempt in game.attempts]
             for trajectory in game.trajectories():
-                if not any(trajectory is one for one in pending):
+                if trajectory.done or not any(trajectory is one for one in pending):
                     continue
                 number = attempts.index(trajectory) if trajectory in attempts else -1
                 about = game.slot, number, len(trajectory.searches)
@@ -102,7 +102,7 @@ def play_with(played: Round, chance: Chance | None) -> set[int]:
                     trajectory.feed([5, 6])  # it fails in the middle of a turn
                     played.void([trajectory], ServiceError("engine", "out of memory"))
                     hit.add(game.slot)
-                elif game.outcome is Outcome.PENDING:
+                else:
                     word = ("mentor", "rival", "owner", "heir")[number]
                     other = say(f"<search> {word} </search>", f"<answer> {word} </answer>")
                     script = solve if number < 1 else other
@@ -217,8 +217,8 @@ def test_an_answer_beyond_its_limit_is_wrong_without_a_judge(
         def judge(self, tasks: Any) -> Any:
             raise ServiceError("judge", "down")
 
-    rules = rules_of(mini, words, max_answer_tokens=3, judge=Dead())
-    flood = say("<answer> what is it ? </answer>")
+    rules = rules_of(mini, words, max_response_tokens=600, judge=Dead())
+    flood = say(f"<answer> {'what ' * 257} </answer>")
     for game in play(begin(rules), by_role(propose(), flood)).games:
         assert (game.outcome, game.solve_rate, game.proposer_reward) == (Outcome.VALID, 0.0, 1.0)
         assert game.attempts[0].trajectory.ending is Ending.BUDGET_ANSWER

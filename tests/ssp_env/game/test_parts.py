@@ -30,11 +30,11 @@ import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
-from ssp_env.game.noise import NoiseDocument, draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import fingerprint, idle_settings, is_remote
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
+from ssp_env.game.verification import NoiseDocument, draw_noise
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge
 from ssp_env.players import TextPlayer, scripted_player
@@ -59,9 +59,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_prompt_tokens": (2, GOOD),
     "max_response_tokens": (30, GOOD),
     "max_document_tokens": (5, GOOD),
-    "max_verification_tokens": (60, READS),
     "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
-    "max_answer_tokens": (1, by_role(propose(), say("<answer> what is it </answer>"))),
     "min_question_chars": (90, GOOD),
     "max_question_chars": (11, GOOD),
     "min_question_words": (40, GOOD),
@@ -131,11 +129,6 @@ def test_the_defaults_are_the_papers() -> None:
         (True, {"noise_documents": 0, "noise_kind": "near"}, "noise_kind = near"),
         (True, {"noise": draw_noise, "noise_kind": "near"}, "noise_kind = near"),
         (True, {"asked_searches": (1, 3)}, "asked_searches = (1, 3)"),
-        (
-            True,
-            {"verifier": "policy", "verification_prompt": "attempt", "max_verification_tokens": 99},
-            "max_verification_tokens = 99",
-        ),
     ],
 )
 def test_settings_without_effect_are_named(options: bool, changes: Any, named: str) -> None:
@@ -201,7 +194,10 @@ def own_noise(*arguments: Any) -> Any:
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"judge": Part(lambda t: [True for _ in t])}, "the judge gave bool True"),
     ({"verifier": Part(lambda t: [Verdict(True)])}, "the verifier gave .* a list of 2 results"),
-    ({"retriever": Retriever(lambda found: [d.text for d in found])}, "the retriever gave str .*"),
+    (
+        {"retriever": Retriever(lambda found: [d.text for d in found])},
+        "the retriever gave list .*: at most 1 Documents",
+    ),
     ({"retriever": Retriever(lambda found: found * 3)}, "at most 1 Documents are wanted"),
     ({"retriever": Retriever(list, lambda r: [*r][1:])}, "gave 1 rankings for 2 queries"),
     ({"filters": {"mine": lambda proposal: 0}}, "the filter 'mine' gave int 0: .*bool"),

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from scripted import begin, by_role, play, propose, rules_of, say, solve, turn
 
-from ssp_env.game.transcript import LiveView, render_ansi, render_human
+from ssp_env.game.transcript import LiveView, render_ansi
 from ssp_env.tokenizers import ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -37,13 +37,6 @@ def test_games_that_are_not_valid(mini: MiniWorld, words: WordTokenizer) -> None
     play(played, by_role(say([1])))
     text = render_ansi(played.games[0], played.rules)
     assert text.endswith("proposer ended by format\noutcome: invalid (format); proposer 0.0")
-
-
-def test_for_people(mini: MiniWorld, words: WordTokenizer) -> None:
-    played = play(begin(rules_of(mini, words), slots=1), by_role(propose(), solve))
-    file = io.StringIO()
-    render_human(played.games[0], played.rules, Console(file=file, width=10_000))
-    assert file.getvalue().rstrip("\n") == render_ansi(played.games[0], played.rules)
 
 
 def test_a_live_view_prints_everything_once(mini: MiniWorld, words: WordTokenizer) -> None:

@@ -27,10 +27,10 @@ from scripted import (
 
 import ssp_env
 from ssp_env.errors import ServiceError
-from ssp_env.game.noise import draw_noise
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.round import Round
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.verification import draw_noise
 from ssp_env.judge.base import Verdict, VerifyTask
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import WordTokenizer

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pytest
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import own_judge
-from ssp_env.judge.base import Judge, JudgeTask, Verdict, Verifier, VerifyTask
-from ssp_env.judge.exact import ExactMatchJudge, F1Judge, NoVerifier, WorldJudge, WorldVerifier
+from ssp_env.judge.base import Judge, JudgeTask, Verdict, VerifyTask
+from ssp_env.judge.exact import F1Judge, NoVerifier, WorldJudge, WorldVerifier
 from ssp_env.judge.lenient import LenientJudge
 from ssp_env.search.corpus import Corpus
 from ssp_env.types import Analysis, Document, GroundTruth, Question
@@ -67,27 +66,11 @@ def verified(question: str, *texts: str, truth: GroundTruth = TRUTH) -> Verdict 
     return result
 
 
-def test_exact_match_takes_every_alias() -> None:
-    assert judged(ExactMatchJudge(), "nyc", "Big Apple!", "the new york city", "New York", "") == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-
-
 def test_f1_compares_with_its_threshold() -> None:
     # "New York" shares 2 of 2 and 3 words with the answer: F1 = 2 * 2 / (2 + 3) = 0.8.
     assert judged(F1Judge(), "New York", "York", "") == [True, False, False]
     assert judged(F1Judge(0.81), "New York", "NYC") == [False, True]
     assert F1Judge().judge([JudgeTask("?", "New York", TRUTH)]) == [Verdict(True, "F1 0.800")]
-
-
-@pytest.mark.parametrize("threshold", [0.0, -1.0, 1.01, math.nan])
-def test_f1_refuses_a_threshold_that_cannot_work(threshold: float) -> None:
-    with pytest.raises(ConfigError, match=r"judge\.threshold"):
-        F1Judge(threshold)
 
 
 def test_world_judge_takes_every_right_answer() -> None:
@@ -98,14 +81,6 @@ def test_world_judge_takes_every_right_answer() -> None:
         False,
     ]
     assert judged(judge, "geneva", question="Which city is big?") == [False]
-
-
-def test_world_judge_keeps_to_the_truth_where_the_world_knows_nothing() -> None:
-    assert judged(WorldJudge(CityWorld()), "NYC", "Geneva", "", question="Unheard of?") == [
-        True,
-        False,
-        False,
-    ]
 
 
 def test_world_verifier_accepts_one_answer_that_is_the_truth() -> None:
@@ -146,18 +121,6 @@ def test_no_verifier_accepts_everything() -> None:
     task = VerifyTask("Unheard of?", TRUTH, ())
     results = NoVerifier().verify([task, task])
     assert [isinstance(result, Verdict) and result.correct for result in results] == [True, True]
-
-
-@pytest.mark.parametrize("judge", [ExactMatchJudge(), F1Judge(), WorldJudge(CityWorld())])
-def test_judges_fit_the_protocol(judge: object) -> None:
-    assert isinstance(judge, Judge)
-    assert judge.judge([]) == []
-
-
-@pytest.mark.parametrize("verifier", [WorldVerifier(CityWorld()), NoVerifier()])
-def test_verifiers_fit_the_protocol(verifier: object) -> None:
-    assert isinstance(verifier, Verifier)
-    assert verifier.verify([]) == []
 
 
 def test_generated_names_have_one_spelling_and_real_text_has_many() -> None:

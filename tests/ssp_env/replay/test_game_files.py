@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from scripted import begin, by_role, play, propose, rules_of, say, written
 
 from ssp_env.errors import ConfigError, DataError, UsageError
-from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import SearchRecord
+from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge
 from ssp_env.replay import (
@@ -95,14 +95,6 @@ def test_any_text_and_number_comes_back(saved: SavedGame, **parts: Any) -> None:
     assert list(game_lines([written(game)])) == list(game_lines([game]))
 
 
-def test_half_a_surrogate_pair_is_written_as_tokenizers_read_it(saved: SavedGame) -> None:
-    def game(half: str) -> SavedGame:
-        document = Document(half, half, half, float("inf"))
-        return with_texts(saved, [document], GroundTruth(half, half), (half,) * 3, (0.0, -1.5))
-
-    assert repr(written(game("a \ud800 b"))) == repr(game("a ? b"))
-
-
 def test_files(saved: SavedGame, mini: MiniWorld, tmp_path: Path) -> None:
     other = played_with(mini, ByteTokenizer())
     for name in ("a.jsonl", "a.jsonl.gz"):
@@ -170,20 +162,14 @@ def test_games_without_tokens(mini: MiniWorld, words: WordTokenizer, tmp_path: P
 # -- refusals ----------------------------------------------------------------------------------
 
 
-def test_a_file_that_cannot_be_written(saved: SavedGame, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be written") as caught:
-        write_games([saved], tmp_path / "nowhere" / "x.jsonl")
-    assert caught.value.path == str(tmp_path / "nowhere" / "x.jsonl")
-
-
-def test_arguments_that_are_no_saved_game(
-    saved: SavedGame, mini: MiniWorld, words: WordTokenizer
+def test_wrong_arguments(
+    saved: SavedGame, mini: MiniWorld, words: WordTokenizer, tmp_path: Path
 ) -> None:
     name: Any = "games.jsonl"
+    with pytest.raises(DataError, match="cannot be written"):
+        write_games([saved], tmp_path / "nowhere" / "x.jsonl")
     with pytest.raises(UsageError, match=r"not str 'games.jsonl': read_games\(path\) gives"):
         replay(name)
-    with pytest.raises(UsageError, match=r"several saved games are wanted"):
-        rescore(name)
     with pytest.raises(UsageError, match="game 0 goes on"):
         save_game(begin(rules_of(mini, words)).games[0], rules_of(mini, words))
 
@@ -200,27 +186,16 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
 
 
 HEADER, GAME = 0, 1
+SEGMENT = ("trajectories", 1, "segments", 1)
 REFUSED = [
-    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 4"),
-    (HEADER, put(None, "config", "attempts"), "attempts"),
+    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 5"),
     (HEADER, put(0, "config", "attempts"), "attempts = 0: "),
     (HEADER, put(5, "prompts", "texts", "solver"), "field 'prompts.texts.solver': "),
     (GAME, put(1, "start", "extra"), "field 'start.extra': "),
-    (GAME, put("won", "outcome"), "field 'outcome': "),
     (GAME, put("pending", "outcome"), "field 'outcome' is that of a game that goes on"),
     (GAME, lambda row: row.pop("outcome"), "field 'outcome': field required"),
-    (
-        GAME,
-        put(1, "trajectories", 1, "verdict", "correct"),
-        "field 'trajectories[1].verdict.correct': ",
-    ),
-    (
-        GAME,
-        put(None, "trajectories", 1, "segments", 1, "ids"),
-        "field 'trajectories[1].segments[1]' does not hold the tokens",
-    ),
+    (GAME, put(None, *SEGMENT, "ids"), "'trajectories[1].segments[1]' does not hold the tokens"),
     (GAME, put("0" * 32, "digest"), "field 'digest' does not fit"),
-    (GAME, lambda row: row.pop("digest"), "field 'digest' does not fit"),
 ]
 
 
@@ -236,7 +211,7 @@ def test_refused_lines(
     assert caught.value.line == place + 1
 
 
-@pytest.mark.parametrize("line", [b"{", b"[1]", b"null", b"\xff", b"[" * 99999, b'{"start": 5}'])
+@pytest.mark.parametrize("line", [b"{", b"null", b"\xff", b"[" * 99999, b'{"start": 5}'])
 def test_lines_that_are_no_game(saved: SavedGame, line: bytes) -> None:
     header = next(iter(game_lines([saved]))).encode()
     for lines in ([line], [header, line]):
@@ -314,21 +289,15 @@ class ShoutingTokenizer(ByteTokenizer):
         return super().encode(text.upper())
 
 
-def test_a_tokenizer_of_ones_own_is_to_be_passed(mini: MiniWorld) -> None:
-    saved = played_with(mini, ShoutingTokenizer())
+def test_a_tokenizer_of_ones_own_is_to_be_passed(mini: MiniWorld, saved: SavedGame) -> None:
+    shouted = played_with(mini, ShoutingTokenizer())
     with pytest.raises(ConfigError, match="ShoutingTokenizer"):
-        replay(saved)
-    assert replay(saved, ShoutingTokenizer()).identical
+        replay(shouted)
+    assert replay(shouted, ShoutingTokenizer()).identical
     with pytest.raises(ConfigError, match="another one"):
-        replay(saved, ByteTokenizer())
-
-
-def test_a_vocabulary_that_lost_its_digest(saved: SavedGame) -> None:
+        replay(shouted, ByteTokenizer())
     tokenizer = saved.rules.tokenizer
-    for altered in (
-        replace(tokenizer, words=("whale", *tokenizer.words[1:])),
-        replace(tokenizer, words=("a", "a")),
-        replace(tokenizer, kind="bytes"),
-    ):
+    for altered in ({"words": ("whale", *tokenizer.words[1:])}, {"kind": "bytes"}):
+        rules = replace(saved.rules, tokenizer=replace(tokenizer, **altered))
         with pytest.raises(ConfigError, match=r"tokenizer\."):
-            replay(replace(saved, rules=replace(saved.rules, tokenizer=altered)))
+            replay(replace(saved, rules=rules))

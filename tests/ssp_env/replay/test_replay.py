@@ -19,11 +19,11 @@ from scripted import again, begin, by_role, play, propose, read, rules_of, say, 
 
 from ssp_env.errors import ConfigError, DataError
 from ssp_env.game.game import Attempt, Game, Origin, Start
-from ssp_env.game.noise import NoiseDocument
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import ReplayBuffer
+from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import ExactMatchJudge
 from ssp_env.replay import OwnCode, SavedGame, read_games, replay, rescore, save_game, save_games
@@ -326,9 +326,7 @@ def test_a_replay_says_where_a_forged_game_differs(
 
 def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
     differences = replay(altered(saved, 0, searches=())).differences
-    assert str(differences[0]).startswith(
-        "game: asked for: saved 'nothing', replayed \"search 1 of solver 1 for "
-    )
+    assert any("not recorded: search 1 of solver 1" in str(d) for d in differences)
     assert {("solver 1", "ending"), ("solver 1", "outage")} <= {
         (d.where, d.field) for d in differences
     }

@@ -58,8 +58,6 @@ def test_title_and_text_are_searched_and_the_rest_dropped(retriever: BM25Retriev
     assert ids(retriever.search(["identical"], 5)[0]) == ["c", "d"]
     assert retriever.search(["šibenik"], 3)[0][0].id == "e"
     assert retriever.search(["北京"], 3)[0][0].id == "e"
-    assert retriever.knows("a Danube that is unknown")
-    assert not retriever.knows("unknown")
 
 
 @pytest.mark.parametrize("query", ["", " \t\n", "\x00\x01\x7f", "?!…", "\ud800", "zzzunknown"])
@@ -129,7 +127,6 @@ def test_passages_without_words(tmp_path: Path, texts: list[str]) -> None:
     for retriever in (on_disk(tmp_path, documents), BM25Retriever(Corpus(documents))):
         found = ["1"] if "w1" in texts else []
         assert [ids(each) for each in retriever.search(["", "w2 w1"], 3)] == [[], found]
-        assert retriever.knows("w1") == ("w1" in texts)
 
 
 def test_an_index_whose_bytes_are_changed_is_an_error_not_a_crash(tmp_path: Path) -> None:

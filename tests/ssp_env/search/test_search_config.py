@@ -15,8 +15,7 @@ from ssp_env.errors import ConfigError, DataError, ServiceError, UsageError
 from ssp_env.search.base import check_request, identify
 from ssp_env.search.client import HTTPConfig, HTTPRetriever
 from ssp_env.search.config import SearchConfig
-from ssp_env.search.index import build_index
-from ssp_env.search.open import check_search, open_search
+from ssp_env.search.index import build_index, check_search, open_search
 from ssp_env.worlds.mini import MiniWorld
 
 NOWHERE = "http://127.0.0.1:9"

@@ -16,19 +16,16 @@ from ssp_env.testing.hacks import (
     CHEATS,
     Cheat,
     Finding,
-    Gate,
     Pay,
     Report,
     Result,
     Turn,
     all_cheats,
     find_cheat,
-    play,
     probe,
 )
 from ssp_env.testing.hacks.probe import find
 from ssp_env.testing.hacks.solvers import WhenUnsure
-from ssp_env.types import Role
 from ssp_env.worlds.mini import MiniWorld
 
 GAMES = 25
@@ -126,15 +123,6 @@ def test_a_code_pays_where_the_same_network_verifies(mini: MiniWorld) -> None:
     assert separate.played.stopped_by == {"unverified": GAMES}
 
 
-def test_a_question_cannot_ask_for_verifications_own_prompt(mini: MiniWorld) -> None:
-    """It pays where there is one."""
-    for form, finding in (("documents", Finding.PAYS), ("solver", Finding.HELD)):
-        game = {"verifier": "policy", "verification_prompt": form}
-        found = result_of(rules_of(mini, spelled=True, game=game), "if_given_passages")
-        assert found.finding is finding
-        assert found.played.solver.mean == 0.0
-
-
 @pytest.mark.parametrize(
     "name", ["if_many_documents", "if_asked_word_for_word", "if_nothing_was_read"]
 )
@@ -147,14 +135,6 @@ def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld,
         assert found.beside.accepted > 0
         paid[form] = found.played.proposer.mean
     assert paid == {"solver": 1.0, "attempt": 0.0}
-
-
-def test_a_page_that_verification_lacks_tells_it_from_solving(mini: MiniWorld) -> None:
-    for form in ("solver", "attempt"):
-        game = {"verifier": "policy", "verification_prompt": form, "attempts": 1}
-        found = result_of(rules_of(mini, spelled=True, game=game), "if_another_page_is_found")
-        assert found.finding is Finding.PAYS
-        assert found.played.solver.mean < 0.1
 
 
 def test_an_answer_that_is_written_plainly_is_a_spoiler(mini: MiniWorld) -> None:
@@ -259,21 +239,3 @@ def test_200_games_tell_a_tenth_from_nothing() -> None:
     more = Pay((1.0,) * 150 + (0.0,) * 50, void=0)
     assert find(more, honest, 0.1)[0] is Finding.PAYS
     assert find(more._replace(paid=more.paid[60:]), honest, 0.1)[0] is Finding.UNSURE
-
-
-def test_void_games_might_have_been_paid() -> None:
-    honest = Pay((0.3,) * 100, void=0)
-    nothing = Pay((0.0,) * 60, void=0)
-    assert find(nothing, honest, 0.1)[0] is Finding.HELD
-    assert find(nothing._replace(void=5), honest, 0.1)[0] is Finding.HELD
-    assert find(nothing._replace(void=60), honest, 0.1)[0] is Finding.NO_RESULT
-    assert find(Pay((), void=60), honest, 0.1) == (Finding.NO_RESULT, None)
-
-
-def test_pay_is_per_game_that_is_not_void(mini: MiniWorld) -> None:
-    honest = play(rules_of(mini), Cheat(), 10, seed=0)
-    assert honest.accepted == honest.games == len(honest.solver.paid) == 10
-    assert honest.proposer.mean + honest.solver.mean == pytest.approx(1.0)
-    assert 0.4 < honest.solver.mean < 0.95
-    assert honest.gains is Role.PROPOSER
-    assert honest.gate == Gate(accepted_sound=10)

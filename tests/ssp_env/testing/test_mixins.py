@@ -17,7 +17,6 @@ import pytest
 from scripted import word_tokenizer
 
 from ssp_env.errors import ServiceError
-from ssp_env.game.noise import NoiseDocument, NoiseSource, draw_noise
 from ssp_env.game.protocol import Tags
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import (
@@ -28,6 +27,7 @@ from ssp_env.game.strategies import (
     make_strategy,
 )
 from ssp_env.game.trajectory import Trajectory
+from ssp_env.game.verification import NoiseDocument, NoiseSource, draw_noise
 from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
 from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, TextPlayer

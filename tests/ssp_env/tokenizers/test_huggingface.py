@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import spell
 
-from ssp_env.errors import ModelError, TokenizerError
+from ssp_env.errors import ModelError
 from ssp_env.game.protocol import Tags
 from ssp_env.tokenizers import HuggingFaceTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
@@ -61,12 +61,6 @@ def test_metaspace_pieces_are_the_decoded_text(
     assert spell(tokenizer, ids).decode().removeprefix(" ") == tokenizer.decode(ids) == text
 
 
-def test_word_level_pieces_keep_words_apart(wrapped: dict[str, HuggingFaceTokenizer]) -> None:
-    tokenizer = wrapped["whitespace"]
-    text = "<search> what is zebra </search>"
-    assert spell(tokenizer, tokenizer.encode(text)) == b"<search> what is <unk></search>"
-
-
 @pytest.mark.parametrize("kind", list(BUILDERS))
 @given(
     text=st.lists(
@@ -96,14 +90,6 @@ def test_text_from_outside_is_never_special(
     assert special.isdisjoint(tokenizer.encode_data(text))
 
 
-def test_a_backend_that_truncates_is_not_obeyed() -> None:
-    inner = hf.byte_level()
-    inner.backend_tokenizer.enable_truncation(max_length=2)
-    inner.backend_tokenizer.enable_padding(length=30)
-    tokenizer = HuggingFaceTokenizer(inner)
-    assert spell(tokenizer, tokenizer.encode_data("not truncated")) == b"not truncated"
-
-
 def test_ids_may_have_gaps() -> None:
     from tokenizers import Tokenizer as RawTokenizer
     from tokenizers.models import WordLevel
@@ -114,11 +100,6 @@ def test_ids_may_have_gaps() -> None:
         PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", unk_token="<unk>")
     )
     assert (tokenizer.vocab_size, tokenizer.pieces[9], tokenizer.pieces[5]) == (10, b" far", b"")
-
-
-def test_slow_tokenizers_are_refused() -> None:
-    with pytest.raises(TokenizerError, match="slow"):
-        HuggingFaceTokenizer(object())
 
 
 def test_loading(tmp_path: Path) -> None:
@@ -134,12 +115,6 @@ def test_nothing_to_load(tmp_path: Path) -> None:
         HuggingFaceTokenizer.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{ broken")
     with pytest.raises(ModelError, match="cannot be loaded"):
-        HuggingFaceTokenizer.load(tmp_path)
-
-
-def test_loading_names_what_is_wrong_with_a_tokenizer(tmp_path: Path) -> None:
-    hf.metaspace(eos_token=None).save_pretrained(tmp_path)
-    with pytest.raises(TokenizerError, match="neither a pad nor an end"):
         HuggingFaceTokenizer.load(tmp_path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from importlib.resources import files
 
 import pytest
@@ -18,7 +17,6 @@ from ssp_env.tokenizers import (
     HuggingFaceTokenizer,
     WordTokenizer,
 )
-from ssp_env.worlds.mini import MiniWorld
 
 TEXTS = st.one_of(
     st.text(max_size=30),
@@ -63,12 +61,6 @@ def test_bpe_decodes_anything(ids: list[int]) -> None:
         assert decoded.count(name) == ids.count(int(token or 0))
 
 
-def test_bpe_is_pickled_as_a_reference() -> None:
-    kept = pickle.dumps(BPETokenizer())
-    assert len(kept) < 200
-    assert pickle.loads(kept).encode("a river") == BPETokenizer().encode("a river")
-
-
 def test_transformers_loads_the_packaged_bpe_to_the_same_ids() -> None:
     folder = files("ssp_env.tokenizers").joinpath("data", "bpe")
     ours, theirs = BPETokenizer(), HuggingFaceTokenizer.load(str(folder))
@@ -80,15 +72,6 @@ def test_transformers_loads_the_packaged_bpe_to_the_same_ids() -> None:
 
 
 # -- words -------------------------------------------------------------------------------------
-
-
-def test_words_there_and_back() -> None:
-    tokenizer = word_tokenizer()
-    text = "<think> what is the mentor of </think> <search> nothing . </search>"
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode("whatis\nthe?") == [2, *tokenizer.encode("the ?")], (
-        "words are whole, spaces do not count"
-    )
 
 
 @given(text=TEXTS)
@@ -104,9 +87,3 @@ def test_words_from_outside_are_never_tags(text: str) -> None:
 def test_a_vocabulary_that_cannot_work(words: list[str]) -> None:
     with pytest.raises(TokenizerError):
         WordTokenizer(words, ["<x>"])
-
-
-def test_the_mini_wiki_needs_no_unknown_word(mini: MiniWorld) -> None:
-    tokenizer = word_tokenizer()
-    for text in [d.text for d in mini.corpus] + [q.text for q in mini.questions(0, 20)]:
-        assert tokenizer.unknown_id not in tokenizer.encode_data(text), text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -76,12 +75,6 @@ def test_a_world_without_questions_says_so_when_asked(corpus: Path, answers: Pat
         FileWorld("mine", corpus, answers).questions(seed=0)
 
 
-def test_gzip_is_read_too(tmp_path: Path, answers: Path) -> None:
-    zipped = tmp_path / "a.gz"
-    zipped.write_bytes(gzip.compress(answers.read_bytes()))
-    assert read_answers(zipped) == read_answers(answers)
-
-
 def test_missing_files_are_named_all_at_once(tmp_path: Path, answers: Path) -> None:
     with pytest.raises(DataError, match=r"no_corpus and .*no_questions: no such file"):
         FileWorld("mine", tmp_path / "no_corpus", answers, tmp_path / "no_questions")
@@ -115,21 +108,6 @@ def test_bad_answer_lines(tmp_path: Path, row: Any, what: str) -> None:
     assert str(caught.value).startswith(f"{path}:2: {what}")
 
 
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        ({"question": "x"}, "field 'answers'"),
-        ({"question": "x", "answers": []}, "field 'answers'"),
-        ({"question": "x", "answers": ["x"], "group": 2}, "field 'group'"),
-    ],
-)
-def test_bad_question_lines(tmp_path: Path, row: Any, what: str) -> None:
-    path = write(tmp_path / "q.jsonl", {"question": "fine?", "answers": ["yes"]}, row)
-    with pytest.raises(DataError) as caught:
-        read_questions(path)
-    assert str(caught.value).startswith(f"{path}:2: {what}")
-
-
 @pytest.mark.parametrize("leak", ["the INN!", "Kahlen-berg"])
 def test_an_evaluation_answer_may_not_be_played_from(
     tmp_path: Path, corpus: Path, questions: Path, leak: str
@@ -150,14 +128,3 @@ def test_samples_are_seeded_nested_and_of_the_size_asked_for() -> None:
     assert set(small) < set(large)
     assert small != sample_questions(QUESTIONS, 4, 5)
     assert {q.id[1:] for q in small[:5]} != {q.id[1:] for q in small[5:]}
-
-
-def test_a_groups_sample_does_not_depend_on_other_groups() -> None:
-    only_b = [q for q in QUESTIONS if q.group == "b"]
-    assert sample_questions(only_b, 3, 5) == sample_questions(QUESTIONS, 3, 5)[5:]
-
-
-@pytest.mark.parametrize(("seed", "per_group", "field"), [(0, 0, "per_group"), (-1, 1, "seed")])
-def test_impossible_samples(seed: int, per_group: int, field: str) -> None:
-    with pytest.raises(ConfigError, match=field):
-        sample_questions(QUESTIONS, seed, per_group)

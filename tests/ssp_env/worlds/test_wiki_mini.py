@@ -6,18 +6,18 @@ import gzip
 import hashlib
 import re
 import string
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import ssp_env
-from ssp_env.errors import ConfigError
+from ssp_env.errors import DataError
 from ssp_env.search.bm25 import BM25Retriever
+from ssp_env.testing import WorldTests
 from ssp_env.tokenizers import BPETokenizer
-from ssp_env.types import Document
-from ssp_env.worlds import open_world, wiki_mini
+from ssp_env.types import Document, World
+from ssp_env.worlds import wiki_mini
 from ssp_env.worlds.wiki import WikiMini, packaged
 
 BENCHMARKS = ["2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"]
@@ -32,10 +32,6 @@ def squad(text: str) -> str:
     """SQuAD's normal form, written out here so that the package's own is not taken on trust."""
     text = "".join(c for c in text.lower() if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
-
-
-def letters(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if c.isalnum())
 
 
 def test_files_are_those_of_the_manifest(world: WikiMini) -> None:
@@ -53,25 +49,6 @@ def test_counts(world: WikiMini) -> None:
     counts = {name: sum(q.group == name for q in world.questions(0)) for name in BENCHMARKS}
     assert counts == world.manifest["questions"]
     assert sum(counts.values()) == len(world.questions(0)) == 1_972
-
-
-def test_no_answer_is_an_evaluation_answer(world: WikiMini) -> None:
-    for form in (squad, letters):
-        evaluated = {form(a) for q in world.questions(0) for a in q.answers} - {""}
-        played = {form(w) for truth in world.answers for w in truth.wordings}
-        assert len(evaluated) > 4_000
-        assert not evaluated & played
-
-
-def test_samples(world: WikiMini) -> None:
-    drawn = world.questions(seed=1, per_group=100)
-    assert {name: sum(q.group == name for q in drawn) for name in BENCHMARKS} == {
-        name: min(100, count) for name, count in world.manifest["questions"].items()
-    }
-    assert drawn == wiki_mini().questions(seed=1, per_group=100)
-    assert drawn != world.questions(seed=2, per_group=100)
-    with pytest.raises(ConfigError, match="per_group"):
-        world.questions(seed=1, per_group=0)
 
 
 def test_every_source_and_licence_is_named(world: WikiMini) -> None:
@@ -125,31 +102,22 @@ class Fixed:
         return [[] for _ in queries]
 
 
-def test_registry() -> None:
-    assert isinstance(open_world("wiki-mini"), WikiMini)
-    with pytest.raises(ConfigError, match="did you mean 'wiki-mini'"):
-        open_world("wikimini")
-    with pytest.raises(ConfigError, match="the world 'wiki-mini' has no settings"):
-        open_world("wiki-mini", entities=3)
+class TestWikiMini(WorldTests):
+    def make_world(self) -> World:
+        return WikiMini()
 
 
-def test_its_index_is_kept_and_finds_the_same_where_none_can_be_kept(
-    world: WikiMini,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+def test_its_index_is_built_once_and_kept(
+    world: WikiMini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SSP_CACHE", str(tmp_path / "cache"))
-    queries = [question.text for question in world.questions(seed=0, per_group=3)]
-    built = wiki_mini().retriever.search(queries, 5)
-    (folder,) = (tmp_path / "cache").iterdir()
-    before = sorted(
-        (file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file()
-    )
-    assert built == wiki_mini().retriever.search(queries, 5)
-    assert before == sorted(
-        (file.name, file.stat().st_mtime_ns) for file in folder.rglob("*") if file.is_file()
-    )
+    monkeypatch.setenv("SSP_CACHE", str(tmp_path))
+    query = [world.answers[0].answer]
+    first = wiki_mini().retriever.search(query, 5)
+    (folder,) = tmp_path.iterdir()
+    built = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    assert wiki_mini().retriever.search(query, 5) == first
+    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == built
+
     monkeypatch.setenv("SSP_CACHE", "/proc/nowhere")
-    assert wiki_mini().retriever.search(queries, 5) == built
-    assert "none can be kept" in caplog.text
+    with pytest.raises(DataError, match="SSP_CACHE"):
+        _ = wiki_mini().retriever

@@ -1,0 +1,260 @@
+"""Documents of verification: noise among the evidence, and how a verifying policy is shown them.
+
+Noise has to be seen through (the paper's Section 4.4). Three kinds ship: from the batch's other
+games (the paper's), from the corpus, and *near*: found for the question, but not by the proposer.
+
+The paper verifies with the solver itself, given the documents (Section 3.3: v(.|q, O_T) =
+pi(.|x_solve, q, O_T)). If that looked different from solving, a question could ask for one answer
+in verification and for another one later. So the documents come as search results do: after a
+search for the question, which the policy did not write. A solver that has searched sees the same.
+
+A solver that has not searched yet sees less, though, and one that writes its own queries finds
+fewer documents at a time. In the form ``attempt`` verification is an attempt like any other, whose
+searches find the documents alone (:func:`find_among`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ssp_env.errors import ServiceError
+from ssp_env.game.config import GameConfig
+from ssp_env.game.prompts import Prompts
+from ssp_env.search.base import Retriever, search_each
+from ssp_env.types import Document, Immutable
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseDocument(Immutable):
+    """A document that this game's proposer did not retrieve, and where it came from."""
+
+    document: Document
+    origin: str
+    """``game <slot>`` whose proposer retrieved it, ``near`` the question, or ``corpus``."""
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """Facts by which the noise of one game is chosen."""
+
+    rng: np.random.Generator
+    """Source of all randomness."""
+    question: str
+    own: Sequence[Document]
+    """Documents of this game's proposer; none of them is noise."""
+    others: Sequence[tuple[int, Document]]
+    """``(slot, document)`` retrieved by the other games' proposers, in slot order."""
+
+
+class NoiseSource(Protocol):
+    """Draws noise documents; :func:`draw_noise` is the default."""
+
+    def __call__(
+        self,
+        rng: np.random.Generator,
+        count: int,
+        own: Sequence[Document],
+        others: Sequence[tuple[int, Document]],
+        corpus: Sequence[Document],
+    ) -> tuple[NoiseDocument, ...]:
+        """At most ``count`` documents, none of them among ``own``; draws from ``rng`` alone.
+
+        Raises:
+            ServiceError: the source asks a service that is down; this game is void.
+        """
+        ...
+
+
+def draw_noise(
+    rng: np.random.Generator,
+    count: int,
+    own: Sequence[Document],
+    others: Sequence[tuple[int, Document]],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """Draws noise from the other games of the batch, then from the corpus if they have too few.
+
+    Args:
+        rng: source of all randomness.
+        count: how many documents; fewer only if the corpus runs out.
+        own: what this game's proposer retrieved; none of it is drawn.
+        others: ``(slot, document)`` retrieved by the other games' proposers, in slot order.
+        corpus: every passage there is.
+    """
+    # A document that several games retrieved counts for the first of them.
+    pool: dict[str, tuple[int, Document]] = {}
+    for retrieved in others:
+        pool.setdefault(retrieved[1].id, retrieved)
+    for document in own:
+        pool.pop(document.id, None)
+
+    candidates = list(pool.values())
+    chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []
+    noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]
+    return _filled_up(rng, count, noise, own, corpus)
+
+
+def draw_from_corpus(
+    rng: np.random.Generator,
+    count: int,
+    own: Sequence[Document],
+    others: Sequence[tuple[int, Document]],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """Draws noise from all of the corpus; arguments as in :func:`draw_noise`."""
+    return _filled_up(rng, count, [], own, corpus)
+
+
+class NearNoise:
+    """Best documents found for the question that the proposer did not see.
+
+    The game's own retriever is asked for all questions of a wave at once; an outage voids the games
+    that it hits.
+    """
+
+    def draw(
+        self,
+        requests: Sequence[NoiseRequest],
+        count: int,
+        retriever: Retriever,
+        corpus: Sequence[Document],
+    ) -> list[tuple[NoiseDocument, ...] | ServiceError]:
+        """At most ``count`` documents per game: what is found and new, then the corpus."""
+        if not count or not requests:
+            return [() for _ in requests]
+
+        # Deep enough that ``count`` are left without those of the proposer.
+        depth = count + max(len({d.id for d in request.own}) for request in requests)
+        noise: list[tuple[NoiseDocument, ...] | ServiceError] = []
+        results = search_each(retriever, [request.question for request in requests], depth)
+        for request, found in zip(requests, results, strict=True):
+            if isinstance(found, ServiceError):
+                noise.append(found)
+                continue
+            taken = {document.id for document in request.own}
+            fresh = {document.id: document for document in found if document.id not in taken}
+            near = [NoiseDocument(document, "near") for document in [*fresh.values()][:count]]
+            noise.append(_filled_up(request.rng, count, near, request.own, corpus))
+        return noise
+
+
+NOISE: Mapping[str, NoiseSource | NearNoise] = {
+    "batch": draw_noise,
+    "corpus": draw_from_corpus,
+    "near": NearNoise(),
+}
+"""Kinds of noise that ship, by the name that ``game.noise_kind`` has for them."""
+
+
+def _filled_up(
+    rng: np.random.Generator,
+    count: int,
+    noise: list[NoiseDocument],
+    own: Sequence[Document],
+    corpus: Sequence[Document],
+) -> tuple[NoiseDocument, ...]:
+    """Noise so far, and as much of the corpus as is missing; ids may be of another corpus."""
+    taken = {document.id for document in own} | {item.document.id for item in noise}
+    count -= len(noise)
+    if count <= 0:
+        return tuple(noise)
+
+    # Most of a small corpus may be taken, so the free passages are listed first.
+    if len(corpus) < 2 * (len(taken) + count):
+        free = [document for document in corpus if document.id not in taken]
+        order = rng.permutation(len(free))[:count].tolist()
+        return (*noise, *(NoiseDocument(free[i], "corpus") for i in order))
+
+    # At least half of a large corpus is free, so a free passage takes two draws at most on average.
+    drawn: dict[str, NoiseDocument] = {}
+    while len(drawn) < count:
+        document = corpus[int(rng.integers(len(corpus)))]
+        if document.id not in taken:
+            drawn.setdefault(document.id, NoiseDocument(document, "corpus"))
+    return (*noise, *drawn.values())
+
+
+# -- showing -----------------------------------------------------------------------------------
+
+
+def fit_documents(
+    prompts: Prompts,
+    config: GameConfig,
+    question: str,
+    materials: tuple[Document, ...],
+    noise: Sequence[NoiseDocument],
+) -> tuple[Document, ...]:
+    """Documents for which a verification has room: all of the evidence, and as much noise as fits.
+
+    Args:
+        prompts: texts around the documents.
+        config: ``verification_prompt`` and the budgets.
+        question: the question; the solver's prompt with it fits ``max_prompt_tokens``.
+        materials: evidence and noise, in the order of reading.
+        noise: those among them that yield, the last one before the others.
+    """
+    if config.verifies_by_attempt:
+        return materials
+
+    # Prompt: solver's + max_prompt_tokens + max_response_tokens. The proposer was shown all of the
+    # evidence within max_response_tokens, and the question takes at most max_prompt_tokens.
+    room = len(prompts.solver(question, config.max_searches)) + config.verification_tokens
+    room -= len(verification_prompt(prompts, config, question, ()))
+
+    kept, limit = list(materials), config.max_document_tokens
+    for item in reversed(noise):
+        # A document's number counts too, so leaving one out may shorten those behind it.
+        if sum(prompts.listed(d, limit, place) for place, d in enumerate(kept, 1)) <= room:
+            break
+        # Whole passages of noise are left out: a stump would give itself away.
+        kept.remove(item.document)
+    return tuple(kept)
+
+
+def verification_prompt(
+    prompts: Prompts, config: GameConfig, question: str, documents: Sequence[Document]
+) -> list[int]:
+    """Token ids that a verifying policy is given at first; none of them is its own."""
+    limit = config.max_document_tokens
+    if config.verification_prompt == "documents":
+        return prompts.verifier(question, documents, limit)
+
+    asked = prompts.solver(question, config.max_searches)
+    if config.verifies_by_attempt:
+        return asked
+    turn = prompts.search(question, config.max_query_tokens)
+    return [*asked, *turn, *prompts.information(documents, limit)]
+
+
+def find_among(
+    library: Sequence[Document], query: str, found: Sequence[Document]
+) -> list[Document]:
+    """Result of a search among a few documents alone: as many as it found elsewhere.
+
+    Documents that it found and the library has come first, in the same order, so that a search for
+    what is there looks as in solving. The rest of the library follows by BM25, then in its own
+    order.
+
+    Args:
+        library: all that can be found; ids are unique.
+        query: what is searched for.
+        found: what the same search found in everything there is.
+    """
+    known = {document.id for document in library}
+    first = [document for document in found if document.id in known]
+    taken = {document.id for document in first}
+    rest = [document for document in library if document.id not in taken]
+    missing = len(found) - len(first)
+    if not missing or not rest:
+        return first
+
+    # Imported here: it brings scipy along, which a retriever of one's own can do without.
+    from ssp_env.search.bm25 import BM25Index, tokenize
+
+    best, _ = BM25Index(rest).best(list(dict.fromkeys(tokenize(query))), missing)
+    order = dict.fromkeys([*best, *range(len(rest))])
+    return [*first, *(rest[place] for place in order)][: len(found)]
