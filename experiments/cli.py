@@ -88,6 +88,32 @@ def train(
     )
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EvalOptions:
+    """Options of ``ssp eval``."""
+
+    per_group: int | None = None
+    """Questions per hop count, per benchmark, or per group of --questions."""
+    questions: str | None = None
+    """File of your own questions: question, answers, group."""
+    attempts: int | None = None
+    """Attempts at each, for avg@K, pass@K and majority@K (default: 1)."""
+    prompts: str | None = None
+    """Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other set or
+    directory; NAME:FILE takes the instructions from FILE."""
+    closed_book: bool = False
+    """Also ask without search, to see what it knew anyway."""
+    retriever: str | None = None
+    """Search to be compared with: empty, random or lying."""
+    player: Literal["engine", "api"] = "engine"
+    """A model here, or the one of openai.*."""
+    json: bool = False
+    """Print one JSON object."""
+    out: str | None = None
+    """Also write every game to this file, as JSON lines; a stopped one is continued."""
+
+
 def evaluate(
     targets: Annotated[
         list[str] | None, Parameter(name="POLICY", allow_leading_hyphen=False)
@@ -95,46 +121,45 @@ def evaluate(
     /,
     *,
     chosen: Chosen = Chosen(),
-    per_group: int | None = None,
-    questions: str | None = None,
-    attempts: int | None = None,
-    prompts: str | None = None,
-    closed_book: bool = False,
-    retriever: str | None = None,
-    player: Literal["engine", "api"] = "engine",
-    json: bool = False,
-    out: str | None = None,
+    options: EvalOptions = EvalOptions(),
 ) -> int:
     """Scores a policy on questions that it never trains on; two are compared.
 
     Args:
         targets: Model directories, or files that --out wrote.
-        per_group: Questions per hop count, per benchmark, or per group of --questions.
-        questions: File of your own questions: question, answers, group.
-        attempts: Attempts at each, for avg@K, pass@K and majority@K (default: 1).
-        prompts: Prompts that the policy was trained on: search-r1, zerosearch, r-search, any other
-            set or directory; NAME:FILE takes the instructions from FILE.
-        closed_book: Also ask without search, to see what it knew anyway.
-        retriever: Search to be compared with: empty, random or lying.
-        player: A model here, or the one of openai.*.
-        json: Print one JSON object.
-        out: Also write every game to this file, as JSON lines; a stopped one is continued.
     """
     from experiments.commands.eval import run
 
-    return run(
-        chosen,
-        targets or [],
-        per_group=per_group,
-        questions=questions,
-        attempts=attempts,
-        prompts=prompts,
-        closed_book=closed_book,
-        retriever=retriever,
-        player=player,
-        json=json,
-        out=out,
-    )
+    return run(chosen, options, targets or [])
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SweepOptions:
+    """Options of ``ssp sweep``."""
+
+    list: bool = False
+    """List the sweeps that ship."""
+    dry_run: bool = False
+    """Show what would be played."""
+    arms: Annotated[tuple[str, ...] | None, Several] = None
+    """These arms alone."""
+    seeds: Annotated[tuple[int, ...] | None, Several] = None
+    """These seeds, in place of the sweep's; with --resume, they are added to it."""
+    steps: int | None = None
+    """Training steps of each trial."""
+    parallel: int | None = None
+    """Trials at a time, at most (default: as many as there is room for)."""
+    out: str | None = None
+    """Directory of the sweep (default: runs/sweeps/SWEEP)."""
+    resume: bool = False
+    """Continue the trials in --out that have not ended."""
+    tables: bool = False
+    """Make the tables of the trials in --out that have ended."""
+    keep_checkpoints: bool = False
+    """Keep the last policies of finished trials."""
+    quiet: bool = False
+    """Show only errors and the tables."""
 
 
 def sweep(
@@ -142,17 +167,7 @@ def sweep(
     /,
     *,
     chosen: Chosen = Chosen(),
-    list: bool = False,
-    dry_run: bool = False,
-    arms: Annotated[tuple[str, ...] | None, Several] = None,
-    seeds: Annotated[tuple[int, ...] | None, Several] = None,
-    steps: int | None = None,
-    parallel: int | None = None,
-    out: str | None = None,
-    resume: bool = False,
-    tables: bool = False,
-    keep_checkpoints: bool = False,
-    quiet: bool = False,
+    options: SweepOptions = SweepOptions(),
 ) -> int:
     """Plays many runs that differ in some settings, into one table.
 
@@ -160,35 +175,10 @@ def sweep(
 
     Args:
         name: A sweep that ships (--list), or a YAML file.
-        list: List the sweeps that ship.
-        dry_run: Show what would be played.
-        arms: These arms alone.
-        seeds: These seeds, in place of the sweep's; with --resume, they are added to it.
-        steps: Training steps of each trial.
-        parallel: Trials at a time, at most (default: as many as there is room for).
-        out: Directory of the sweep (default: runs/sweeps/SWEEP).
-        resume: Continue the trials in --out that have not ended.
-        tables: Make the tables of the trials in --out that have ended.
-        keep_checkpoints: Keep the last policies of finished trials.
-        quiet: Show only errors and the tables.
     """
     from experiments.commands.sweep import run
 
-    return run(
-        chosen,
-        name,
-        list=list,
-        dry_run=dry_run,
-        arms=arms,
-        seeds=seeds,
-        steps=steps,
-        parallel=parallel,
-        out=out,
-        resume=resume,
-        tables=tables,
-        keep_checkpoints=keep_checkpoints,
-        quiet=quiet,
-    )
+    return run(chosen, options, name)
 
 
 def league(

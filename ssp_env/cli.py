@@ -94,10 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return status
         except ModuleNotFoundError as error:
-            extra = EXTRAS.get((error.name or "").partition(".")[0])
+            package = (error.name or "").partition(".")[0]
+            extra = EXTRAS.get(package)
             if extra is None:
                 raise
-            what = f"ssp {arguments[0]} ({error.name} is missing)"
+            what = f"ssp {arguments[0]} ({package} is missing)"
             raise MissingExtra(what, f"pip install -e '.[{extra}]'") from error
     except (SSPError, CycloptsError) as error:
         # The message of a library inside it may have many lines.

@@ -2,72 +2,73 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
-import shutil
-import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import dumps
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
+from rich import box
 from rich.console import Console
-from rich.progress import track
+from rich.table import Table
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
-from experiments.cli import DEFAULT_PRESET, Chosen
+from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions
 from experiments.config import RunConfig, load_preset
-from experiments.evaluation.answers import (
-    CHUNK,
-    Answers,
-    answer,
-    by_engine,
-    by_player,
-    from_memory,
-)
+from experiments.evaluation.answers import answer_all, by_engine, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
-from experiments.evaluation.scores import answered, outage_of
-from experiments.evaluation.tables import Evaluated, as_data, show, show_comparison
+from experiments.evaluation.scores import (
+    Row,
+    closed_book,
+    paired,
+    score,
+    table,
+    void_groups,
+    void_reasons,
+)
 from experiments.run.checks import check, check_model
 from experiments.run.process import quiet_libraries
-from experiments.run.progress import heartbeat
-from ssp_env.disk import replacing, unwritten
-from ssp_env.errors import ConfigError, ServiceError
+from ssp_env.commands.base import plural
+from ssp_env.errors import ConfigError
+from ssp_env.game.outcome import BUDGET_PROMPT
 from ssp_env.game.parts import fingerprint
 from ssp_env.game.prompts.formats import format_settings
-from ssp_env.game.record import GameRecord
-from ssp_env.game.rules import Rules
 from ssp_env.judge.chat import ChatClient
 from ssp_env.judge.judges import name_of
 from ssp_env.players import ChatPlayer
 from ssp_env.replay import read_games
-from ssp_env.replay.files import SavedGame, game_lines
-from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question
 from ssp_env.worlds.files import read_questions, sample_questions
 
 
-def run(
-    chosen: Chosen,
-    targets: Sequence[str],
-    *,
-    per_group: int | None = None,
-    questions: str | None = None,
-    attempts: int | None = None,
-    prompts: str | None = None,
-    closed_book: bool = False,
-    retriever: str | None = None,
-    player: str = "engine",
-    json: bool = False,
-    out: str | None = None,
-) -> int:
-    """Prints accuracies with intervals; see :func:`experiments.cli.evaluate`."""
+@dataclass(frozen=True)
+class Evaluated:
+    """A policy's answers, or those that a file holds."""
+
+    name: str
+    scores: pd.DataFrame
+    judge: str
+    """Name of the judge whose verdicts come first."""
+    fingerprint: dict[str, Any] | str
+    """In full, or its hash from a file."""
+    asked: str = "unseen questions"
+    """Name of the questions."""
+
+    @property
+    def hash(self) -> str:
+        """Hash of the fingerprint."""
+        held = self.fingerprint
+        return held if isinstance(held, str) else str(held["hash"])
+
+
+def run(chosen: Chosen, options: EvalOptions, targets: Sequence[str]) -> int:
+    """Prints accuracies with intervals."""
     quiet_libraries()
-    if closed_book and player == "api":
-        raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
-    _check_targets(chosen.model, targets, out)
+    _check_targets(chosen.model, options, targets)
 
     evaluated = list[Evaluated]()
     policies: list[str | None] = [*targets] if targets else [chosen.model]
@@ -75,36 +76,41 @@ def run(
         if target is not None and Path(target).is_file():
             evaluated.append(_read(target))
             continue
-        config = evaluation_config(
-            replace(chosen, model=target), per_group=per_group, attempts=attempts, prompts=prompts
-        )
-        given = None if questions is None else list(read_questions(questions))
-        drawn = any(text.startswith("evaluation.per_group") for text in chosen.set or ())
-        if given and (per_group is not None or drawn):
-            given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
-        one = _evaluate(config, given, closed_book, retriever, player, Path(out) if out else None)
-        asked = "unseen questions" if given is None else f"the questions of {questions}"
-        evaluated.append(replace(one, asked=asked))
+        config = _config(replace(chosen, model=target), options)
+        given, asked = None, "unseen questions"
+        if options.questions is not None:
+            given = list(read_questions(options.questions))
+            asked = f"the questions of {options.questions}"
+            set_here = any(text.startswith("evaluation.per_group") for text in chosen.set or ())
+            if options.per_group is not None or set_here:
+                given = sample_questions(given, config.evaluation.seed, config.evaluation.per_group)
+        evaluated.append(replace(_evaluate(config, given, options), asked=asked))
 
     seed = chosen.seed or 0
-    if json:
-        print(dumps(as_data(evaluated, seed), indent=2))
+    two = (evaluated[0], evaluated[1]) if len(evaluated) == 2 else None
+    if options.json:
+        data: Row = {"evaluations": [_as_data(one, seed) for one in evaluated]}
+        if two:
+            data["comparison"] = paired(two[0].scores, two[1].scores, _shared_judge(*two), seed)
+        print(dumps(data, indent=2))
         return 0
-    for place, one in enumerate(evaluated):
-        if place:
-            print()
-        show(one, seed)
-    if len(evaluated) == 2:
-        show_comparison(evaluated[0], evaluated[1], seed)
+    console = Console(highlight=False)
+    for one in evaluated:
+        _show(console, one, seed)
+    if two:
+        _show_comparison(console, *two, seed)
     return 0
 
 
-def _check_targets(model: str | None, targets: Sequence[str], out: str | None) -> None:
+def _check_targets(model: str | None, options: EvalOptions, targets: Sequence[str]) -> None:
     """
     Raises:
         ConfigError: options that exclude each other, or a file that is there already.
         ModelError: a policy that is not there.
     """
+    out = options.out
+    if options.closed_book and options.player == "api":
+        raise ConfigError("--closed-book", True, "needs the model here, not behind an API")
     if model is not None and targets:
         raise ConfigError("--model", model, "name the model once, without --model")
     if len(targets) > 2:
@@ -123,23 +129,17 @@ def _check_targets(model: str | None, targets: Sequence[str], out: str | None) -
             check_model(Path(target))
 
 
-def evaluation_config(
-    chosen: Chosen, *, per_group: int | None, attempts: int | None, prompts: str | None
-) -> RunConfig:
-    """Settings of a command line; its ``--seed`` draws the questions.
-
-    Raises:
-        ConfigError: an unknown preset or setting, or a value that cannot work.
-    """
+def _config(chosen: Chosen, options: EvalOptions) -> RunConfig:
+    """Settings of a command line; its ``--seed`` draws the questions."""
     values = load_preset(chosen.preset or DEFAULT_PRESET)
-    if prompts is not None:
-        values["game"] = {**values.get("game", {}), **format_settings(prompts)}
+    if options.prompts is not None:
+        values["game"] = {**values.get("game", {}), **format_settings(options.prompts)}
     config = replace(chosen, seed=None).config(values)
-    given = {"per_group": per_group, "seed": chosen.seed}
+    given = {"per_group": options.per_group, "seed": chosen.seed}
     named = {name: value for name, value in given.items() if value is not None}
     evaluation = config.evaluation.replace(**named)
 
-    count = 1 if attempts is None else attempts
+    count = 1 if options.attempts is None else options.attempts
     if count < 1:
         raise ConfigError("--attempts", count, "must be at least 1")
     if count > 1 and evaluation.temperature == 0:
@@ -149,21 +149,15 @@ def evaluation_config(
     return config.replace(evaluation=evaluation, game=game)
 
 
-def _evaluate(
-    config: RunConfig,
-    given: list[Question] | None,
-    closed_book: bool,
-    retriever: str | None,
-    player: str,
-    out: Path | None,
-) -> Evaluated:
-    """Lets one policy answer; see :func:`run` for the options."""
+def _evaluate(config: RunConfig, given: list[Question] | None, options: EvalOptions) -> Evaluated:
+    """Lets one policy answer."""
     rules, questions = check(config, given)
-    if retriever is not None:
-        rules = with_retriever(retriever, rules, questions, config.evaluation.seed)
+    seed = config.evaluation.seed
+    if options.retriever is not None:
+        rules = with_retriever(options.retriever, rules, questions, seed)
 
     engine: Engine | None = None
-    if player == "api":
+    if options.player == "api":
         served = config.served_model()
         answers = by_player(ChatPlayer(ChatClient(served)))
         name = f"{served.model} behind {served.base_url}"
@@ -180,90 +174,12 @@ def _evaluate(
         )
         answers = by_engine(engine, config.evaluation.temperature)
 
-    records = _answers(config, rules, questions, answers, name, out)
-    known: Sequence[bool | None] = [None] * len(questions)
-    if closed_book and engine is not None:
-        known = from_memory(rules, questions, engine, config.evaluation.seed)
-
+    out = Path(options.out) if options.out else None
+    records = answer_all(config, rules, questions, answers, name, out)
+    memory = engine is not None and options.closed_book
+    known = from_memory(rules, questions, engine, seed) if memory and engine else None
     own = name_of(rules.judge)
-    results = [answered(record, own, knew) for record, knew in zip(records, known, strict=True)]
-    return Evaluated(name, results, own, fingerprint(rules))
-
-
-def _answers(
-    config: RunConfig,
-    rules: Rules,
-    questions: Sequence[Question],
-    answers: Answers,
-    name: str,
-    out: Path | None,
-) -> list[GameRecord]:
-    """Games about all questions, chunk by chunk.
-
-    With ``out``, each chunk has a file in a folder next to it until all are there. An evaluation
-    that was stopped takes its chunks from there, but for those that an outage has hit.
-
-    Raises:
-        ServiceError: an outage has taken every question of a chunk; nothing before it is lost.
-        RunError: ``out`` cannot be written.
-    """
-    evaluation, records = config.evaluation, list[GameRecord]()
-    header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
-    # Everything that decides the answers: another evaluation has another folder.
-    files = sorted(config.model_dir.resolve().glob("*.safetensors"))
-    weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    made_by = (header.fingerprint, name, weights, config.game, evaluation, questions)
-    digest = hashlib.sha256(repr(made_by).encode()).hexdigest()[:8]
-    folder = out.with_name(f"{out.name}.{digest}.part") if out else None
-    try:
-        if folder:
-            folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritten(out or Path(), error) from error
-
-    begins, console = range(0, len(questions), CHUNK), Console(stderr=True)
-    bar = track(begins, description="answering", console=console, transient=True)
-    try:
-        with heartbeat(lambda text: console.print(text, highlight=False)):
-            for begin in bar:
-                part = folder / f"{begin:06d}.jsonl" if folder else None
-                held = read_games(part) if part and part.exists() else ()
-                chunk = [saved.record for saved in held]
-                if not chunk or any(map(outage_of, chunk)):
-                    asked = questions[begin : begin + CHUNK]
-                    chunk = answer(rules, asked, answers, [evaluation.seed, begin])
-                    _check_outage(chunk)
-                    if part:
-                        games = (SavedGame(header, record) for record in chunk)
-                        with replacing(part) as file:
-                            file.writelines(game_lines(games, tokens=config.record_tokens))
-                records += chunk
-    except KeyboardInterrupt:
-        if out:
-            done = f"{len(records)} of {len(questions)} questions"
-            print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
-        raise
-    finally:
-        if folder and not any(folder.iterdir()):
-            folder.rmdir()
-
-    if out and folder:
-        with replacing(out) as file:
-            for part in sorted(folder.iterdir()):
-                file.write(part.read_text(encoding="utf-8"))
-        shutil.rmtree(folder)
-    return records
-
-
-def _check_outage(chunk: Sequence[GameRecord]) -> None:
-    """
-    Raises:
-        ServiceError: the chunk has no answer at all; names the first outage.
-    """
-    outages = [outage for record in chunk if (outage := outage_of(record))]
-    if len(outages) == len(chunk):
-        what = f"{len(chunk)} questions in a row were void, the first by: {outages[0].what}"
-        raise ServiceError(outages[0].service, what)
+    return Evaluated(name, score(records, own, known), own, fingerprint(rules))
 
 
 def _read(file: str) -> Evaluated:
@@ -273,5 +189,115 @@ def _read(file: str) -> Evaluated:
 
     rules = games[0].rules
     judge = f"recorded: {rules.parts.judge.rpartition('.')[2]}"
-    results = [answered(game.record, judge) for game in games]
-    return Evaluated(file, results, judge, rules.fingerprint or "unknown", "its questions")
+    scores = score([game.record for game in games], judge)
+    return Evaluated(file, scores, judge, rules.fingerprint or "unknown", "its questions")
+
+
+def _shared_judge(first: Evaluated, second: Evaluated) -> str:
+    """The judge that two are compared by: their own where it is the same, else the rules'."""
+    return first.judge if first.judge == second.judge else "lenient"
+
+
+# -- what is printed ---------------------------------------------------------------------------
+
+
+def _as_data(one: Evaluated, seed: int) -> Row:
+    data: Row = {
+        "policy": one.name,
+        "fingerprint": one.fingerprint,
+        "rows": table(one.scores, seed),
+        "void_groups": void_groups(one.scores),
+        "void_reasons": void_reasons(one.scores),
+    }
+    memory = closed_book(one.scores)
+    return {**data, "closed_book": memory} if memory else data
+
+
+def _show(console: Console, one: Evaluated, seed: int) -> None:
+    """Prints an evaluation: a row per group, with all judges side by side."""
+    title = f"accuracy on {one.asked}, judge {one.judge}: {one.name}"
+    # Not the table's own title, which would be cut into lines where a path is long.
+    console.print(title, style="italic", markup=False, soft_wrap=True)
+    k, rows, memory = one.scores.attrs["k"], table(one.scores, seed), closed_book(one.scores)
+    own = [row for row in rows if row["judge"] == one.judge]
+    others: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row["judge"] != one.judge:
+            others.setdefault(row["judge"], {})[row["group"]] = row
+
+    many = {f"pass@{k}": f"pass@{k}", f"maj@{k}": f"majority@{k}"} if k > 1 else {}
+    average = f"avg@{k}"
+    heads = ["group", "count", average if k > 1 else "pass@1", "95% interval", *many, *others, "F1"]
+    made = _empty_table([*heads, *(["closed book"] if memory else []), "searches"])
+    for row in own:
+        group, (low, high) = row["group"], row["interval"]
+        figures = [
+            *(row[name] for name in many.values()),
+            *(theirs[group][average] for theirs in others.values()),
+            row["f1"],
+            *([memory.get(group)] if memory else []),
+        ]
+        made.add_row(
+            group,
+            str(row["questions"]),
+            f"{row[average]:.3f}",
+            f"{low:.2f} to {high:.2f}",
+            *("-" if figure is None else f"{figure:.3f}" for figure in figures),
+            f"{row['searches']:.2f}",
+        )
+    if own:
+        console.print(made)
+    _show_outages(console, one, own)
+
+    text = f"fingerprint: {one.hash}"
+    if not isinstance(one.fingerprint, str):
+        held, retriever = one.fingerprint, one.fingerprint["retriever"]
+        where = retriever.get("server") or f"{held['corpus']['passages']:,} passages"
+        text += (
+            f" ({retriever['class']} over {where}, top_k {held['top_k']}, max_searches "
+            f"{held['max_searches']}, judge {held['judge']}, prompts {held['prompts']['name']})"
+        )
+    console.print(text + "\n", soft_wrap=True)
+
+
+def _show_outages(console: Console, one: Evaluated, rows: Sequence[Row]) -> None:
+    for group, size in void_groups(one.scores).items():
+        are = "its one question is" if size == 1 else f"all {size} questions are"
+        console.print(f"[yellow]group {group} is not in the table: {are} void")
+    if reasons := void_reasons(one.scores):
+        spoken = {BUDGET_PROMPT: "a prompt longer than game.max_prompt_tokens"}
+        why = ", ".join(f"{count} by {spoken.get(why, why)}" for why, count in reasons.items())
+        console.print(f"{plural(sum(reasons.values()), 'void question')} ({why})", soft_wrap=True)
+    if rows and (lost := rows[-1]["lost_attempts"]):
+        are = "is" if lost == 1 else "are"
+        console.print(f"{plural(lost, 'attempt')} at other questions {are} void")
+
+
+def _show_comparison(console: Console, first: Evaluated, second: Evaluated, seed: int) -> None:
+    """Prints two evaluations against each other."""
+    judge = _shared_judge(first, second)
+    heads = ("group", "questions", "difference", "95% interval", "better", "worse", "p")
+    made = _empty_table(heads)
+    made.title = f"the second against the first, question by question ({judge})"
+    for row in paired(first.scores, second.scores, judge, seed):
+        low, high = row["interval"]
+        made.add_row(
+            row["group"],
+            str(row["questions"]),
+            f"{row['difference']:+.3f}",
+            f"{low:+.2f} to {high:+.2f}",
+            str(row["better"]),
+            str(row["worse"]),
+            "<.001" if row["p_value"] < 0.001 else f"{row['p_value']:.3f}",
+        )
+    console.print(made)
+    if first.hash != second.hash:
+        console.print("[yellow]the two were not played by the same rules: see the fingerprints")
+
+
+def _empty_table(heads: Sequence[str]) -> Table:
+    """A table that leaves room for its cells where a terminal has 80 columns."""
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 0), show_edge=False, title_justify="left")
+    for place, head in enumerate(heads):
+        made.add_column(head, justify="right" if place else "left")
+    return made

@@ -8,16 +8,14 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from experiments.cli import Chosen
-from experiments.league.games import Player, find_players, play_league, settings_of
-from experiments.league.results import League, as_data, draw, make_tables
+from experiments.league.games import find_players, play_league, settings_of
+from experiments.league.results import League
 from experiments.run.checks import check
 from experiments.run.process import git_commit, machine, quiet_libraries
-from experiments.sweeps.results import Table
 from ssp_env.disk import make_directories, remove_empty, write_atomically
 from ssp_env.errors import ConfigError, RunError
 
@@ -39,6 +37,14 @@ def run(
 
     rules, _ = check(config)
     torch.set_num_threads(config.compute.threads)
+    known = {
+        "command": shlex.join(["ssp", *sys.argv[1:]]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "git_commit": git_commit() or "unknown",
+        "machine": machine(),
+        "seed": config.seed,
+        "policies": {player.name: player.model or "the tiny policy" for player in players},
+    }
     # Made before anything is played, so that a place that cannot be written is found out then.
     made = make_directories(out)
     try:
@@ -48,37 +54,21 @@ def run(
             rules,
             answers=answers,
             attempts=attempts,
-            tell=lambda what: print(what, file=sys.stderr),
+            report=lambda what: print(what, file=sys.stderr),
         )
         league = League.of(players, games, attempts, config.seed)
-        known, tables = _provenance(players, config.seed), make_tables(league)
-        write_atomically(out / "league.json", json.dumps({**known, **as_data(league)}) + "\n")
-        draw(league, out / "figure.png")
-        write_atomically(out / "league.md", _page(known, league, tables))
+        tables = "\n\n".join(map(str, league.tables()))
+        write_atomically(out / "league.json", json.dumps({**known, **league.as_data()}) + "\n")
+        league.draw(out / "figure.png")
+        page = (
+            f"# A league\n\n`{known['command']}`, {known['date']}, commit {known['git_commit']}, "
+            f"{known['machine']}, seed {config.seed}. Each proposer asked about the same {answers} "
+            f"answers, and each solver tried each valid question {attempts} times.\n\n"
+            f"![solve rates, rewards and ratings](figure.png)\n\n{tables}\n"
+        )
+        write_atomically(out / "league.md", page)
     finally:
         remove_empty(made)
-    print("\n\n".join(map(str, tables)))
+    print(tables)
     print(f"everything is in {out}/ (league.md, league.json, figure.png)")
     return 0
-
-
-def _provenance(players: list[Player], seed: int) -> dict[str, Any]:
-    return {
-        "command": shlex.join(["ssp", *sys.argv[1:]]),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "git_commit": git_commit(),
-        "machine": machine(),
-        "seed": seed,
-        "policies": {player.name: player.model or "the tiny policy" for player in players},
-    }
-
-
-def _page(known: dict[str, Any], league: League, made: list[Table]) -> str:
-    answers = league.games.solved.shape[2]
-    head = (
-        f"# A league\n\n`{known['command']}`, {known['date']}, commit "
-        f"{known['git_commit'] or 'unknown'}, {known['machine']}, seed {known['seed']}. Each "
-        f"proposer asked about the same {answers} answers, and each solver tried each valid "
-        f"question {league.attempts} times.\n\n![solve rates, rewards and ratings](figure.png)"
-    )
-    return "\n\n".join([head, *map(str, made)]) + "\n"

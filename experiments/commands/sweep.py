@@ -7,91 +7,84 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from experiments.cli import Chosen
+from experiments.cli import Chosen, SweepOptions
 from experiments.config import parse_assignment
 from experiments.run.process import git_commit, machine
-from experiments.sweeps.definition import Sweep, Trial, find, read_sweep, shipped, trials
-from experiments.sweeps.directory import ENDED, SweepDirectory
+from experiments.sweeps.definition import (
+    ENDED,
+    Sweep,
+    SweepDirectory,
+    Trial,
+    find,
+    read_sweep,
+    shipped,
+    trials,
+)
+from experiments.sweeps.results import Results, draw
 from ssp_env.commands.base import plural
 from ssp_env.disk import write_atomically
 from ssp_env.errors import ConfigError, SSPError
 
 
-def run(
-    chosen: Chosen,
-    name: str | None,
-    *,
-    list: bool = False,
-    dry_run: bool = False,
-    arms: Sequence[str] | None = None,
-    seeds: Sequence[int] | None = None,
-    steps: int | None = None,
-    parallel: int | None = None,
-    out: str | None = None,
-    resume: bool = False,
-    tables: bool = False,
-    keep_checkpoints: bool = False,
-    quiet: bool = False,
-) -> int:
-    """Plays what is left of a sweep, and prints its tables; see :func:`experiments.cli.sweep`."""
-    if list:
-        for known in shipped():
-            sweep = read_sweep(find(known))
+def run(chosen: Chosen, options: SweepOptions, name: str | None) -> int:
+    """Plays what is left of a sweep, and prints its tables."""
+    if options.list:
+        for known, file in shipped().items():
+            sweep = read_sweep(file)
             print(f"{known}: {sweep.title}\n    {', '.join(sweep.all_arms())}")
         return 0
     if name is None:
         raise SSPError(f"name a sweep ({', '.join(shipped())}) or a YAML file of your own")
-    if parallel is not None and parallel < 1:
-        raise ConfigError("--parallel", parallel, "must be at least 1")
+    if options.parallel is not None and options.parallel < 1:
+        raise ConfigError("--parallel", options.parallel, "must be at least 1")
 
     file = find(name)
-    directory = SweepDirectory(out or Path("runs") / "sweeps" / file.stem)
-    if resume or tables:
+    directory = SweepDirectory(options.out or Path("runs") / "sweeps" / file.stem)
+    commands: list[str] = []
+    if options.resume or options.tables:
         sweep, commands = directory.read(file.stem)
-        if tables:
-            _finish(file.stem, sweep, commands, directory)
-            return 0
-        if more := sorted({*(arms or ())} - {*sweep.all_arms()}):
-            fix = "a sweep keeps the arms that it began with; choose another --out"
-            raise ConfigError("--arms", more, fix)
-        added = [seed for seed in seeds or () if seed not in sweep.seeds]
-        sweep = sweep.replace(seeds=(*sweep.seeds, *added))
     else:
-        sweep, commands = read_sweep(file), []
-        sweep = sweep.replace(seeds=tuple(seeds or sweep.seeds))
-        sweep = sweep.choose(arms) if arms else sweep
+        sweep = read_sweep(file)
+    if options.tables:
+        _finish(file.stem, sweep, commands, directory)
+        return 0
 
-    sweep = _changed(sweep, chosen, steps, keep_checkpoints)
+    sweep = _changed(sweep, chosen, options)
     planned = trials(sweep)
-    if dry_run:
+    if options.dry_run:
         _show_plan(sweep, planned)
         return 0
-    _check(planned, directory, resume)
+    _check(planned, directory, options.resume)
     left = [trial for trial in planned if directory.state(trial) not in ENDED]
     if left:
         commands = [*dict.fromkeys([*commands, shlex.join(["ssp", *sys.argv[1:]])])]
     with directory.claimed(file.stem, sweep, commands):
-        if not quiet:
+        if not options.quiet:
             done = len(planned) - len(left)
             print(f"{plural(len(left), 'trial')} to play, {done} done", file=sys.stderr)
-        again = ["ssp", "sweep", name, "--out", str(directory.path), "--resume"]
-        failed = _play(left, sweep, directory, again, parallel, quiet) if left else {}
+        failed = _play(left, name, sweep, directory, options) if left else {}
         _finish(file.stem, sweep, commands, directory)
     return 1 if failed else 0
 
 
-def _changed(sweep: Sweep, chosen: Chosen, steps: int | None, keep_checkpoints: bool) -> Sweep:
-    """The sweep with the settings that the command line names."""
+def _changed(sweep: Sweep, chosen: Chosen, options: SweepOptions) -> Sweep:
+    """The sweep with what the command line asks for; one that is resumed keeps its arms."""
     if chosen.seed is not None:
         raise ConfigError("--seed", chosen.seed, "give --seeds, each arm is played with each")
+    seeds, arms = options.seeds or (), options.arms or ()
+    if options.resume:
+        if more := sorted({*arms} - {*sweep.all_arms()}):
+            fix = "a sweep keeps the arms that it began with; choose another --out"
+            raise ConfigError("--arms", more, fix)
+        seeds = tuple(dict.fromkeys([*sweep.seeds, *seeds]))
+    elif arms:
+        sweep = sweep.choose(arms)
+
     given = {
-        "steps": steps,
+        "steps": options.steps,
         "world": chosen.world,
         "model": chosen.model,
         "search": chosen.search,
@@ -101,9 +94,10 @@ def _changed(sweep: Sweep, chosen: Chosen, steps: int | None, keep_checkpoints: 
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= dict(parse_assignment(assignment) for assignment in chosen.set or ())
     return sweep.replace(
+        seeds=tuple(seeds or sweep.seeds),
         set={**sweep.set, **changes},
         preset=chosen.preset or sweep.preset,
-        keep_checkpoints=keep_checkpoints or sweep.keep_checkpoints,
+        keep_checkpoints=options.keep_checkpoints or sweep.keep_checkpoints,
     )
 
 
@@ -113,12 +107,7 @@ def _check(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) ->
     Raises:
         SSPError: the directory holds something else, a trial was begun with other settings, or a
             trial cannot be played.
-        ModuleNotFoundError: a package is missing that is imported late.
     """
-    for package in ("ray", "matplotlib"):
-        if find_spec(package) is None:
-            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-
     from experiments.run.checks import check
 
     if not resume:
@@ -134,28 +123,22 @@ def _check(planned: Sequence[Trial], directory: SweepDirectory, resume: bool) ->
 
 def _play(
     left: Sequence[Trial],
+    name: str,
     sweep: Sweep,
     directory: SweepDirectory,
-    again: Sequence[str],
-    parallel: int | None,
-    quiet: bool,
+    options: SweepOptions,
 ) -> dict[str, str]:
-    """Plays the trials that have not ended; by name, the errors of those that failed.
-
-    Args:
-        left: the trials.
-        sweep: to which they belong.
-        directory: of the sweep.
-        again: command that resumes it.
-        parallel, quiet: as on the command line.
-    """
+    """Plays the trials that have not ended; by name, the errors of those that failed."""
     from experiments.sweeps.tuning import tune_trials
 
-    keep = sweep.keep_checkpoints
+    keep, parallel = sweep.keep_checkpoints, options.parallel
     try:
-        failed = tune_trials(left, directory, keep_checkpoints=keep, parallel=parallel, quiet=quiet)
+        failed = tune_trials(
+            left, directory, keep_checkpoints=keep, parallel=parallel, quiet=options.quiet
+        )
     except KeyboardInterrupt:
-        words = [*again, *(["--parallel", str(parallel)] if parallel is not None else [])]
+        words = ["ssp", "sweep", name, "--out", str(directory.path), "--resume"]
+        words += ["--parallel", str(parallel)] if parallel is not None else []
         print(f"ssp: stopped; continue with: {shlex.join(words)}", file=sys.stderr)
         raise
     for trial in left:
@@ -171,9 +154,6 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
     Raises:
         SSPError: no trial has ended.
     """
-    from experiments.sweeps.figure import draw
-    from experiments.sweeps.results import Results
-
     results = Results(sweep, trials(sweep), directory)
     tables = results.tables()
     if not tables:
@@ -214,12 +194,11 @@ def _finish(name: str, sweep: Sweep, commands: list[str], directory: SweepDirect
 
 def _show_plan(sweep: Sweep, planned: Sequence[Trial]) -> None:
     """Prints what would be played."""
-    console = Console(highlight=False)
     arms = {trial.arm: trial.settings for trial in planned}
     for arm, settings in arms.items():
         text = "  ".join(f"{name}={json.dumps(value)}" for name, value in settings.items())
         mark = " (the others are compared with it)" if arm == sweep.compared_with else ""
-        console.print(f"{arm}{mark}: {text or 'the preset as it is'}", markup=False)
+        print(f"{arm}{mark}: {text or 'the preset as it is'}")
     steps = " or ".join(map(str, sorted({trial.config.steps for trial in planned})))
     counts = f"{plural(len(arms), 'arm')}, {plural(len(sweep.seeds), 'seed')}"
-    console.print(f"{plural(len(planned), 'trial')}: {counts}, {steps} steps each")
+    print(f"{plural(len(planned), 'trial')}: {counts}, {steps} steps each")

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
 
 from agents.engines.base import Engine, Request, generate
 from agents.rollout import play
+from experiments.config import RunConfig
+from experiments.evaluation.scores import outage_of
+from experiments.run.progress import heartbeat
+from ssp_env.disk import replacing, unwritten
 from ssp_env.errors import ServiceError
+from ssp_env.game.parts import fingerprint
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.referee import judge
 from ssp_env.game.round import Round
@@ -15,6 +27,9 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.players import Player
+from ssp_env.replay import read_games
+from ssp_env.replay.files import SavedGame, game_lines
+from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question, Role
 
 CHUNK = 256
@@ -65,6 +80,82 @@ def answer(
         record_game(game, rules, question_group=question.group)
         for game, question in zip(round_.games, questions, strict=True)
     ]
+
+
+def answer_all(
+    config: RunConfig,
+    rules: Rules,
+    questions: Sequence[Question],
+    answers: Answers,
+    name: str,
+    out: Path | None,
+) -> list[GameRecord]:
+    """Games about all questions, chunk by chunk.
+
+    With ``out``, each chunk has a file in a folder next to it until all are there. An evaluation
+    that was stopped takes its chunks from there, but for those that an outage has hit.
+
+    Args:
+        config: settings of the evaluation.
+        rules: what is played by.
+        questions: what is asked.
+        answers: plays the solver.
+        name: of the policy.
+        out: file of all games, in the end.
+
+    Raises:
+        ServiceError: an outage has taken every question of a chunk; nothing before it is lost.
+        RunError: ``out`` cannot be written.
+    """
+    header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
+    # Everything that decides the answers: another evaluation has another folder.
+    files = sorted(config.model_dir.resolve().glob("*.safetensors"))
+    weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    made_by = (header.fingerprint, name, weights, config.game, config.evaluation, questions)
+    digest = hashlib.sha256(repr(made_by).encode()).hexdigest()[:8]
+    folder = out.with_name(f"{out.name}.{digest}.part") if out else None
+    try:
+        if folder:
+            folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritten(out or Path(), error) from error
+
+    records, console = list[GameRecord](), Console(stderr=True)
+    begins = range(0, len(questions), CHUNK)
+    bar = track(begins, description="answering", console=console, transient=True)
+    try:
+        with heartbeat(lambda text: console.print(text, highlight=False)):
+            for begin in bar:
+                part = folder / f"{begin:06d}.jsonl" if folder else None
+                held = read_games(part) if part and part.exists() else ()
+                chunk = [saved.record for saved in held]
+                if not chunk or any(map(outage_of, chunk)):
+                    asked = questions[begin : begin + CHUNK]
+                    chunk = answer(rules, asked, answers, [config.evaluation.seed, begin])
+                    outages = [outage for record in chunk if (outage := outage_of(record))]
+                    if len(outages) == len(chunk):
+                        what = f"{len(chunk)} questions in a row were void, the first by: "
+                        raise ServiceError(outages[0].service, what + outages[0].what)
+                    if part:
+                        games = (SavedGame(header, record) for record in chunk)
+                        with replacing(part) as file:
+                            file.writelines(game_lines(games, tokens=config.record_tokens))
+                records += chunk
+    except KeyboardInterrupt:
+        if out:
+            done = f"{len(records)} of {len(questions)} questions"
+            print(f"ssp: stopped; the same command goes on after {done}", file=sys.stderr)
+        raise
+    finally:
+        if folder and not any(folder.iterdir()):
+            folder.rmdir()
+
+    if out and folder:
+        with replacing(out) as file:
+            for part in sorted(folder.iterdir()):
+                file.write(part.read_text(encoding="utf-8"))
+        shutil.rmtree(folder)
+    return records
 
 
 def from_memory(

@@ -1,17 +1,17 @@
-"""Scores of an evaluation, from the records of its games: by judge, by group and by attempts."""
+"""Scores of an evaluation, from the records of its games: by judge, by group, against another."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import comb
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from experiments.stats import Comparison, Estimate, compare, over_questions
+from experiments.stats import compare, over_questions
 from ssp_env.errors import UsageError
 from ssp_env.game.outcome import Outage
 from ssp_env.game.record import GameRecord
@@ -25,63 +25,64 @@ JUDGES: Mapping[str, Judge] = {"lenient": LenientJudge(), "exact": ExactMatchJud
 ALL = "all"
 """Name of the row over all questions."""
 
-
-@dataclass(frozen=True)
-class Answered:
-    """Answers of a policy to one question."""
-
-    group: str
-    question: str
-    answers: tuple[str | None, ...]
-    """One per attempt that no outage has hit; ``None`` for an attempt that ended without one."""
-    right: Mapping[str, tuple[bool, ...]]
-    """By judge, the verdict on each."""
-    f1: tuple[float, ...]
-    """Token F1 of each."""
-    searches: float
-    """Mean per attempt."""
-    lost: int
-    """Attempts that an outage has hit."""
-    why_void: str | None
-    """Service or reason code that left no answer at all; ``None`` if there is one."""
-    known: bool | None = None
-    """Verdict on the answer without search; ``None``: not asked, or an outage."""
-
-    def share(self, judge: str) -> float:
-        """Share of right attempts."""
-        return fmean(self.right[judge])
+Row = dict[str, Any]
 
 
-def answered(record: GameRecord, own: str, known: bool | None = None) -> Answered:
-    """Scores of one game of an evaluation.
+def score(
+    records: Sequence[GameRecord], own: str, known: Sequence[bool | None] | None = None
+) -> pd.DataFrame:
+    """A row per judge and question, with the columns
+
+    - ``judge``, ``group``, ``question``
+    - ``avg``: share of right attempts; not a number where no attempt counts, as the next three
+    - ``pass``, ``majority``: see :func:`pass_at_k` and :func:`majority`; k is the number of
+      attempts that every question has, ``k`` in ``attrs``
+    - ``f1``, ``searches``: means per attempt
+    - ``lost``: attempts that an outage has hit
+    - ``why_void``: service or reason code that left no attempt; ``None`` if there is one
+    - ``known``: verdict on the answer without search; ``None``: not asked, or an outage
 
     Args:
-        record: a game about a given question.
-        own: name of the judge whose verdicts the record holds.
-        known: verdict on the answer without search, where that was asked.
+        records: games about given questions.
+        own: name of the judge whose verdicts the records hold; its rows come first.
+        known: by game, the verdict on the answer without search, where that was asked.
     """
-    void = record.outcome == "void"
-    attempts = [a for a in record.attempts if a.outage is None and not void]
-    texts = tuple(attempt.result for attempt in attempts)
-    truth, question = record.start.truth, record.question or ""
-    right = {own: tuple(bool(a.verdict and a.verdict.correct) for a in attempts)}
-    for name, judge in JUDGES.items():
-        verdicts = judge.judge([JudgeTask(question, text or "", truth) for text in texts])
-        right[name] = tuple(isinstance(v, Verdict) and bool(v.correct) for v in verdicts)
+    counted = [
+        [] if record.outcome == "void" else [a for a in record.attempts if a.outage is None]
+        for record in records
+    ]
+    k = min((len(attempts) for attempts in counted if attempts), default=0)
 
-    outage = outage_of(record)
-    why_void = outage.service if outage else record.reason or "unknown"
-    return Answered(
-        group=record.question_group or "",
-        question=question,
-        answers=texts,
-        right=right,
-        f1=tuple(f1(text or "", truth.wordings) for text in texts),
-        searches=fmean(len(attempt.searches) for attempt in attempts) if attempts else 0.0,
-        lost=len(record.attempts) - len(attempts),
-        why_void=None if attempts else why_void,
-        known=known,
-    )
+    rows = []
+    for judge in dict.fromkeys([own, *JUDGES]):
+        for place, (record, attempts) in enumerate(zip(records, counted, strict=True)):
+            texts = [attempt.result for attempt in attempts]
+            truth, question = record.start.truth, record.question or ""
+            verdicts: Sequence[object] = [attempt.verdict for attempt in attempts]
+            if judge in JUDGES:
+                tasks = [JudgeTask(question, text or "", truth) for text in texts]
+                verdicts = JUDGES[judge].judge(tasks)
+            right = [isinstance(one, Verdict) and bool(one.correct) for one in verdicts]
+
+            row: Row = {"judge": judge, "group": record.question_group or "", "question": question}
+            row |= {"lost": len(record.attempts) - len(attempts), "why_void": None}
+            row["known"] = known[place] if known else None
+            if attempts:
+                row["avg"] = fmean(right)
+                row["pass"] = pass_at_k(sum(right), len(right), k)
+                row["majority"] = float(majority(texts, right))
+                row["f1"] = fmean(f1(text or "", truth.wordings) for text in texts)
+                row["searches"] = fmean(len(attempt.searches) for attempt in attempts)
+            else:
+                outage = outage_of(record)
+                row["why_void"] = outage.service if outage else record.reason or "unknown"
+            rows.append(row)
+
+    figures = ["avg", "pass", "majority", "f1", "searches"]
+    names = ["judge", "group", "question", *figures, "lost", "why_void", "known"]
+    found = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(figures, float))
+    found.attrs["k"] = k
+    return found
 
 
 def outage_of(record: GameRecord) -> Outage | None:
@@ -90,15 +91,6 @@ def outage_of(record: GameRecord) -> Outage | None:
         return record.outage
     outages = [attempt.outage for attempt in record.attempts]
     return outages[0] if outages and all(outages) else None
-
-
-def closed_book(results: Sequence[Answered]) -> dict[str, float]:
-    """Share of questions answered right without search, by group and over all; empty if not asked.
-
-    Questions that an outage has hit there do not count.
-    """
-    known = [result for result in results if result.known is not None]
-    return {group: fmean(bool(one.known) for one in ones) for group, ones in _groups(known).items()}
 
 
 def pass_at_k(right: int, attempts: int, k: int) -> float:
@@ -112,8 +104,6 @@ def pass_at_k(right: int, attempts: int, k: int) -> float:
         attempts: how many were made, at least ``k``.
         k: how many are drawn.
     """
-    if not 0 < k <= attempts:
-        raise ValueError(f"pass@{k} needs at least {k} attempts, not {attempts}")
     return 1.0 - comb(attempts - right, k) / comb(attempts, k)
 
 
@@ -133,102 +123,64 @@ def majority(answers: Sequence[str | None], right: Sequence[bool]) -> bool:
     return bool(counted) and right[votes.index(counted.most_common(1)[0][0])]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A group of questions under one judge."""
+def table(scores: pd.DataFrame, seed: int) -> list[Row]:
+    """A row per judge and group that has answers, and one over all if there are several groups.
 
-    group: str
-    judge: str
-    attempts: int
-    """The k of what follows."""
-    average: Estimate
-    """avg@k: the mean share of right attempts; with one attempt, pass@1."""
-    others: dict[str, Estimate]
-    """F1 and, with several attempts, majority@k and pass@j for 1, 2, 4 and so on, and for k."""
-    searches: float
-    """Mean per attempt."""
-    void: int
-    """Questions without an answer: an outage took them, or they do not fit into a prompt."""
-    lost: int
-    """Attempts that an outage has taken from the other questions."""
-    bounds: tuple[float, float]
-    """The average if all void questions were wrong, and if all were right."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "group": self.group,
-            "judge": self.judge,
-            "questions": self.average.count,
-            f"avg@{self.attempts}": self.average.mean,
-            "interval": self.average.interval,
-            **{name: figure.mean for name, figure in self.others.items()},
-            "intervals": {name: figure.interval for name, figure in self.others.items()},
-            "searches": self.searches,
-            "void": self.void,
-            "lost_attempts": self.lost,
-            "bounds": list(self.bounds),
-        }
-
-
-def table(results: Sequence[Answered], judge: str, seed: int) -> list[Row]:
-    """A row per group that has answers, and one over all if there are several groups.
+    A row holds ``judge``, ``group`` and number of ``questions``; ``avg@K`` with its ``interval``,
+    ``f1`` and, with several attempts, ``pass@K`` and ``majority@K`` with theirs in ``intervals``;
+    ``searches``, and what outages took: ``void`` questions, ``lost_attempts`` at others.
 
     Args:
-        results: one per question.
-        judge: whose verdicts count.
+        scores: of :func:`score`.
         seed: of the intervals.
     """
-    # An outage may have hit some attempts of a question: k is what every question has.
-    k = min((len(result.answers) for result in results if result.answers), default=0)
-    return [
-        _row(group, members, judge, k, seed)
-        for group, members in _groups(results).items()
-        if any(result.answers for result in members)
-    ]
+    k, rows = scores.attrs["k"], list[Row]()
+    names = {"f1": "f1", **({"pass": f"pass@{k}", "majority": f"majority@{k}"} if k > 1 else {})}
+    for judge, ours in scores.groupby("judge", sort=False):
+        for group, part in _groups(ours).items():
+            counted = part.dropna(subset=["avg"])
+            if counted.empty:
+                continue
+            average, *others = (
+                over_questions(list(counted[name]), _rng(seed, group)) for name in ("avg", *names)
+            )
+            row: Row = {"judge": judge, "group": group, "questions": average.count}
+            row |= {f"avg@{k}": average.mean, "interval": average.interval}
+            row |= {name: one.mean for name, one in zip(names.values(), others, strict=True)}
+            intervals = zip(names.values(), (one.interval for one in others), strict=True)
+            row |= {"intervals": dict(intervals), "searches": float(counted["searches"].mean())}
+            row["void"] = len(part) - len(counted)
+            row["lost_attempts"] = int(counted["lost"].sum())
+            rows.append(row)
+    return rows
 
 
-def _row(group: str, results: Sequence[Answered], judge: str, k: int, seed: int) -> Row:
-    counted = [result for result in results if result.answers]
-    shares = [result.share(judge) for result in counted]
-    scores = {"f1": [fmean(result.f1) for result in counted]}
-    if k > 1:
-        voted = [float(majority(result.answers, result.right[judge])) for result in counted]
-        passed = {
-            f"pass@{j}": [pass_at_k(sum(r.right[judge]), len(r.answers), j) for r in counted]
-            for j in [*(2**power for power in range(k.bit_length()) if 2**power < k), k]
-        }
-        scores = {**passed, f"majority@{k}": voted, **scores}
+def closed_book(scores: pd.DataFrame) -> dict[str, float]:
+    """Share of questions answered right without search, by group and over all; empty if not asked.
 
-    void, right = len(results) - len(counted), sum(shares)
-    return Row(
-        group=group,
-        judge=judge,
-        attempts=k,
-        average=over_questions(shares, _rng(seed, group)),
-        others={name: over_questions(one, _rng(seed, group)) for name, one in scores.items()},
-        searches=fmean(result.searches for result in counted),
-        void=void,
-        lost=sum(result.lost for result in counted),
-        bounds=(right / len(results), (right + void) / len(results)),
-    )
+    Questions that an outage has hit there do not count.
+    """
+    asked = once(scores).dropna(subset=["known"])
+    return {group: float(part["known"].mean()) for group, part in _groups(asked).items()}
 
 
-def void_groups(results: Sequence[Answered]) -> dict[str, int]:
+def void_groups(scores: pd.DataFrame) -> dict[str, int]:
     """The groups without any answer, with their numbers of questions."""
-    there = {result.group for result in results if result.answers}
-    sizes = Counter(result.group for result in results if result.group not in there)
-    return dict(sorted(sizes.items()))
+    groups = once(scores).groupby("group")["avg"].agg(["size", "count"])
+    return {str(group): int(size) for group, size in groups["size"][groups["count"] == 0].items()}
 
 
-def void_reasons(results: Sequence[Answered]) -> dict[str, int]:
+def void_reasons(scores: pd.DataFrame) -> dict[str, int]:
     """Services and reason codes that left questions without an answer, and how many."""
-    return dict(Counter(result.why_void for result in results if result.why_void))
+    return {str(why): int(n) for why, n in once(scores)["why_void"].value_counts().items()}
 
 
-def paired(
-    first: Sequence[Answered], second: Sequence[Answered], judge: str, seed: int
-) -> list[tuple[str, Comparison]]:
+def once(scores: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first judge: every question once."""
+    return scores[scores["judge"] == scores["judge"].iloc[0]]
+
+
+def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> list[Row]:
     """Two policies, question by question: a comparison per group, and one over all.
 
     Questions that an outage has taken from either are left out of both.
@@ -236,25 +188,26 @@ def paired(
     Raises:
         UsageError: they have no question in common.
     """
-    theirs = {(result.group, result.question): result for result in second if result.answers}
-    ours = [r for r in first if r.answers and (r.group, r.question) in theirs]
-    if not ours:
+    ours, theirs = (s[s["judge"] == judge].dropna(subset=["avg"]) for s in (first, second))
+    keys = ["group", "question"]
+    both = ours.merge(theirs.drop_duplicates(keys), on=keys, suffixes=("", "_of_second"))
+    if both.empty:
         raise UsageError("the two evaluations have no question in common")
 
-    found = []
-    for group, members in _groups(ours).items():
-        others = [theirs[result.group, result.question] for result in members]
-        ones, twos = ([one.share(judge) for one in each] for each in (members, others))
-        found.append((group, compare(ones, twos, _rng(seed, group))))
-    return found
+    rows = []
+    for group, part in _groups(both).items():
+        found = compare(list(part["avg"]), list(part["avg_of_second"]), _rng(seed, group))
+        row: Row = {"group": group, "questions": found.difference.count}
+        row |= {"difference": found.difference.mean, "interval": found.difference.interval}
+        row |= {"better": found.better, "worse": found.worse, "p_value": found.p_value}
+        rows.append(row)
+    return rows
 
 
-def _groups(results: Sequence[Answered]) -> dict[str, list[Answered]]:
-    """Results by group, and all of them if there are several groups."""
-    groups: dict[str, list[Answered]] = {}
-    for result in sorted(results, key=lambda result: result.group):
-        groups.setdefault(result.group, []).append(result)
-    return {**groups, ALL: list(results)} if len(groups) > 1 else groups
+def _groups(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Rows by group, and all of them if there are several groups."""
+    groups = {str(group): part for group, part in scores.groupby("group")}
+    return {**groups, ALL: scores} if len(groups) > 1 else groups
 
 
 def _rng(seed: int, group: str) -> np.random.Generator:

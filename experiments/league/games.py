@@ -43,7 +43,7 @@ class Player:
     model: str
     """Its model directory; empty: the tiny policy that ships."""
     step: int | None = None
-    """Number of steps that it has learnt in its run; ``None`` of a policy that is of no run."""
+    """How many steps it has learnt in its run; ``None`` of a policy that is of no run."""
 
 
 def find_players(targets: Sequence[str]) -> list[Player]:
@@ -52,15 +52,11 @@ def find_players(targets: Sequence[str]) -> list[Player]:
     Args:
         targets: run directories, which stand for the policy that they began with and for all
             checkpoints that are there; and policies, as ``DIR`` or ``NAME=DIR``.
-
-    Raises:
-        ConfigError: no such directory, two players of one name, or fewer than two players.
-        RunError: a run that cannot be read, or has no checkpoint.
     """
-    runs = [target for target in targets if is_run(target)]
+    runs = [target for target in targets if _is_run(target)]
     found: dict[str, Player] = {}
     for target in targets:
-        several = target in runs and len(runs) > 1
+        several = len(runs) > 1
         for player in _of_run(target, several) if target in runs else [_named(target)]:
             if player.model in [known.model for known in found.values()]:
                 continue
@@ -78,17 +74,12 @@ def find_players(targets: Sequence[str]) -> list[Player]:
 
 
 def settings_of(targets: Sequence[str]) -> dict[str, Any] | None:
-    """The settings of the first run among these; ``None`` if there is none.
-
-    Raises:
-        RunError: they cannot be read.
-    """
-    runs = [target for target in targets if is_run(target)]
+    """The settings of the first run among these; ``None`` if there is none."""
+    runs = [target for target in targets if _is_run(target)]
     return RunDirectory(runs[0]).read_config() if runs else None
 
 
-def is_run(target: str) -> bool:
-    """True if a directory holds a run."""
+def _is_run(target: str) -> bool:
     run = RunDirectory(target)
     return run.config.exists() and run.metrics.exists()
 
@@ -117,7 +108,7 @@ def _named(target: str) -> Player:
 
 @dataclass(frozen=True)
 class Proposal:
-    """One proposer's question about one answer."""
+    """What one proposer made of one answer."""
 
     question: Question | None
     """``None`` where nothing valid was asked."""
@@ -146,7 +137,7 @@ def play_league(
     *,
     answers: int,
     attempts: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Games:
     """Lets each player propose once, and then answer what all have asked.
 
@@ -159,29 +150,35 @@ def play_league(
         rules: what is played by.
         answers: how many answers each proposer gets.
         attempts: how often each solver tries each question.
-        tell: is told what is played.
+        report: takes a line about what is played.
 
     Raises:
         ConfigError: a player that does not know the tokens of the others.
         ModelError: a policy that cannot be loaded.
         ServiceError: a service was out, so that some games cannot be compared.
     """
-    folders = [config.model_dir if not player.model else Path(player.model) for player in players]
-    _check_vocabularies(players, folders, rules)
+    folders = [Path(player.model) if player.model else config.model_dir for player in players]
+    for player, folder in zip(players, folders, strict=True):
+        check_model(folder)
+        if HuggingFaceTokenizer.load(folder).pieces != rules.tokenizer.pieces:
+            fix = "all players need one tokenizer, since one reads what another has written"
+            raise ConfigError("player", player.name, fix)
 
     proposals = []
     for player, folder in zip(players, folders, strict=True):
-        tell(f"{player.name} proposes")
+        report(f"{player.name} proposes")
         proposals.append(_propose(_engine(folder, config, rules), config, rules, answers))
 
     shape = (len(players), len(players), answers)
     solved, paid = np.full(shape, np.nan), np.full(shape, rules.config.invalid_reward)
     tried = with_attempts(rules, attempts)
     for column, (player, folder) in enumerate(zip(players, folders, strict=True)):
-        tell(f"{player.name} solves")
+        report(f"{player.name} solves")
         engine = _engine(folder, config, rules)
         for row, asked in enumerate(proposals):
-            for place, game in _solve(engine, config, tried, asked):
+            valid = [(place, each.question) for place, each in enumerate(asked) if each.question]
+            games = _solve(engine, config, tried, [question for _, question in valid])
+            for (place, _), game in zip(valid, games, strict=True):
                 solved[row, column, place] = game.share_right
                 paid[row, column, place] = rules.proposer_reward(game)
     return Games(proposals, solved, paid)
@@ -203,8 +200,7 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> l
 
         seed = [_PROPOSE, config.seed, begin]
         round_ = Round(once, deal, min(size, answers - begin), seed)
-        play(round_, engine, temperature=config.learning.temperature)
-        games += round_.games
+        games += play(round_, engine, temperature=config.learning.temperature).games
 
     _check_outages(games)
     proposals = []
@@ -220,20 +216,18 @@ def _propose(engine: Engine, config: RunConfig, rules: Rules, answers: int) -> l
 
 
 def _solve(
-    engine: Engine, config: RunConfig, rules: Rules, asked: Sequence[Proposal]
-) -> list[tuple[int, Game]]:
-    """All valid questions of a proposer, tried by one solver: the place of each, and its game."""
-    valid = [(place, each.question) for place, each in enumerate(asked) if each.question]
+    engine: Engine, config: RunConfig, rules: Rules, questions: Sequence[Question]
+) -> list[Game]:
+    """One game per question of a proposer, tried by one solver."""
     games: list[Game] = []
     size = config.learning.round_size
-    for begin in range(0, len(valid), size):
-        questions = [question for _, question in valid[begin : begin + size]]
-        round_ = Round.of_questions(rules, questions, [_SOLVE, config.seed, begin])
-        play(round_, engine, temperature=config.learning.temperature)
-        games += round_.games
+    for begin in range(0, len(questions), size):
+        seed = [_SOLVE, config.seed, begin]
+        round_ = Round.of_questions(rules, questions[begin : begin + size], seed)
+        games += play(round_, engine, temperature=config.learning.temperature).games
 
     _check_outages(games)
-    return [(place, game) for (place, _), game in zip(valid, games, strict=True)]
+    return games
 
 
 def _engine(folder: Path, config: RunConfig, rules: Rules) -> Engine:
@@ -245,15 +239,6 @@ def _engine(folder: Path, config: RunConfig, rules: Rules) -> Engine:
         device="cuda" if config.compute.gpus_per_env_runner else "cpu",
         longest=rules.longest_trajectory,
     )
-
-
-def _check_vocabularies(players: Sequence[Player], folders: Sequence[Path], rules: Rules) -> None:
-    for player, folder in zip(players, folders, strict=True):
-        check_model(folder)
-        pieces = HuggingFaceTokenizer.load(folder).pieces
-        if pieces != rules.tokenizer.pieces:
-            fix = "all players need one tokenizer, since one reads what another has written"
-            raise ConfigError("player", player.name, fix)
 
 
 def _check_outages(games: Sequence[Game]) -> None:

@@ -137,17 +137,7 @@ def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
     arms = arms_of(runs)
 
     matplotlib.use("Agg")
-    figure = picture(runs, arms, smooth)
-    unfinished = file.with_name(f".unfinished_{file.name}")
-    try:
-        figure.savefig(unfinished, dpi=120)
-        unfinished.replace(file)
-    except (OSError, ValueError) as error:
-        # matplotlib raises a ValueError for an unknown file type.
-        raise RunError(f"{file} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
+    save_figure(picture(runs, arms, smooth), file)
     lines = f", {len(arms)} lines" if len(arms) < len(runs) else ""
     print(f"wrote {file} ({'1 run' if len(runs) == 1 else f'{len(runs)} runs'}{lines})")
     for arm in arms:
@@ -155,6 +145,23 @@ def plot(paths: Sequence[str], file: Path, smooth: int) -> int:
         if min(ends) < max(ends):
             print(f"{arm.name} is drawn up to step {min(ends)}, which all of its runs have")
     return 0
+
+
+def save_figure(figure: Any, out: Path) -> None:
+    """Writes a figure of matplotlib, in full or not at all.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    unfinished = out.with_name(f".unfinished_{out.name}")
+    try:
+        figure.savefig(unfinished, dpi=120)
+        unfinished.replace(out)
+    except (OSError, ValueError) as error:
+        # matplotlib raises a ValueError for an unknown file type.
+        raise RunError(f"{out} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def picture(runs: Sequence[Run], arms: Sequence[Arm], smooth: int) -> Any:

@@ -1,12 +1,20 @@
-"""A sweep, as its YAML file defines it (preset, settings, arms, seeds), and its trials.
+"""A sweep: its definition (preset, settings, arms, seeds), its trials, and its directory.
 
-Everything is checked before anything is played.
+================== =========================================================================
+``sweep.yaml``     the sweep as it is played, and the commands that played it
+``trials/NAME/``   an ordinary run directory: `ssp report`, `ssp plot`, `ssp replay` read it
+``results.csv``    one row per trial and step
+``tables.md``      means, intervals and comparisons; ``figure.png`` draws them
+``summary.json``   the same as data, with machine, commits and seeds
+================== =========================================================================
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from itertools import product
@@ -16,11 +24,13 @@ from typing import Any, ClassVar, Self
 import yaml
 from pydantic import Field, model_validator
 
+from agents.health import OUTAGE
 from agents.metrics import step_figures
 from experiments.config import RunConfig, assign, load_preset, make_config
-from experiments.run.rundir import flat
+from experiments.run.rundir import RunDirectory, flat
 from ssp_env.config import Settings
-from ssp_env.errors import ConfigError, DataError, nearest
+from ssp_env.disk import locked, make_directories, write_atomically
+from ssp_env.errors import ConfigError, DataError, RunError, nearest
 
 OPEN = ("invalid_", "learner_")
 """Beginnings of figures whose names are made while a run plays: reasons, and reports of losses."""
@@ -30,6 +40,8 @@ FIGURES = (
     *(f"seconds.{part}" for part in ("engine", "game", "sample", "learn", "step", "evaluation")),
 )
 """Names in ``metrics.jsonl`` that a sweep can show."""
+ENDED = ("done", "stopped")
+"""States of a trial that has a result: all steps, or stopped because its figures went wrong."""
 
 
 class Paper(Settings):
@@ -115,11 +127,7 @@ class Sweep(Settings):
         return self.baseline or next(iter(self.all_arms()))
 
     def choose(self, arms: Sequence[str]) -> Self:
-        """The sweep with these of its arms alone.
-
-        Raises:
-            ConfigError: an arm is not there, or the baseline would be missing.
-        """
+        """The sweep with these of its arms alone, the baseline among them."""
         known, baseline = self.all_arms(), self.compared_with
         for arm in arms:
             if arm not in known:
@@ -128,31 +136,26 @@ class Sweep(Settings):
             fix = f"the others are compared with {baseline!r}: add it"
             raise ConfigError("--arms", list(arms), fix)
 
+        chosen = {arm: settings for arm, settings in known.items() if arm in arms}
         paper = self.paper
         if paper is not None:
-            paper = paper.replace(rows={a: row for a, row in paper.rows.items() if a in arms})
-        chosen = {arm: settings for arm, settings in known.items() if arm in arms}
+            paper = paper.replace(rows={a: row for a, row in paper.rows.items() if a in chosen})
         return self.replace(arms=chosen, grid={}, baseline=baseline, paper=paper)
 
 
-def shipped() -> list[str]:
-    """Names of the sweeps that ship."""
-    folder = resources.files("experiments") / "sweeps"
-    files = (file.name for file in folder.iterdir())
-    return sorted(name.removesuffix(".yaml") for name in files if name.endswith(".yaml"))
+def shipped() -> dict[str, Path]:
+    """Files of the sweeps that ship, by name."""
+    folder = Path(str(resources.files("experiments") / "sweeps"))
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def find(name: str) -> Path:
-    """The file of a sweep that ships, or at a path.
-
-    Raises:
-        ConfigError: there is none (offers the nearest name).
-    """
-    if name in shipped():
-        return Path(str(resources.files("experiments") / "sweeps" / f"{name}.yaml"))
-    path = Path(name)
+    """The file of a sweep that ships, or at a path."""
+    known, path = shipped(), Path(name)
+    if name in known:
+        return known[name]
     if path.suffix not in (".yaml", ".yml") and len(path.parts) == 1:
-        fix = f"{nearest(name, shipped())} (a file of your own ends in .yaml)"
+        fix = f"{nearest(name, known)} (a file of your own ends in .yaml)"
         raise ConfigError("sweep", name, fix)
     if not path.is_file():
         raise ConfigError("sweep", name, "there is no such file")
@@ -167,11 +170,12 @@ def read_sweep(path: Path) -> Sweep:
     """
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if not isinstance(values, dict):
-            raise DataError(path, "holds no mapping of names")
-        return Sweep(**values)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise DataError(path, f"cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise DataError(path, "holds no mapping of names")
+    try:
+        return Sweep(**values)
     except ConfigError as error:
         raise DataError(path, str(error)) from None
 
@@ -200,7 +204,8 @@ def trials(sweep: Sweep) -> list[Trial]:
         ConfigError: a setting that is not known or cannot work, or two arms that are the same.
     """
     arms, made = sweep.all_arms(), dict[str, dict[str, Any]]()
-    for arm, settings in arms.items():
+    folders: dict[str, str] = {}
+    for number, (arm, settings) in enumerate(arms.items()):
         values = load_preset(sweep.preset)
         for name, value in {**flat(sweep.set), **settings}.items():
             if name == "seed":
@@ -211,25 +216,90 @@ def trials(sweep: Sweep) -> list[Trial]:
             raise ConfigError("arms", arm, f"it plays the same runs as {same!r}")
         made[arm] = values
 
-    folders = _folder_names(list(arms))
-    return [
-        Trial(arm, seed, f"{folders[arm]}-seed{seed}", settings, _config(made[arm], arm, seed))
-        for seed in sweep.seeds
-        for arm, settings in arms.items()
-    ]
+        # A name that every file system takes.
+        folder = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
+        taken = not folder or folder in folders.values()
+        folders[arm] = f"arm-{number}-{folder}" if taken else folder
+
+    planned = []
+    for seed in sweep.seeds:
+        for arm, settings in arms.items():
+            try:
+                config = make_config({**made[arm], "seed": seed})
+            except ConfigError as error:
+                fix = f"{error.fix} (arm {arm!r})"
+                raise ConfigError(error.field, error.value, fix) from None
+            planned.append(Trial(arm, seed, f"{folders[arm]}-seed{seed}", settings, config))
+    return planned
 
 
-def _config(values: dict[str, Any], arm: str, seed: int) -> RunConfig:
-    try:
-        return make_config({**values, "seed": seed})
-    except ConfigError as error:
-        raise ConfigError(error.field, error.value, f"{error.fix} (arm {arm!r})") from None
+class SweepDirectory:
+    """A directory that holds one sweep."""
 
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.definition = self.path / "sweep.yaml"
+        self.trials = self.path / "trials"
 
-def _folder_names(arms: list[str]) -> dict[str, str]:
-    """A name for each arm that every file system takes."""
-    found: dict[str, str] = {}
-    for number, arm in enumerate(arms):
-        name = re.sub(r"[^a-z0-9.=+]+", "-", arm.lower()).strip("-.")
-        found[arm] = name if name and name not in found.values() else f"arm-{number}-{name}"
-    return found
+    def read(self, name: str) -> tuple[Sweep, list[str]]:
+        """The sweep of this name that was begun here, and the commands that played it."""
+        if not self.definition.exists():
+            what = f"{self.path} holds no sweep to resume (sweep.yaml is missing)"
+            raise RunError(what)
+        held = yaml.safe_load(self.definition.read_text(encoding="utf-8"))
+        if held["name"] != name:
+            theirs = f"the sweep {held['name']!r}, not {name!r}"
+            raise RunError(f"{self.path} holds {theirs}: choose another --out")
+        return Sweep(**held["sweep"]), held["commands"]
+
+    def check_free(self) -> None:
+        """
+        Raises:
+            RunError: something is here.
+        """
+        if self.definition.exists():
+            what = f"{self.path} holds a sweep; continue it by --resume, or choose another --out"
+            raise RunError(what)
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is not empty; choose another --out")
+
+    @contextmanager
+    def claimed(self, name: str, sweep: Sweep, commands: Sequence[str]) -> Iterator[None]:
+        """Holds the directory while trials are played, with the sweep written down.
+
+        Raises:
+            RunError: another process holds it, or it cannot be written.
+        """
+        make_directories(self.trials)
+        with locked(self.path):
+            held = {"name": name, "commands": [*commands], "sweep": sweep.model_dump(mode="json")}
+            text = yaml.safe_dump(held, sort_keys=False, allow_unicode=True)
+            write_atomically(self.definition, text)
+            yield
+
+    def run(self, trial: Trial) -> RunDirectory:
+        """The run directory of a trial."""
+        return RunDirectory(self.trials / trial.name)
+
+    def state(self, trial: Trial) -> str:
+        """State of a trial: ``waiting``, ``begun``, or one of :data:`ENDED`."""
+        run = self.run(trial)
+        if (self.summary(trial) or {}).get("steps") == trial.config.steps:
+            return "done"
+        stopped = run.read_stopped()
+        # An outage is no result: the same trial goes well where its services are there.
+        if stopped is not None and stopped.sign != OUTAGE:
+            return "stopped"
+        return "begun" if run.config.exists() else "waiting"
+
+    def summary(self, trial: Trial) -> dict[str, Any] | None:
+        """The summary of a trial, if it has one."""
+        file = self.run(trial).summary
+        if not file.exists():
+            return None
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    def failure(self, trial: Trial) -> Path:
+        """The file that holds the error of a trial that failed."""
+        return self.trials / f"{trial.name}.failed.txt"

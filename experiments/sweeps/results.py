@@ -1,4 +1,4 @@
-"""Results of a sweep: one table of all steps of all trials, and what is computed from it.
+"""Results of a sweep: all steps of all trials, and the tables and the figure made of them.
 
 Intervals are Student's t over seeds, 95%. Comparisons are paired: the difference is taken seed by
 seed, since trials of one seed play for the same answers.
@@ -6,22 +6,28 @@ seed, since trials of one seed play for the same answers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
-from experiments.report.figures import NOT_FIGURES, REASON
+from experiments.report.curves import save_figure
+from experiments.report.figures import figures_of, spoken_group
 from experiments.report.runs import LAST_STEPS
-from experiments.stats import Estimate, over_runs
-from experiments.sweeps.definition import Paper, Sweep, Trial
-from experiments.sweeps.directory import ENDED, SweepDirectory
+from experiments.stats import over_runs
+from experiments.sweeps.definition import ENDED, Paper, Sweep, SweepDirectory, Trial
 
 MEAN = "accuracy.mean"
 """Column of the mean over the groups of questions, as the paper's average over benchmarks."""
 NONE = "-"
+SMOOTHED = 5
+"""Steps of a running mean, for figures that are noisy from step to step."""
+FEWEST = 3
+"""Seeds from which on curves have intervals; those of two reach beyond everything."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +35,15 @@ class Table:
     """A table as people read it."""
 
     title: str
-    heads: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    cells: pd.DataFrame
+    """Text; the index is the first column."""
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """As Markdown."""
-        made = pd.DataFrame(self.rows, columns=list(self.heads)).to_markdown(
-            index=False,
-            disable_numparse=True,
-            colalign=("left", *["right"] * (len(self.heads) - 1)),
-        )
-        return "\n\n".join([f"## {self.title}", str(made), *self.notes])
+        sides = ("left", *["right"] * len(self.cells.columns))
+        made = self.cells.to_markdown(disable_numparse=True, colalign=sides)
+        return "\n\n".join([f"## {self.title}", made, *self.notes])
 
 
 class Results:
@@ -50,56 +53,24 @@ class Results:
         steps: a row per trial and step: ``arm``, ``seed``, ``state``, the settings in which arms
             differ, ``step``, whether it was ``evaluated``, ``accuracy.GROUP``, and all figures of
             ``metrics.jsonl``.
-        ends: by arm and seed, the row of the last evaluation of each trial that counts: one that
-            has ended, and that no outage has left without a group of questions.
+        ends: by arm and seed, the accuracies at the last evaluation of each trial that counts: one
+            that has ended, and that no outage has left without a group of questions.
+        apart: their differences from the baseline of the same seed.
     """
 
     def __init__(self, sweep: Sweep, trials: Sequence[Trial], directory: SweepDirectory) -> None:
-        """
-        Raises:
-            RunError: a trial cannot be read.
-        """
         self.sweep, self.arms = sweep, list(sweep.all_arms())
         self.states = [(trial, directory.state(trial)) for trial in trials]
-        parts = [_rows(trial, state, directory) for trial, state in self.states]
-        frame = pd.concat([part for part in parts if not part.empty] or [pd.DataFrame()])
+        self.steps = _steps(self.states, directory)
+        self.groups = [name for name in self.steps if name.startswith("accuracy.")]
 
-        # A reason is only written in steps where it occurred.
-        if "valid_rate" in frame:
-            reasons = [name for name in frame if name.startswith(REASON)]
-            proposed = frame["valid_rate"].notna()
-            frame.loc[proposed, reasons] = frame.loc[proposed, reasons].fillna(0.0)
-        accuracies = sorted(name for name in frame if name.startswith("accuracy.") and name != MEAN)
-        self.groups = [MEAN, *accuracies] if accuracies else []
-        first = ["arm", "seed", "state", *dict.fromkeys(s for t in trials for s in t.settings)]
-        first = [name for name in [*first, "step", "evaluated", *self.groups] if name in frame]
-        rest = sorted({*frame} - {*first}, key=lambda name: (name.startswith("seconds."), name))
-        self.steps = frame[[*first, *rest]].reset_index(drop=True)
-
-        self.ends = pd.DataFrame()
-        if self.groups:
-            ended = self.steps[self.steps["evaluated"] & self.steps["state"].isin(ENDED)]
-            last = ended.groupby(["arm", "seed"], sort=False).tail(1).set_index(["arm", "seed"])
-            self.ends = last[last[MEAN].notna()]
-
-    def by_seed(self, arm: str, column: str = MEAN) -> pd.Series:
-        """A figure of the last evaluations of an arm, by seed."""
-        if arm not in self.ends.index.get_level_values("arm"):
-            return pd.Series(dtype=float)
-        return self.ends.loc[arm, column].dropna()
-
-    def apart(self, arm: str, column: str = MEAN) -> pd.Series:
-        """Difference from the baseline, by seed, where both have it."""
-        return (self.by_seed(arm, column) - self.by_seed(self.sweep.compared_with, column)).dropna()
-
-    def last_steps(self, arm: str, figure: str) -> list[float]:
-        """Means of a figure over the last steps that have it, one per trial that counts."""
-        if figure not in self.steps:
-            return []
-        steps = self.steps[self.steps["step"] > 0].set_index(["arm", "seed"])
-        own = [(arm, seed) for seed in self.by_seed(arm).index]
-        means = [steps.loc[[key], figure].dropna().tail(LAST_STEPS).mean() for key in own]
-        return [mean for mean in means if pd.notna(mean)]
+        over = self.steps["state"].isin(ENDED)
+        ended = self.steps[over & self.steps["evaluated"].astype(bool)]
+        last = ended.groupby(["arm", "seed"], sort=False).tail(1).set_index(["arm", "seed"])
+        self.ends = last.loc[last[MEAN].notna(), self.groups]
+        is_baseline = self.ends.index.get_level_values("arm") == sweep.compared_with
+        baseline = self.ends[is_baseline].droplevel("arm")
+        self.apart = self.ends.sub(baseline, level="seed").reindex(self.ends.index)
 
     def tables(self) -> list[Table]:
         """All tables; none where no trial counts."""
@@ -111,20 +82,27 @@ class Results:
         if self.sweep.figures:
             made.append(self._figures())
         if self.sweep.paper is not None:
-            made.append(self._beside(self.sweep.paper))
+            made.append(self._with_paper(self.sweep.paper))
         return made
 
     def as_data(self) -> dict[str, Any]:
         """By arm and group: values by seed, mean, interval, and difference from the baseline."""
-        data: dict[str, Any] = {}
-        for arm in self.arms:
-            data[arm] = {}
+
+        def estimate(values: pd.Series) -> dict[str, Any] | None:
+            if values.empty:
+                return None
+            found = over_runs(list(values))
+            return {"mean": found.mean, "interval": found.interval}
+
+        data: dict[str, Any] = {arm: {} for arm in self.arms}
+        for arm, ends in self.ends.groupby("arm", sort=False):
+            apart = self.apart.loc[ends.index]
             for column in self.groups:
-                values = self.by_seed(arm, column)
-                data[arm][column.removeprefix("accuracy.")] = {
+                values = ends[column].droplevel("arm").dropna()
+                data[str(arm)][column.removeprefix("accuracy.")] = {
                     "by_seed": {int(seed): float(value) for seed, value in values.items()},
-                    "accuracy": _data(_estimate(values)),
-                    "difference": _data(_estimate(self.apart(arm, column))),
+                    "accuracy": estimate(values),
+                    "difference": estimate(apart[column].dropna()),
                 }
         return data
 
@@ -132,128 +110,189 @@ class Results:
         started = self.steps[(self.steps["step"] == 0) & self.steps["state"].isin(ENDED)]
         base = started.groupby("arm", sort=False)[self.groups].mean().round(9)
         # Arms usually begin with the same policy; whatever the seed, it has no interval.
-        same = len(base.drop_duplicates()) == 1
-        rows = [
-            ("before training" if same else f"{arm}, before", NONE, *map(_short, values))
-            for arm, values in zip(base.index, base.to_numpy(), strict=True)
-        ][: 1 if same else None]
-        for arm in self.arms:
-            cells = [_text(_estimate(self.by_seed(arm, column))) for column in self.groups]
-            rows.append((arm, str(len(self.by_seed(arm))), *cells))
+        if len(base.drop_duplicates()) == 1:
+            base = base.head(1).set_axis(["before training"])
+        else:
+            base = base.set_axis([f"{arm}, before" for arm in base.index])
 
+        counts = self.ends.groupby("arm").size().reindex(self.arms, fill_value=0)
+        cells = pd.concat([base.map(_short), _cells(self.ends, self.arms)])
+        cells.insert(0, "seeds", [*[NONE] * len(base), *map(str, counts)])
         steps = sorted({t.config.steps for t, state in self.states if state in ENDED})
         title = f"Accuracy on held-out questions after {' or '.join(map(str, steps))} steps"
-        return Table(title, ("arm", "seeds", *self._heads()), rows, self._notes())
+        return Table(title, self._headed(cells), self._notes())
 
     def _comparisons(self) -> Table:
-        baseline, rows = self.sweep.compared_with, []
-        for arm in self.arms:
-            if arm != baseline:
-                apart = self.apart(arm)
-                better = f"{(apart > 0).sum()} of {len(apart)}" if len(apart) else NONE
-                cells = [_text(_estimate(self.apart(arm, one)), sign="+") for one in self.groups]
-                rows.append((arm, better, *cells))
-        heads = ("arm", "better in", *self._heads())
-        return Table(f"Against {baseline}, seed by seed", heads, rows)
+        baseline = self.sweep.compared_with
+        others = [arm for arm in self.arms if arm != baseline]
+        means = self.apart[MEAN].dropna().groupby("arm")
+        better = means.agg(lambda found: f"{(found > 0).sum()} of {len(found)}")
+        cells = _cells(self.apart, others, sign="+")
+        cells.insert(0, "better in", better.reindex(others, fill_value=NONE))
+        return Table(f"Against {baseline}, seed by seed", self._headed(cells))
 
     def _figures(self) -> Table:
-        figures = self.sweep.figures
-        rows = [
-            (arm, *(_text(_estimate(self.last_steps(arm, figure))) for figure in figures))
-            for arm in self.arms
-        ]
-        timed = any(figure.startswith("seconds.") for figure in figures)
+        figures = list(self.sweep.figures)
+        steps = self.steps[self.steps["step"] > 0].groupby(["arm", "seed"], sort=False)
+        known = [figure for figure in figures if figure in self.steps]
+        last = steps[known].agg(lambda figure: figure.dropna().tail(LAST_STEPS).mean())
+        cells = _cells(last.reindex(index=self.ends.index, columns=figures), self.arms)
         note = "Seconds are longer where trials shared the machine (all but --parallel 1)."
+        notes = (note,) if any(figure.startswith("seconds.") for figure in figures) else ()
         title = f"Other figures, mean of the last {LAST_STEPS} steps"
-        heads = ("arm", *(spoken_figure(figure) for figure in figures))
-        return Table(title, heads, rows, (note,) if timed else ())
+        return Table(title, cells.rename(columns=_words), notes)
 
-    def _beside(self, paper: Paper) -> Table:
-        """The paper's figures; the differences can be compared, the accuracies cannot."""
-        baseline, rows = self.sweep.compared_with, []
-        theirs = paper.rows.get(baseline)
-        for arm in self.arms:
-            cells = [_text(_estimate(self.by_seed(arm)))]
-            cells.append("" if arm == baseline else _text(_estimate(self.apart(arm)), sign="+"))
-            for place, figure in enumerate(paper.rows.get(arm, ())):
-                known = theirs is not None and arm != baseline
-                change = f" ({figure - theirs[place]:+.1f})" if known and theirs else ""
-                cells.append(f"{figure:.1f}{change}")
-            missing = [NONE] * (2 + len(paper.columns) - len(cells))
-            rows.append((arm, *cells, *missing))
-
-        heads = ("arm", "ours", "difference", *(f"paper: {column}" for column in paper.columns))
+    def _with_paper(self, paper: Paper) -> Table:
+        """Ours and the paper's: the differences can be compared, the accuracies cannot."""
+        baseline = self.sweep.compared_with
+        cells = _cells(self.ends[[MEAN]], self.arms).set_axis(["ours"], axis=1)
+        cells["difference"] = _cells(self.apart[[MEAN]], self.arms, sign="+")[MEAN]
+        cells.loc[baseline, "difference"] = ""
+        for place, column in enumerate(paper.columns):
+            theirs = {arm: row[place] for arm, row in paper.rows.items()}
+            shown = {arm: f"{figure:.1f}" for arm, figure in theirs.items()}
+            for arm in theirs.keys() - {baseline} if baseline in theirs else ():
+                shown[arm] += f" ({theirs[arm] - theirs[baseline]:+.1f})"
+            cells[f"paper: {column}"] = [shown.get(arm, NONE) for arm in self.arms]
         note = f"Paper: {paper.source}; accuracies of 100; in brackets, against {baseline}."
-        return Table("Beside the paper", heads, rows, (note,))
+        return Table("Beside the paper", cells, (note,))
 
-    def _heads(self) -> list[str]:
-        return [spoken_group(column) for column in self.groups]
+    def _headed(self, cells: pd.DataFrame) -> pd.DataFrame:
+        heads = {name: spoken_group(name.removeprefix("accuracy.")) for name in self.groups}
+        return cells.rename(columns=heads).rename_axis("arm")
 
     def _notes(self) -> tuple[str, ...]:
         """Trials that are not like the others."""
-        counting = {*self.ends.index}
         notes: dict[str, list[str]] = {}
         for trial, state in self.states:
-            if (trial.arm, trial.seed) in counting:
-                note = "stopped because its figures went wrong: its last evaluation counts"
-                if state != "stopped":
-                    continue
-            elif state in ENDED:
+            note = {
+                "begun": "not finished: not in the tables",
+                "waiting": "not begun: not in the tables",
+                "stopped": "stopped because its figures went wrong: its last evaluation counts",
+                "done": "",
+            }[state]
+            if state in ENDED and (trial.arm, trial.seed) not in self.ends.index:
                 note = "an outage hit whole groups at its last evaluation: not in the tables"
-            else:
-                known = {"begun": "not finished", "waiting": "not begun"}
-                note = f"{known[state]}: not in the tables"
-            notes.setdefault(note, []).append(str(trial))
+            if note:
+                notes.setdefault(note, []).append(str(trial))
         return tuple(
             f"{'; '.join(names[:4])}{f' and {len(names) - 4} more' if names[4:] else ''}: {note}."
             for note, names in notes.items()
         )
 
 
-def _rows(trial: Trial, state: str, directory: SweepDirectory) -> pd.DataFrame:
-    """The steps of one trial."""
-    run = directory.run(trial)
-    if not run.metrics.exists() or b"\n" not in run.metrics.read_bytes():
-        return pd.DataFrame()
+def _steps(states: Sequence[tuple[Trial, str]], directory: SweepDirectory) -> pd.DataFrame:
+    """A row per trial and step; see :class:`Results`."""
+    read: list[list[dict[str, Any]]] = []
+    for trial, _ in states:
+        run = directory.run(trial)
+        begun = run.metrics.exists() and b"\n" in run.metrics.read_bytes()
+        read.append(run.read_metrics(growing=True) if begun else [])
 
-    left_out = NOT_FIGURES - {"step", "accuracy"}
-    lines = run.read_metrics(growing=True)
-    rows = pd.json_normalize(
-        [{name: value for name, value in line.items() if name not in left_out} for line in lines]
-    )
-    groups = [name for name in rows if name.startswith("accuracy.")]
-    # An evaluation that an outage hit lacks groups, so it has no mean.
-    rows[MEAN] = rows[groups].mean(axis=1, skipna=False) if groups else float("nan")
-    rows["evaluated"] = ["accuracy" in line for line in lines]
-    settings = {name: str(value) for name, value in trial.settings.items()}
-    return rows.assign(arm=trial.arm, seed=trial.seed, state=state, **settings)
+    rows = []
+    for (trial, state), lines in zip(states, read, strict=True):
+        groups = {group for line in lines for group in line.get("accuracy", ())}
+        for line in lines:
+            accuracy = line.get("accuracy", {})
+            row: dict[str, Any] = {"arm": trial.arm, "seed": trial.seed, "state": state}
+            row |= {name: str(value) for name, value in trial.settings.items()}
+            row |= {"step": line["step"], "evaluated": "accuracy" in line}
+            row |= {f"accuracy.{group}": value for group, value in accuracy.items()}
+            # An evaluation that an outage hit lacks groups, so it has no mean.
+            whole = bool(groups) and accuracy.keys() == groups
+            row[MEAN] = fmean(accuracy.values()) if whole else float("nan")
+            rows.append(row)
+
+    settings = dict.fromkeys(name for trial, _ in states for name in trial.settings)
+    accuracies = sorted({name for row in rows for name in row if name.startswith("accuracy.")})
+    groups_of_all = [MEAN, *(name for name in accuracies if name != MEAN)]
+    first = ["arm", "seed", "state", *settings, "step", "evaluated", *groups_of_all]
+    steps = pd.DataFrame(rows, columns=first)
+    if steps.empty:
+        return steps
+    figures = figures_of(line for lines in read for line in lines).reset_index(drop=True)
+    rest = sorted(figures, key=lambda name: (name.startswith("seconds."), name))
+    return steps.join(figures[rest])
 
 
-def spoken_group(column: str) -> str:
-    """Head of a column of accuracies."""
-    group = column.removeprefix("accuracy.")
-    return f"{group}-hop" if group.isdecimal() else group
+def _cells(values: pd.DataFrame, arms: Sequence[str], sign: str = "") -> pd.DataFrame:
+    """The mean over seeds and half of its interval, as text, for each arm and column."""
 
+    def text(seeds: pd.Series) -> str:
+        known = list(seeds.dropna())
+        if not known:
+            return NONE
+        found = over_runs(known)
+        half = "" if found.half is None else f" ±{_short(found.half, 2)}"
+        return f"{_short(found.mean, sign=sign)}{half}"
 
-def spoken_figure(figure: str) -> str:
-    """Head of a figure of ``metrics.jsonl``."""
-    return "seconds per step" if figure == "seconds.step" else re.sub(r"[._]", " ", figure)
-
-
-def _estimate(values: Sequence[float] | pd.Series) -> Estimate | None:
-    return over_runs([float(value) for value in values]) if len(values) else None
-
-
-def _text(found: Estimate | None, sign: str = "") -> str:
-    if found is None:
-        return NONE
-    half = "" if found.half is None else f" ±{_short(found.half, 2)}"
-    return f"{_short(found.mean, sign=sign)}{half}"
+    return values.groupby("arm", sort=False).agg(text).reindex(arms, fill_value=NONE)
 
 
 def _short(value: float, digits: int = 3, sign: str = "") -> str:
     return NONE if pd.isna(value) else f"{value:{sign}.{1 if abs(value) >= 10 else digits}f}"
 
 
-def _data(found: Estimate | None) -> dict[str, Any] | None:
-    return None if found is None else {"mean": found.mean, "interval": found.interval}
+def _words(figure: str) -> str:
+    return figure.replace("_", " ").replace(".", " ")
+
+
+# -- the figure --------------------------------------------------------------------------------
+
+
+def draw(results: Results, out: Path) -> None:
+    """Draws the trials that have ended: mean accuracy at the end, and curves of all groups."""
+    figures = [figure for figure in results.sweep.figures if figure in results.steps]
+    columns = [*results.groups[1:], *figures]
+    rows = -(-(1 + len(columns)) // 3)
+    figure = Figure(figsize=(13, 3.4 * rows), layout="constrained")
+    for place, column in enumerate([MEAN, *columns]):
+        axis = figure.add_subplot(rows, 3, place + 1)
+        if place:
+            _draw_curves(axis, results, column)
+        else:
+            _draw_ends(axis, results)
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(results.sweep.title, fontsize=13)
+    save_figure(figure, out)
+
+
+def _draw_ends(axis: Any, results: Results) -> None:
+    """Mean accuracy at the end: each seed, and the mean with its interval."""
+    for arm, values in results.ends[MEAN].groupby("arm"):
+        found, place = over_runs(list(values)), results.arms.index(str(arm))
+        look: dict[str, Any] = {"color": f"C{place % 10}", "markersize": 6}
+        axis.plot(values, [place] * len(values), "o", alpha=0.35, **look)
+        axis.errorbar([found.mean], [place], xerr=found.half, fmt="D", capsize=3, **look)
+    # At least a tenth, so that small differences look small.
+    low, high = axis.get_xlim()
+    lacking = max(0.0, 0.1 - (high - low)) / 2
+    axis.set(xlim=(max(-0.02, low - lacking), min(1.02, high + lacking)))
+    axis.set(title="mean accuracy at the end (* baseline)")
+    names = [f"{arm} *" if arm == results.sweep.compared_with else arm for arm in results.arms]
+    axis.set_yticks(range(len(names)), names)
+    axis.invert_yaxis()
+
+
+def _draw_curves(axis: Any, results: Results, column: str) -> None:
+    """One line per arm: the mean over seeds, and its interval where there are several."""
+    is_accuracy = column.startswith("accuracy.")
+    known = results.steps.dropna(subset=[column])
+    for place, arm in enumerate(results.arms):
+        curves = known[known["arm"] == arm].pivot(index="step", columns="seed", values=column)
+        if not is_accuracy:
+            curves = curves.rolling(SMOOTHED, min_periods=1).mean()
+        mean, colour = curves.mean(axis=1), f"C{place % 10}"
+        axis.plot(mean.index, mean, color=colour, marker="o" if is_accuracy else None)
+        if len(mean) and curves.count(axis=1).min() >= FEWEST:
+            found = [over_runs(list(row.dropna())) for _, row in curves.iterrows()]
+            low, high = [one.low for one in found], [one.high for one in found]
+            axis.fill_between(mean.index, low, high, color=colour, alpha=0.12, linewidth=0)
+
+    if is_accuracy:
+        group = spoken_group(column.removeprefix("accuracy."))
+        axis.set(title=f"accuracy, {group}", xlabel="step", ylim=(-0.02, 1.02))
+    else:
+        axis.set(title=_words(column), xlabel=f"step (mean of the last {SMOOTHED})")
+    axis.xaxis.get_major_locator().set_params(integer=True)

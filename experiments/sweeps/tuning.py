@@ -22,8 +22,7 @@ from agents.health import OUTAGE
 from experiments.config import ComputeConfig, make_config
 from experiments.run.process import handling, quiet_libraries
 from experiments.run.rundir import RunDirectory
-from experiments.sweeps.definition import Trial
-from experiments.sweeps.directory import ENDED, SweepDirectory
+from experiments.sweeps.definition import ENDED, SweepDirectory, Trial
 from ssp_env.disk import write_atomically
 from ssp_env.errors import UnhealthyRun
 
@@ -61,6 +60,14 @@ def tune_trials(
         ServiceError: Ray did not start.
         KeyboardInterrupt: after Ctrl-C; every trial can be resumed.
     """
+    quiet_libraries()
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+    from ray import tune
+
+    from experiments.run.cluster import started_ray, store
+
     given = [
         {
             "name": trial.name,
@@ -71,31 +78,10 @@ def tune_trials(
         }
         for trial in trials
     ]
-    compute = [trial.config.compute for trial in trials]
-    actors = max(each.env_runners + each.learners for each in compute)
-    results = _fit(given, actors, parallel, quiet)
-
-    failed = {one.config["trial"]["name"]: str(one.error) for one in results if one.error}
-    for trial in trials:
-        directory.failure(trial).unlink(missing_ok=True)
-        if trial.name in failed:
-            write_atomically(directory.failure(trial), failed[trial.name])
-    left = [trial for trial in trials if directory.state(trial) not in ENDED]
-    if any(trial.name not in failed for trial in left):
-        raise KeyboardInterrupt
-    return failed
-
-
-def _fit(given: list[dict[str, Any]], actors: int, parallel: int | None, quiet: bool) -> Any:
-    """Lets Tune play trials; ``actors`` is the largest number that one of them starts."""
-    quiet_libraries()
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-
-    from ray import tune
-
-    from experiments.run.cluster import started_ray, store
-
+    actors = max(t.config.compute.env_runners + t.config.compute.learners for t in trials)
+    reporter = tune.CLIReporter(
+        metric_columns=SHOWN, parameter_columns={"trial/seed": "seed"}, max_report_frequency=30
+    )
     # It would print all of each error; a file has it.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     with (
@@ -105,7 +91,7 @@ def _fit(given: list[dict[str, Any]], actors: int, parallel: int | None, quiet: 
         # Tune ends its trials at Ctrl-C alone.
         handling(lambda *_: signal.raise_signal(signal.SIGINT), signal.SIGTERM),
     ):
-        return tune.Tuner(
+        results = tune.Tuner(
             tune.with_resources(_trainable, resources),
             param_space={"trial": tune.grid_search(given)},
             tune_config=tune.TuneConfig(
@@ -117,13 +103,19 @@ def _fit(given: list[dict[str, Any]], actors: int, parallel: int | None, quiet: 
                 name="sweep",
                 storage_path=scratch,
                 verbose=0 if quiet else 1,
-                progress_reporter=tune.CLIReporter(
-                    metric_columns=SHOWN,
-                    parameter_columns={"trial/seed": "seed"},
-                    max_report_frequency=30,
-                ),
+                progress_reporter=reporter,
             ),
         ).fit()
+
+    failed = {one.config["trial"]["name"]: str(one.error) for one in results if one.error}
+    for trial in trials:
+        directory.failure(trial).unlink(missing_ok=True)
+        if trial.name in failed:
+            write_atomically(directory.failure(trial), failed[trial.name])
+    left = [trial for trial in trials if directory.state(trial) not in ENDED]
+    if any(trial.name not in failed for trial in left):
+        raise KeyboardInterrupt
+    return failed
 
 
 def _trainable(config: dict[str, Any]) -> None:
@@ -148,9 +140,6 @@ def play(
         out: its directory.
         keep_checkpoints: keep its last checkpoints when it has ended.
         report: takes the figures of each step, with the mean accuracy of the last evaluation.
-
-    Raises:
-        SSPError: the run cannot be played.
     """
     quiet_libraries()
     from experiments.run.training import train
@@ -177,9 +166,9 @@ def resources(config: dict[str, Any]) -> Any:
     from ray import tune
 
     compute = ComputeConfig(**config["trial"]["config"]["compute"])
-    gpus = 0.0
-    gpus += 0 if compute.env_runners else compute.gpus_per_env_runner
-    gpus += 0 if compute.learners else compute.gpus_per_learner
+    # What has no actors of its own is played or learnt in the main process.
+    gpus = 0.0 if compute.env_runners else compute.gpus_per_env_runner
+    gpus += 0.0 if compute.learners else compute.gpus_per_learner
     main = {"CPU": compute.threads, "GPU": gpus}
     runner = {"CPU": compute.threads, "GPU": compute.gpus_per_env_runner}
     # As RLlib asks for them: a learner with GPUs has one CPU.

@@ -10,8 +10,14 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from experiments.questions.figures import by_hops, by_step, near_duplicates, topics, written
-from experiments.questions.ledger import games_of
+from experiments.commands.questions import (
+    by_hops,
+    by_step,
+    games_of,
+    near_duplicates,
+    topics,
+    written,
+)
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
 from ssp_env.doors.setup import set_up
@@ -93,8 +99,8 @@ def test_a_line_tells_the_way_of_its_question(
     ]
     for each, (_, played) in zip(first["games"], plays, strict=True):  # type: ignore[call-overload]
         assert each["verification"]["correct"] is (played.outcome == "valid")
-        assert [n["id"] for n in each["noise"]] == [n.document.id for n in played.noise]
-        assert [(a["answer"], a["verdict"]["correct"]) for a in each["attempts"]] == [
+        assert [n["document"]["id"] for n in each["noise"]] == [n.document.id for n in played.noise]
+        assert [(a["answer"], a["correct"]) for a in each["attempts"]] == [
             (t.result, t.verdict is not None and t.verdict.correct) for t in played.attempts
         ]
 

@@ -12,8 +12,7 @@ from runs import SETTINGS
 
 from experiments.config import load_preset, make_config
 from experiments.league.games import Games, Player, Proposal, find_players
-from experiments.league.ratings import rate, ratings
-from experiments.league.results import League, as_data, make_tables
+from experiments.league.results import League, rate, ratings
 from experiments.run.rundir import RunDirectory
 from ssp_env.cli import main
 from ssp_env.errors import ConfigError, RunError
@@ -107,11 +106,11 @@ def test_figures_of_a_league() -> None:
     ]
     games = Games(proposals, solved, np.where(np.isnan(solved), 0.0, 1.0 - solved))
     league = League.of([Player("a", "x"), Player("b", "y", 5)], games, 4, seed=0)
-    assert league.solve_rate[0].tolist() == [0.5, 1.0]
-    assert league.paid.tolist() == [[0.25, 0.0], [0.0, 0.0]]
-    rates = make_tables(league)[1]
-    assert rates.rows == [("a", "0.500", "1.000"), ("b", "-", "-")]
-    data = as_data(league)
+    assert league.solve_rate.loc["a"].tolist() == [0.5, 1.0]
+    assert league.paid.to_numpy().tolist() == [[0.25, 0.0], [0.0, 0.0]]
+    rates = league.tables()[1].cells
+    assert [*rates.itertuples(name=None)] == [("a", "0.500", "1.000"), ("b", "-", "-")]
+    data = league.as_data()
     assert data["solve_rate"] == [[0.5, 1.0], [None, None]]
     assert data["players"][1]["invalid"] == {"format": 2}
     assert [player["valid_share"] for player in data["players"]] == [0.5, 0.0]

@@ -9,8 +9,7 @@ import pytest
 import yaml
 from runs import SETTINGS, timeless
 
-from experiments.sweeps.definition import read_sweep, trials
-from experiments.sweeps.directory import SweepDirectory
+from experiments.sweeps.definition import SweepDirectory, read_sweep, trials
 from experiments.sweeps.results import Results
 from experiments.sweeps.tuning import play
 from ssp_env.cli import main
