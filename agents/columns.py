@@ -78,13 +78,10 @@ def of_role(columns: Columns, role: int) -> Columns:
     Where there are none, the shortest row with weight 0: learners exchange gradients, so that each
     has to have some.
     """
-    chosen = torch.nonzero(columns["role"] == role).flatten()
-    some = len(chosen) > 0
-    if not some:
-        chosen = columns["lengths"].argmin()[None]
-
+    mine = columns["role"] == role
+    chosen = torch.nonzero(mine).flatten() if mine.any() else columns["lengths"].argmin()[None]
     part = {name: column[chosen] for name, column in columns.items() if isinstance(column, Tensor)}
-    return part if some else {**part, "weights": torch.zeros_like(part["weights"])}
+    return {**part, "weights": part["weights"] * mine[chosen]}
 
 
 def microbatches(columns: Columns, max_tokens: int) -> Iterator[Columns]:

@@ -140,10 +140,7 @@ def reinforce_loss(tokens: Tokens, learning: LearningConfig) -> Tensor:
 def is_vetoed(log_ratios: Tensor, rows: Tensor, count: int) -> Tensor:
     """Trajectories with a token whose importance ratio is below ``VETO``: bool (count,).
 
-    Args:
-        log_ratios: float (tokens,).
-        rows: int64 (tokens,), the trajectory of each token.
-        count: of trajectories.
+    ``log_ratios`` are float (tokens,), ``rows`` int64 (tokens,): the trajectory of each token.
     """
     lowest = torch.zeros(count, dtype=log_ratios.dtype, device=log_ratios.device)
     lowest = lowest.scatter_reduce(0, rows, log_ratios.detach(), "amin")
@@ -167,11 +164,7 @@ ALGORITHMS = {
 
 
 def find_algorithm(name: str) -> Algorithm:
-    """An algorithm of the table, or your own as ``module:NAME``, which every process imports.
-
-    Raises:
-        ConfigError: there is none; names ``learning.algorithm``.
-    """
+    """An algorithm of the table, or your own as ``module:NAME``, which every process imports."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
 

@@ -19,26 +19,13 @@ words: about one word in ten may differ. Questions of one pattern about differen
 a generated world are, stay below it."""
 
 
-def step_metrics(
-    games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
-) -> dict[str, float]:
-    """As :func:`step_figures`; shares and means over an empty set are left out."""
-    figures = step_figures(games, slots, updates)
-    return {name: value for name, value in figures.items() if value is not None}
-
-
 def step_figures(
     games: Sequence[GameRecord], slots: int, updates: Sequence[dict[str, float]]
 ) -> dict[str, float | None]:
-    """Figures of one training step.
+    """Figures of one training step: of its games, and of each optimizer update.
 
     Shares and means over an empty set are ``None``. Those of the learners, and of reasons, are
     there only if there was an update, or a game that ended so.
-
-    Args:
-        games: all games of the step.
-        slots: questions that the step was to have.
-        updates: what the learners said of each optimizer update.
     """
     proposed = [game for game in games if game.origin == "proposed" and game.outcome != "void"]
     accepted = [game for game in proposed if game.outcome == "valid"]

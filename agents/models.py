@@ -24,6 +24,7 @@ from torch import Tensor
 from agents.config import LORA
 from ssp_env.errors import MissingExtra, ModelError, UsageError
 
+_UNREADABLE = (OSError, ValueError, KeyError, RuntimeError)
 LORA_SCALE = 2
 """Factor on B A, whatever its rank."""
 _A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
@@ -47,9 +48,6 @@ def load_model(
         device: where the model is put.
         attention: implementation by its `transformers` name; when not given, what suits the device:
             eager on CPUs, where its backward pass is faster at small sizes, else the fused one.
-
-    Raises:
-        ModelError: no such directory, or not a causal LM that `transformers` can load whole.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
@@ -74,14 +72,7 @@ def load_model(
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,
         )
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        RuntimeError,
-        SafetensorError,
-        StrictDataclassError,
-    ) as error:
+    except (*_UNREADABLE, SafetensorError, StrictDataclassError) as error:
         raise ModelError(f"the model in {path} cannot be loaded: {error}") from error
 
     # Weights that are missing, or do not fit the config, would be random numbers.
@@ -97,14 +88,11 @@ def load_model(
 
 def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
     """The dtype to compute in, or ``None`` for float32; ``auto`` asks the machine."""
-    if precision == "float32":
-        return None
-    if precision == "bfloat16":
-        return torch.bfloat16
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else None
-
-    return torch.bfloat16 if torch.cpu._is_avx512_bf16_supported() else None
+    half = precision == "bfloat16"
+    if precision == "auto":
+        on_gpu = device.type == "cuda"
+        half = torch.cuda.is_bf16_supported() if on_gpu else torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if half else None
 
 
 def save_policy(
@@ -199,12 +187,8 @@ def without_adapters(module: torch.nn.Module) -> Iterator[None]:
 
 
 def merged(base: Mapping[str, Tensor], adapters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of a plain model that plays as the adapted one does.
-
-    Args:
-        base: weights of the model without adapters, by its own names; they are left as they are.
-        adapters: those of :func:`adapt`, named as in the adapted model.
-    """
+    """Weights W + 2 B A of a plain model that plays as the adapted one does; ``base`` is left as it
+    is."""
     weights = dict(base)
     for name, a in adapters.items():
         if name.endswith(_A):
@@ -238,12 +222,8 @@ def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
-    """Puts tensors or arrays in the place of a module's own, rounded to their dtype.
-
-    Args:
-        module: holds all its weights itself.
-        state: at least what :func:`state_of` names.
-    """
+    """Puts tensors or arrays, at least what :func:`state_of` names, in the place of a module's own,
+    rounded to their dtype."""
     lacking = sorted(state_of(module).keys() - state.keys())
     unknown = sorted(state.keys() - module.state_dict().keys())
     if lacking or unknown:
@@ -254,12 +234,7 @@ def load_state(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
 
 
 def plain_weights(weights: Mapping[str, Tensor], model_dir: str | Path) -> dict[str, Tensor]:
-    """Weights of a plain causal LM, adapters merged into what they adapt.
-
-    Args:
-        weights: of a causal LM, or of its adapters alone, as :func:`state_of` names them.
-        model_dir: what it was trained from.
-    """
+    """Weights of a plain causal LM; those of adapters alone are merged into ``model_dir``'s."""
     if not any(is_adapter(name) for name in weights):
         return dict(weights)
     return merged(state_of(load_model(model_dir)), weights)

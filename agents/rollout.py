@@ -46,13 +46,7 @@ sampled = Sampled()
 
 
 def play(round_: Round, engine: Engine, *, temperature: float) -> Round:
-    """Lets the engine play all trajectories of a round to its end.
-
-    Args:
-        round_: a round; it is moved to :attr:`~ssp_env.game.round.Phase.DONE` in place.
-        engine: plays both roles.
-        temperature: of sampling; 0 is greedy.
-    """
+    """Lets the engine play a round to its end, in place; temperature 0 is greedy."""
     play_all([round_], engine, temperature=temperature)
     return round_
 
@@ -68,10 +62,7 @@ def play_all(rounds: Sequence[Round], engine: Engine, *, temperature: float) -> 
     far. So whatever finishes first, games are the same, up to the last digits of the arithmetic of
     batches; where all services are of this process, they are the same to the last bit.
 
-    Args:
-        rounds: all by the same rules; with remote services, each with a batch strategy of its own.
-        engine: plays both roles.
-        temperature: of sampling; 0 is greedy.
+    All rounds have the same rules; with remote services, each has a batch strategy of its own.
     """
     if not rounds:
         return
@@ -96,13 +87,7 @@ def answer(
     """Lets the solver answer fixed questions, once each; nothing is learnt from it.
 
     Args:
-        rules: what is played by.
-        questions: what is asked.
-        engine: plays the solver.
-        temperature: of sampling; 0 is greedy.
-        seed: decides all randomness.
-        at_once: how many are answered side by side, for an engine without memory for more; all of
-            them when not given.
+        at_once: number that is answered side by side, for an engine without memory for more.
 
     Returns:
         One record per question, in order.

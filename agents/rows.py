@@ -163,12 +163,7 @@ def credited(
     """Rows with advantages, without those that nothing is learnt from.
 
     Left out are uniform groups (``drop_uniform_groups``) and rows that have neither advantage nor
-    KL, unless their tokens count in a denominator.
-
-    Args:
-        rows: all rows of the step.
-        config: algorithms, and what they leave out.
-        baselines: by role; 0 where there is none.
+    KL, unless their tokens count in a denominator. ``rows`` are all of the step.
     """
     advantages, kept = np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
     for role in ROLES:
@@ -214,20 +209,14 @@ def with_loss_weights(
     """Sets each row's weight, from denominators over the *whole* update.
 
     This happens before rows are dealt to learners, so the losses of all learners simply add up.
-    With B games and n attempts, a row's token losses are multiplied by
+    With B ``games`` (slots) and n ``attempts`` each, a row's token losses are multiplied by
 
     - ``sum``: 1/B for a proposal (equation 5), 1/(B n) for an attempt;
     - ``sequence``: the same, divided by the trajectory's length (equation 4);
     - ``token``: 1 / all tokens of the role's rows.
 
     Empty slots count in B and void attempts in n: what did not happen has no gradient, and changes
-    nobody else's weight.
-
-    Args:
-        rows: all rows of one optimizer update.
-        config: aggregations, the proposer's weight.
-        games: slots of this update (B).
-        attempts: solver trajectories per question (n).
+    nobody else's weight. ``rows`` are all of one optimizer update.
     """
     totals = {role: sum(row.tokens for row in rows if row.role == role) for role in ROLE_IDS}
     weighted = []

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,6 +27,13 @@ from torch.distributed.checkpoint.hf_storage import (
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import (
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor
 
 from agents.models import state_of
 from ssp_env.errors import RunError
@@ -63,13 +69,6 @@ def shard(
             that are added up and the optimizer stay float32. ``None``: float32 too.
         forward: the method through which the module is called. Weights are whole only within it.
     """
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import (
-        MixedPrecisionPolicy,
-        fully_shard,
-        register_fsdp_forward_method,
-    )
-
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     # Inputs hold masks and log-probabilities, which must not lose precision.
     policy = MixedPrecisionPolicy(
@@ -79,7 +78,7 @@ def shard(
     for part in (*layers_of(module), module):
         part.to(device)
         for tensor in (*part.parameters(), *part.buffers()):
-            if not is_spread(tensor):
+            if not isinstance(tensor, DTensor):
                 dist.broadcast(tensor.detach(), src=0)
         fully_shard(part, mesh=mesh, mp_policy=policy)
 
@@ -87,23 +86,10 @@ def shard(
         register_fsdp_forward_method(module, forward)
 
 
-def is_spread(tensor: Tensor) -> bool:
-    """True if this process holds only a share of it."""
-    from torch.distributed.tensor import DTensor
-
-    return isinstance(tensor, DTensor)
-
-
 def whole(tensor: Tensor) -> Tensor:
     """A tensor, gathered if it is spread; then every process has to call this."""
-    gathered: Any = tensor
-    return gathered.full_tensor() if is_spread(tensor) else tensor
-
-
-def whole_state(module: torch.nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Names and whole tensors of a module's state, one at a time; every process has to take all."""
-    for name, tensor in module.state_dict().items():
-        yield name, whole(tensor.detach())
+    gathered: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return gathered
 
 
 def agreed_maximum(number: int, device: torch.device) -> int:
@@ -123,14 +109,10 @@ def save_shares(
     *,
     alone: bool = True,
 ) -> None:
-    """Writes weights and the optimizer's state.
+    """Writes weights of a module, spread or not, and Adam's state of those that are trained.
 
-    Args:
-        module: spread or not.
-        optimizer: an Adam of its trainable parameters.
-        directory: made if missing.
-        alone: this process holds, and writes, everything. Else every process of the group has to
-            call it, with one directory that all of them see.
+    ``alone`` means that this process holds, and writes, everything. Else every process of the group
+    has to call it, with one directory that all of them see.
     """
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
@@ -138,11 +120,7 @@ def save_shares(
         Path(directory).mkdir(parents=True, exist_ok=True)
         writer = HuggingFaceStorageWriter(str(directory), save_distributed=True)
         with _quiet():
-            save(
-                state,
-                storage_writer=writer,
-                no_dist=alone,
-            )
+            save(state, storage_writer=writer, no_dist=alone)
     except (OSError, SafetensorError, CheckpointException) as error:
         raise RunError(f"{directory} cannot be written: {_cause(error)}") from error
 
@@ -154,25 +132,14 @@ def load_shares(
     *,
     alone: bool = True,
 ) -> None:
-    """Takes them back, in place.
-
-    Args:
-        module: of the same weights, spread over as many processes as there are now.
-        optimizer: an Adam of its trainable parameters.
-        directory: where :func:`save_shares` wrote.
-        alone: as there.
-    """
+    """Takes back, in place, what :func:`save_shares` wrote with any number of processes."""
     _check_there(directory)
     _prepare(module, optimizer)
     state = dict(_named(module, optimizer))
-    reader = HuggingFaceStorageReader(str(directory))
     try:
         with _quiet():
-            load(
-                state,
-                storage_reader=reader,
-                no_dist=alone,
-            )
+            reader = HuggingFaceStorageReader(str(directory))
+            load(state, storage_reader=reader, no_dist=alone)
     except _UNREADABLE as error:
         raise RunError(f"{directory} cannot be read: {_cause(error)}") from error
 

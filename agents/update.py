@@ -152,9 +152,8 @@ class Update:
             # Idle passes, until there are as many as on every other learner.
             parts += [idle(parts[-1])] * (self._agree(len(parts)) - len(parts))
 
-        for i, part in enumerate(parts):
-            last = i == len(parts) - 1
-            with contextlib.nullcontext() if last else self._no_sync():
+        for i, part in enumerate(parts, 1):
+            with contextlib.nullcontext() if i == len(parts) else self._no_sync():
                 with self._arithmetic(part["ids"].device):
                     scores = _scored(self.policy, part)
 
@@ -178,8 +177,8 @@ class Update:
         algorithm has one.
 
         Args:
-            part: columns of some rows.
-            logprobs: float32 (tokens,), the policy's for these rows, concatenated.
+            part: columns of these rows.
+            logprobs: float32 (tokens,), the policy's, row by row.
             entropies: float32 (tokens,), of the distributions that these tokens are from, without
                 gradients; only for the figures.
 

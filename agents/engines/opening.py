@@ -72,12 +72,10 @@ class Partnered:
 
     @property
     def weights_version(self) -> int:
-        """Updates that the weights of the policy that learns have seen."""
         return self._policy.weights_version
 
     @property
     def running(self) -> int:
-        """Requests that were submitted to either and are not finished."""
         return self._policy.running + self._partner.running
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -99,7 +97,6 @@ class Partnered:
         self._policy.update_weights(state, version)
 
     def weights(self) -> dict[str, Any]:
-        """Those of the policy that learns."""
         return self._policy.weights()
 
     def sleep(self) -> None:

@@ -75,24 +75,17 @@ class RaggedCache:
         longest = int(whole.lengths.max()) if len(whole.lengths) else 0
         capacity = _capacity(longest + room)
 
-        for name in ("_keys", "_values"):
+        # Convolution states have one length for all.
+        for name, length in (("_keys", capacity), ("_values", capacity), ("_conv", None)):
             stores = [getattr(cache, name) for cache, _ in parts]
             for layer in dict.fromkeys(layer for store in stores for layer in store):
-                pieces = [
-                    (store.get(layer), rows) for store, (_, rows) in zip(stores, parts, strict=True)
-                ]
-                getattr(whole, name)[layer] = _rows(pieces, capacity)
+                held = zip(stores, parts, strict=True)
+                pieces = [(store.get(layer), rows) for store, (_, rows) in held]
+                getattr(whole, name)[layer] = _rows(pieces, length)
 
                 del pieces
                 for cache in spent:
                     getattr(cache, name).pop(layer, None)
-
-        states = [cache._conv for cache, _ in parts]
-        for layer in dict.fromkeys(layer for store in states for layer in store):
-            pieces = [
-                (store.get(layer), rows) for store, (_, rows) in zip(states, parts, strict=True)
-            ]
-            whole._conv[layer] = _rows(pieces, None)
 
         return whole
 
@@ -152,12 +145,8 @@ class RaggedCache:
 
 
 def _rows(pieces: Sequence[tuple[Tensor | None, Tensor]], length: int | None) -> Tensor:
-    """Some rows of some tensors, whose third dimension is cut or filled up to a common length.
-
-    Args:
-        pieces: a tensor (``None`` for rows of zeros), and which of its rows.
-        length: the length; ``None`` where it is the same for all.
-    """
+    """Some rows of some tensors (``None``: zeros), whose third dimension is cut or filled up to
+    ``length``, unless that is ``None``."""
     model = next(tensor for tensor, _ in pieces if tensor is not None)
     size = model.shape[2] if length is None else length
 

@@ -45,12 +45,8 @@ class TransformersEngine:
     """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, stop: StopRule) -> None:
-        """
-        Args:
-            model: a `transformers` causal LM, in evaluation mode, on its device.
-            tokenizer: for the bytes behind ids, where closing tags have several tokens.
-            stop: where turns end.
-        """
+        """``model`` is a `transformers` causal LM, in evaluation mode, on its device; the tokenizer
+        gives the bytes behind ids, where closing tags have several tokens."""
         check_architecture(model)
         known = model.get_input_embeddings().num_embeddings
         if known < tokenizer.vocab_size:
@@ -69,7 +65,6 @@ class TransformersEngine:
 
     @property
     def running(self) -> int:
-        """Requests that were submitted and are not finished."""
         return len(self._turns)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -106,17 +101,13 @@ class TransformersEngine:
             torch.cuda.empty_cache()
 
     def wake(self) -> None:
-        """There is nothing to fetch back."""
+        """Has nothing to fetch back."""
 
     @torch.inference_mode()
     def step(self) -> list[tuple[int, Generation]]:
         """One pass of the model: over the requests that join, or one token for all that run.
 
         Where memory runs out, fewer rows run side by side from then on; their tokens stay the same.
-
-        Raises:
-            ServiceError: the weights are not numbers.
-            ModelError: not even one row fits into memory; names the settings that make it shorter.
         """
         try:
             live = len(self._live())
@@ -153,11 +144,7 @@ class TransformersEngine:
         return [row for row, turn in enumerate(self._rows) if not turn.stopped]
 
     def _join(self) -> list[Turn]:
-        """Reads what the waiting requests bring, lets them in, and samples a token for each.
-
-        Returns:
-            Those that this token has finished.
-        """
+        """Lets waiting requests in and samples a token for each; returns those that it finished."""
         live = self._live()
         room = len(self._waiting) if self._most_rows is None else self._most_rows - len(live)
         joining = list(self._waiting.values())[:room]

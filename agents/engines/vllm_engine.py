@@ -96,7 +96,6 @@ class VLLMEngine:
 
     @property
     def running(self) -> int:
-        """Requests that were submitted and are not finished."""
         return len(self._turns)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -179,11 +178,7 @@ class VLLMEngine:
         return merged(self._base, {name: as_tensor(value).cpu() for name, value in state.items()})
 
     def weights(self) -> dict[str, Any]:
-        """Refused: vLLM keeps them under other names, packed.
-
-        Raises:
-            UsageError: always.
-        """
+        """Refused: vLLM keeps them under other names, packed."""
         raise UsageError("vLLM does not give weights out; the learner has them")
 
     def sleep(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -91,7 +91,7 @@ class SelfPlayConfig(AlgorithmConfig):
 
     ``training(...)`` takes every field of :class:`~agents.config.LearningConfig` by name,
     ``model_dir``, a causal LM directory (the tiny policy that ships when there is none),
-    ``engine``: its kind, a dict of the fields of :class:`~agents.engines.config.EngineConfig`, or
+    ``engine``: its kind, a dict of the fields of :class:`~agents.config.EngineConfig`, or
     one of these, and ``overlap``: whether a step is played while the one before is learnt from.
 
     ``debugging(seed=...)`` seeds everything. ``evaluation(...)`` measures the policy on
@@ -132,16 +132,11 @@ class SelfPlayConfig(AlgorithmConfig):
         and whether playing and learning overlap.
 
         RLlib's own settings of training are refused: ``validate()`` says what to set instead.
-
-        Raises:
-            ConfigError: no such setting.
         """
-        if model_dir is not NotProvided:
-            self.model_dir = str(model_dir)
-        if engine is not NotProvided:
-            self.engine = engine
-        if overlap is not NotProvided:
-            self.overlap = overlap
+        given = {"model_dir": model_dir, "engine": engine, "overlap": overlap}
+        for name, value in given.items():
+            if value is not NotProvided:
+                setattr(self, name, str(value) if name == "model_dir" else value)
 
         theirs = inspect.signature(AlgorithmConfig.training).parameters
         for name in [name for name in kwargs if name not in theirs or name in LEARNING]:
@@ -154,13 +149,8 @@ class SelfPlayConfig(AlgorithmConfig):
         return self
 
     def learners(self, *, sharding: Any = NotProvided, **kwargs: Any) -> SelfPlayConfig:
-        """As RLlib's; ``sharding`` says how several learners hold the policy.
-
-        Args:
-            sharding: ``ddp``: each all of it; ``fsdp2``: each a share of weights, gradients,
-                optimizer and reference; for two learners or more.
-            kwargs: RLlib's own.
-        """
+        """As RLlib's; ``sharding`` says how several learners hold the policy: ``ddp``, each all of
+        it, or ``fsdp2``, each a share of weights, gradients, optimizer and reference."""
         if sharding is not NotProvided:
             self.sharding = sharding
 
@@ -173,18 +163,13 @@ class SelfPlayConfig(AlgorithmConfig):
         return self.sharding == "fsdp2"
 
     def learning(self) -> LearningConfig:
-        """The learning settings, validated."""
         return LearningConfig(**{name: getattr(self, name) for name in LEARNING})
 
     def batch_strategy(self) -> BatchStrategy:
-        """A new batch strategy, as set."""
-        learning = self.learning()
-        longest = self.game().max_searches
-        name, every = learning.strategy, learning.reset_every
-        return make_strategy(name, every, longest, learning.examples)
+        learning, longest = self.learning(), self.game().max_searches
+        return make_strategy(learning.strategy, learning.reset_every, longest, learning.examples)
 
     def engine_config(self) -> EngineConfig:
-        """The engine's settings, validated."""
         given = self.engine
         if isinstance(given, EngineConfig):
             return given
@@ -201,31 +186,14 @@ class SelfPlayConfig(AlgorithmConfig):
         return default.replace(**game)
 
     def search(self) -> SearchConfig:
-        """The search settings, validated."""
         return SearchConfig.of(self.env_config.get("search") or "")
 
     def make_world(self) -> World:
-        """Opens the world."""
         world = self.env_config.get("world", "mini")
         options = dict(self.env_config.get("world_options", {}))
         return world(**options) if callable(world) else open_world(world, **options)
 
-    def check_world(self) -> None:
-        """Checks the world's name and settings, and opens it where that takes no time."""
-        world = self.env_config.get("world", "mini")
-        options = self.env_config.get("world_options", {})
-        if not isinstance(options, Mapping):
-            fix = "needs a mapping of the world's settings"
-            raise ConfigError("world_options", options, fix)
-
-        if isinstance(world, str):
-            check_world(world, **options)
-        elif not callable(world):
-            fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes one"
-            raise ConfigError("world", world, fix)
-
     def make_rules(self, world: World, tokenizer: Tokenizer) -> Rules:
-        """Rules of the games."""
         make: Callable[..., Rules] | None = self.env_config.get("make_rules")
         if make is not None:
             return make(world, tokenizer, self.game())
@@ -242,32 +210,29 @@ class SelfPlayConfig(AlgorithmConfig):
         return [question for question in in_turn if question is not None][:count]
 
     def validate(self) -> None:
-        """Checks our settings before RLlib checks its own, and before anything is built.
-
-        Raises:
-            ConfigError: a setting, or a pair of them, that cannot work, or one of RLlib's that
-                nothing would read.
-            ModelError: the model directory holds no tokenizer.
-            TokenizerError: its tokenizer cannot spell a tag.
-        """
+        """Checks our settings before RLlib checks its own, and before anything is built."""
         for key in self.env_config:
             if key not in ENV_KEYS:
                 fix = f"{nearest(key, ENV_KEYS)}; parts of your own come by make_rules, or by "
                 fix += "--rules my_module:make_rules of ssp train"
                 raise ConfigError(f"env_config.{key}", self.env_config[key], fix)
         # RLlib makes a second config for its evaluation, which it fills in and never uses here.
+        game, learning, engine = self.game(), self.learning(), self.engine_config().kind
         if not self.in_evaluation:
             self._refuse_unread()
-            self._check_evaluation()
-            self._check_module()
-
-        game, learning = self.game(), self.learning()
-        self.engine_config()
-        if not self.in_evaluation:
             with named("learners"):
                 check_sharding(self.sharding, self.num_learners)
+            own = getattr(self._rl_module_spec, "module_class", None) not in (None, LLMModule)
+            if own and engine == "vllm":
+                fix = "vLLM plays the model of model_dir: engine='transformers' plays your module"
+                raise ConfigError("rl_module_spec", self._rl_module_spec, fix)
         with named("env_config"):
-            self.check_world()
+            world = self.env_config.get("world", "mini")
+            if isinstance(world, str):
+                check_world(world, **self.env_config.get("world_options", {}))
+            elif not callable(world):
+                fix = f"give the name of a world ({', '.join(WORLDS)}), or a function that makes it"
+                raise ConfigError("world", world, fix)
             check_groups(game, learning)
             if "search" in self.env_config and "make_rules" in self.env_config:
                 fix = "make_rules chooses the retriever; leave one of them out"
@@ -277,7 +242,7 @@ class SelfPlayConfig(AlgorithmConfig):
             check_packages(learning)
             check_rounds(game, learning, 0 if self.in_evaluation else self.num_env_runners)
             check_overlap(learning, self.overlap)
-            check_partner(learning, self.engine_config().kind)
+            check_partner(learning, engine)
             if learning.partner:
                 check_same_tokens(learning.partner, self.model_dir)
         check_tokenizer(HuggingFaceTokenizer.load(self.model_dir), game.tags)
@@ -304,25 +269,10 @@ class SelfPlayConfig(AlgorithmConfig):
                     fix = f"self-play never calls {name}; it calls {', '.join(CALLED)}"
                     raise ConfigError("callbacks_class", cls, fix)
 
-    def _check_evaluation(self) -> None:
         duration, unit = self.evaluation_duration, self.evaluation_duration_unit
-        if not isinstance(duration, int) or duration < 1:
-            fix = "give a number of questions, at least 1"
-            raise ConfigError("evaluation_duration", duration, fix)
-        if unit != "episodes":
-            fix = "an evaluation is so many questions, which are episodes"
-            raise ConfigError("evaluation_duration_unit", unit, fix)
-
-    def _check_module(self) -> None:
-        spec = self._rl_module_spec
-        if spec is not None and not isinstance(spec, RLModuleSpec):
-            fix = "one policy plays both roles: give an RLModuleSpec"
-            raise ConfigError("rl_module_spec", spec, fix)
-
-        own = getattr(spec, "module_class", None) not in (None, LLMModule)
-        if own and self.engine_config().kind == "vllm":
-            fix = "vLLM plays the model of model_dir, no module of your own: engine='transformers'"
-            raise ConfigError("rl_module_spec", spec, fix)
+        if not isinstance(duration, int) or duration < 1 or unit != "episodes":
+            fix = "give a number of questions, at least 1; each is an episode, the only unit"
+            raise ConfigError("evaluation_duration", (duration, unit), fix)
 
     @property
     def rl_module_spec(self) -> RLModuleSpec:
@@ -357,7 +307,6 @@ class SelfPlayConfig(AlgorithmConfig):
         )
 
     def get_default_learner_class(self) -> type[SSPLearner]:
-        """Both losses in one learner."""
         return SSPLearner
 
 

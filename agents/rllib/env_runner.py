@@ -131,12 +131,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         return self._module
 
     def sample(self, *, task: RoundTask, strategy: dict[str, Any], **_: Any) -> Sample:
-        """Plays a round.
-
-        Args:
-            task: which one.
-            strategy: state of the batch strategy when the step began.
-        """
+        """Plays a round, with the state that the batch strategy had when the step began."""
         seed = (self.config.seed or 0, task.step, task.number)
         engine: Any = _Timed(self._players)
         began = time.perf_counter()
@@ -174,14 +169,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         # A GPU's memory is planned for a round, and there may be many more questions.
         on_gpu = self.config.num_gpus_per_env_runner > 0
         most = played_at_once(self.game, self.learning) if on_gpu else None
-        return answer(
-            self.rules,
-            questions,
-            self.engine,
-            temperature=temperature,
-            seed=seed,
-            at_once=most,
-        )
+        asked = self.rules, questions, self.engine
+        return answer(*asked, temperature=temperature, seed=seed, at_once=most)
 
     def _answers(self, rng: np.random.Generator, count: int) -> list[GroundTruth]:
         answers = self.world.answers
@@ -200,7 +189,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         return figures
 
     def assert_healthy(self) -> None:
-        """Raises if the runner is not ready."""
         assert self.engine is not None, "the engine was not built"
 
     def get_state(
@@ -228,21 +216,19 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
             playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
             self.engine.update_weights(playing, version)
-
             if self._module is not None:
+                # Weights that do not play; those of the LM are in place already.
                 others = {n: w for n, w in weights.items() if not n.startswith(LM)}
                 self._module.load_state_dict(others, strict=False)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
-        """For RLlib's checkpoints."""
         return (), {"config": self.config}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """No part keeps a checkpoint of its own."""
         return []
 
     def stop(self) -> None:
-        """Nothing to close."""
+        """Has nothing to close."""
 
 
 class _Timed:
@@ -266,7 +252,7 @@ class _Timed:
 
 
 def rounds_of(step: int, learning: LearningConfig) -> list[RoundTask]:
-    """The rounds of a step; all but the last have ``round_size`` slots."""
+    """Rounds of a step; all but the last have ``round_size`` slots."""
     batch, size = learning.batch_size, learning.round_size
     return [
         RoundTask(step, number, min(size, batch - first))

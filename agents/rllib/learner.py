@@ -45,7 +45,6 @@ class SSPLearner(TorchLearner):
 
     @property
     def is_sharded(self) -> bool:
-        """True if this learner holds only its share of the policy."""
         return bool(self.config.is_sharded)
 
     @property
@@ -182,14 +181,10 @@ class SSPLearner(TorchLearner):
     # -- weights that leave a learner ----------------------------------------------------------
 
     def publish(self, half: bool) -> list[Weights | ray.ObjectRef]:
-        """The present weights; all learners have to be asked.
+        """The present weights; ``half`` rounds what plays to bfloat16, as engines do anyway.
 
-        Args:
-            half: round what plays to bfloat16, for engines that do so anyway.
-
-        Returns:
-            From a learner in the main process, its own tensors. From the first remote one, a
-            reference to arrays in Ray's object store; from the others, nothing.
+        All learners have to be asked. One in the main process gives its own tensors, the first
+        remote one a reference to arrays in Ray's object store, and the others nothing.
         """
         state = state_of(self.module[MODULE_ID].unwrapped())
         if self.config.num_learners == 0:
@@ -334,10 +329,8 @@ def freeze_collected() -> bool:
     """Keeps Python's garbage collector from what is there by now (``gc.freeze``).
 
     PyTorch, transformers and RLlib leave half a million objects behind, and the collector would
-    go through all of them now and then. That takes as long as a fair part of a tiny step.
-
-    Returns:
-        Whether nobody else had frozen anything, so that :func:`gc.unfreeze` undoes this.
+    go through all of them now and then. That takes as long as a fair part of a tiny step. True if
+    nobody else had frozen anything, so that :func:`gc.unfreeze` undoes this.
     """
     alone = gc.get_freeze_count() == 0
     gc.collect()

@@ -64,22 +64,6 @@ def credited(setup: Setup, changes: dict[str, Any]) -> Any:
     return [(r.role, r.game, r.advantage, r.weight) for r in rows]
 
 
-def alike(setup: Setup, changes: dict[str, Any]) -> Any:
-    """What two proposals of the same question are credited with."""
-    proposals = [
-        Row(np.zeros(3), np.ones(3), np.zeros(3), "proposer", game, 0.0, reward=1.0, question="q")
-        for game in range(2)
-    ]
-    return [row.advantage for row in Credit(setup.config.training(**changes).learning())(proposals)]
-
-
-def measured(setup: Setup, changes: dict[str, Any]) -> Any:
-    """In which of some steps the gradient norms of the roles are measured."""
-    learner = learner_for(setup.model_dir, **changes)
-    rows = some_rows(setup.model_dir, 3)
-    return ["solver_grad_norm" in update(learner, rows, step) for step in range(3)]
-
-
 def played_on(setup: Setup, changes: dict[str, Any]) -> Any:
     """The games of two steps."""
     config = setup.config.training(**{"batch_size": 5, **changes})
@@ -186,13 +170,6 @@ def test_a_setting_changes_something(
         unchanged[key] = probe(setup, given)
     changed = probe(Setup(model_dir, algorithm_config, played), {**given, name: value})
     assert changed != unchanged[key]
-
-
-def test_the_temperature_reaches_the_learner_too(model_dir: Path) -> None:
-    figures = [
-        update(learner_for(model_dir, temperature=t), some_rows(model_dir)) for t in (1.0, 0.8)
-    ]
-    assert figures[0]["loss"] != figures[1]["loss"]
 
 
 # -- nonsense ----------------------------------------------------------------------------------

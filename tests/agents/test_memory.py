@@ -92,26 +92,6 @@ def test_formulas_agree_with_counts_over_fake_tensors(
         assert engine.parts["the engine's passes"] == pytest.approx(passes, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "rows", "length", "checkpointing", "peak"),
-    [
-        # Resident memory of an update on a CPU, libraries left out.
-        ((512, 2048, 8, 8, 4, 32_000, True), 4, 256, False, 1938575360),
-        ((256, 1024, 8, 4, 2, 32_000, True), 2, 1024, True, 962535424),
-    ],
-)
-def test_formulas_agree_with_resident_memory(
-    sizes: tuple[Any, ...], rows: int, length: int, checkpointing: bool, peak: int
-) -> None:
-    half = {"max_prompt_tokens": length // 2, "max_response_tokens": length // 2}
-    learning = {"gradient_checkpointing": checkpointing, "microbatch_tokens": rows * length}
-    config = make_config(
-        {"game": half, "learning": {**learning, "precision": "float32"}, "compute": {"learners": 1}}
-    )
-    learner, _ = plan(qwen(*sizes), config).devices
-    assert learner.total == pytest.approx(peak, rel=0.15)
-
-
 def test_adapters_and_shares_are_smaller() -> None:
     weights = 4 * SMALL.parameters
     held = made(run()).devices[0].parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 from playful import GAME, WORLD, LengthJudge, new_round
 
-import ssp_env
-from agents.engines.base import Generation, Request, StopRule
+from agents.engines.base import StopRule
 from agents.engines.transformers_engine import TransformersEngine
 from agents.models import load_model
 from agents.rollout import play, play_all, waits_for_others
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.outcome import Ending
 from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -28,87 +26,6 @@ from ssp_env.search.base import Retriever
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.types import Document
 from ssp_env.worlds.mini import MiniWorld
-
-
-class Scripted:
-    """Writes given tokens, one per step and trajectory, and stops wherever a turn may end."""
-
-    weights_version = 0
-
-    def __init__(self, text: Sequence[int], stop: StopRule, held: int = -1, until: int = 0) -> None:
-        """The trajectory that was the ``held``-th to be asked for does not get on before ``until``
-        turns of others are over."""
-        self._text, self._stop = list(text), stop
-        self._held, self._until = held, until
-        self._prompts: dict[int, int] = {}
-        self._turns: dict[int, tuple[list[int], int]] = {}
-        self.calls, self.steps = 0, 0
-        self.finished: list[int] = []
-
-    @property
-    def running(self) -> int:
-        return len(self._turns)
-
-    def submit(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            self.calls += 1
-            length = len(request.ids)
-            ids = self._turn(length - self._prompts.setdefault(request.key, length))
-            self._turns[request.key] = (ids, self.steps + len(ids))
-
-    def step(self) -> list[tuple[int, Generation]]:
-        self.steps += 1
-        assert self.steps < 20_000, "the others wait for the one that is held back"
-        time.sleep(0.0005)  # calls of services have to get a turn
-
-        held = [*self._prompts][self._held] if 0 <= self._held < len(self._prompts) else None
-        over = [
-            key
-            for key, (_, end) in self._turns.items()
-            if end <= self.steps and (key != held or len(self.finished) >= self._until)
-        ]
-        self.finished += over
-        turns = [(key, self._turns.pop(key)[0]) for key in over]
-        return [(key, Generation(ids, [-1.0] * len(ids))) for key, ids in turns]
-
-    def _turn(self, start: int) -> list[int]:
-        """What is written from there on; once all is written, the whole text again."""
-        stops, ids = self._stop.token_ids, self._text
-        start = start if start < len(ids) else 0
-        end = next(i for i in range(start, len(ids)) if ids[i] in stops)
-        return ids[start : end + 1]
-
-    def release(self, keys: Iterable[int]) -> None:
-        for key in keys:
-            self._turns.pop(key, None)
-
-    def update_weights(self, state: Mapping[str, Any], version: int) -> None: ...
-
-    def weights(self) -> dict[str, Any]:
-        return {}
-
-    def sleep(self) -> None: ...
-
-    def wake(self) -> None: ...
-
-
-def test_an_engine_that_stops_inside_a_thought_goes_on() -> None:
-    rules = ssp_env.raw_env(world="mini", game={"attempts": 1}).rules
-    words, question = rules.tokenizer, rules.world.questions(0, per_group=1)[0]
-    round_ = Round.of_questions(rules, [question], [0])
-
-    right = question.answers[0]
-    turn = f"<think> </search> <information> </think> <answer> {right} </answer>"
-    engine = Scripted(words.encode(turn), StopRule.of(rules.config, words))
-    play(round_, engine, temperature=1.0)
-
-    (attempt,) = round_.games[0].attempts
-    assert engine.calls == 3, "it stopped twice inside the thought"
-    assert attempt.trajectory.ending is Ending.ACTION
-    assert attempt.verdict is not None
-    assert attempt.verdict.correct
-    assert attempt.trajectory.ids[attempt.trajectory.prompt_length :] == words.encode(turn)
-
 
 # -- services beside the engine ----------------------------------------------------------------
 
@@ -182,17 +99,6 @@ def local(
     return records(play(new_round(rules_with(world, tokenizer)), engine, temperature=0.8))
 
 
-def test_local_services_give_the_same_games_to_the_bit(
-    world: MiniWorld,
-    tokenizer: HuggingFaceTokenizer,
-    engine: TransformersEngine,
-    local: list[GameRecord],
-) -> None:
-    rules = rules_with(world, tokenizer)
-    assert not waits_for_others(rules)
-    assert records(play(new_round(rules), engine, temperature=0.8)) == local
-
-
 def test_whatever_finishes_first_the_games_are_the_same(
     world: MiniWorld,
     tokenizer: HuggingFaceTokenizer,
@@ -200,6 +106,11 @@ def test_whatever_finishes_first_the_games_are_the_same(
     retriever: Retriever,
     local: list[GameRecord],
 ) -> None:
+    rules = rules_with(world, tokenizer)
+    assert not waits_for_others(rules)
+    # Services of this process: the same to the last bit.
+    assert records(play(new_round(rules), engine, temperature=0.8)) == local
+
     for seed in (0, 1):
         slow, judge = Slow(retriever, seed), SlowJudge()
         rules = rules_with(world, tokenizer, retriever=slow, judge=judge)

@@ -53,19 +53,3 @@ def test_checkpointed_layers_give_the_same_gradients_without_dropout(model_dir: 
     torch.testing.assert_close(again, whole, atol=0, rtol=0)
     for one, other in zip(gradients, same, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("tokens", [3, 10**6])
-def test_entropies_are_those_of_the_full_distributions(model_dir: Path, tokens: int) -> None:
-    model = load_model(model_dir)
-    columns = {k: torch.as_tensor(v) for k, v in columns_of(some_rows(model_dir, 4)).items()}
-    ids, mask, vocab = columns["ids"], columns["loss_mask"], model.config.vocab_size
-    scores = token_scores(model, ids, mask, 0.8, vocab, tokens * vocab)
-    with torch.no_grad():
-        logits = model(input_ids=ids).logits[:, :-1][mask[:, 1:] > 0].double() / 0.8
-    p = torch.softmax(logits, dim=-1)
-    assert scores.entropies is not None
-    assert not scores.entropies.requires_grad
-    torch.testing.assert_close(
-        scores.entropies.double(), -(p * p.log()).sum(dim=-1), atol=1e-5, rtol=1e-5
-    )

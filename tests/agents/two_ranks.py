@@ -21,7 +21,7 @@ from agents.config import LearningConfig
 from agents.models import load_model
 from agents.rows import Row
 from agents.scoring import TokenScorer, checkpoint_layers
-from agents.sharding import MOMENTS, agreed_maximum, save_shares, shard, whole, whole_state
+from agents.sharding import MOMENTS, agreed_maximum, save_shares, shard, whole
 from agents.update import Update, adam
 
 LEARNING = LearningConfig(
@@ -85,7 +85,7 @@ def main(rank: int, model_dir: Path, folder: Path, updates: list[list[Row]]) -> 
             if name == "fsdp2" and step == 0:
                 save_shares(policy, optimizer, folder / "checkpoint", alone=False)
 
-        held = {key: tensor.clone() for key, tensor in whole_state(policy)}
+        held = {key: whole(t.detach()).clone() for key, t in policy.state_dict().items()}
         moments = moments_of(policy, optimizer)
         if rank == 0:
             torch.save({"weights": held, "norms": norms, "moments": moments}, folder / f"{name}.pt")

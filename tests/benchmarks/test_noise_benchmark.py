@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from agents.metrics import step_metrics
+from agents.metrics import step_figures
 from benchmarks.noise import measure, play_round
 from ssp_env.game.config import NoiseKind
 from ssp_env.game.record import record_game
@@ -41,7 +41,7 @@ def test_a_steps_metrics_depend_on_the_noise() -> None:
     for count in (0, 4):
         played = play_round(world, retriever, "batch", count, [0, 0])
         games = [record_game(game, played.rules) for game in played.games]
-        figures[count] = step_metrics(games, len(games), [])
+        figures[count] = step_figures(games, len(games), [])
 
     without, with_noise = figures[0], figures[4]
     for name in ("ambiguous_share", "verified_rate", "valid_rate", "proposer_reward"):

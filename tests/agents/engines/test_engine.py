@@ -26,7 +26,6 @@ from transformers import (
     MambaConfig,
     MistralConfig,
     PreTrainedTokenizerFast,
-    Qwen2Config,
 )
 from transformers.models.auto import AutoModelForCausalLM
 
@@ -159,10 +158,6 @@ def test_weights_that_are_no_numbers_are_an_outage() -> None:
 @pytest.mark.parametrize(
     ("config", "what"),
     [
-        (
-            Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1),
-            "sliding_attention",
-        ),
         (MistralConfig(**SIZES, sliding_window=8), "sliding_attention"),
         (
             MambaConfig(vocab_size=60, hidden_size=16, state_size=4, num_hidden_layers=1),

@@ -1,5 +1,4 @@
-"""The algorithm as RLlib users use it: in one process, spread out, resumed, tuned, and in
-trouble."""
+"""The algorithm as RLlib users use it: in one process, spread out, resumed, tuned, in trouble."""
 
 from __future__ import annotations
 
@@ -386,3 +385,24 @@ def test_tune_finds_the_algorithm() -> None:
     from ray.tune.registry import get_trainable_cls
 
     assert get_trainable_cls("SSP") is SSP
+
+
+def test_weights_that_do_not_arrive_are_noticed(
+    algorithm_config: SSPConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, caught = 2, 3
+    monkeypatch.setattr("agents.rllib.algorithm.CHECK_EVERY", every)
+    config = algorithm_config.copy(copy_frozen=False)
+    config.training(engine={"max_gap": 0.02}, lr=0.03, strategy="dummy")
+    with running(config) as algorithm:
+        engine = algorithm.env_runner.engine
+
+        def lost(state: Any, version: int) -> None:
+            engine.weights_version = version
+
+        engine.update_weights = lost
+        for _ in range(1, caught):
+            algorithm.train()
+        assert algorithm.last_gap.mean < 1e-4, "the first step is compared as well"
+        with pytest.raises(ServiceError, match="samples from another policy"):
+            algorithm.train()

@@ -107,22 +107,6 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(
     )
 
 
-# -- learning rate -----------------------------------------------------------------------------
-
-
-def test_the_learning_rate_warms_up_linearly_and_stays(model_dir: Path, rows: list[Row]) -> None:
-    def moved(step: int, **changes: object) -> float:
-        learner = learner_for(model_dir, **changes)
-        start = weights_of(learner)
-        update(learner, rows, step)
-        return distance(weights_of(learner), start)
-
-    full = moved(0, warmup_steps=0)
-    assert full == pytest.approx(1e-3, rel=0.05), "Adam's first step is the learning rate"
-    shares = [moved(step, warmup_steps=4) / full for step in (0, 1, 2, 3, 4, 50)]
-    assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rel=0.02)
-
-
 # -- KL ----------------------------------------------------------------------------------------
 
 
@@ -180,16 +164,6 @@ def test_the_learner_leaves_out_the_logits_that_are_never_sampled(tmp_path: Path
         len(rows),
         tokens,
     )
-
-
-def test_rllibs_loss_hook_is_the_same_loss(model_dir: Path, rows: list[Row]) -> None:
-    learner = learner_for(model_dir)
-    columns = {k: torch.as_tensor(v) for k, v in to_batch(rows).policy_batches[MODULE_ID].items()}
-    out = learner.module[MODULE_ID].forward_train({**columns, "temperature": 1.0})
-    loss = learner.compute_loss_for_module(
-        module_id=MODULE_ID, config=learner.config, batch=columns, fwd_out=out
-    )
-    assert float(loss.detach()) == pytest.approx(update(learner, rows)["loss"], rel=1e-5)
 
 
 def test_an_algorithm_of_ones_own_is_named_by_its_module(model_dir: Path, rows: list[Row]) -> None:

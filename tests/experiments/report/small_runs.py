@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import ssp_env
-from agents.metrics import step_metrics
+from agents.metrics import step_figures
 from experiments.config import RunConfig
 from experiments.run.rundir import RunDirectory
 from ssp_env import scripted_player
@@ -58,7 +58,8 @@ def add_step(directory: RunDirectory, step: int, seed: int = 0) -> None:
     directory.write_games(step, SavedRules.of(rules), records)
     change_game(directory, step, 2, question=HOSTILE)
 
-    figures = step_metrics(records, GAMES, [{"loss": 0.5, "novel_figure": 0.25 * step}])
+    found = step_figures(records, GAMES, [{"loss": 0.5, "novel_figure": 0.25 * step}])
+    figures = {name: value for name, value in found.items() if value is not None}
     seconds = {"engine": 0.5, "step": 1.0}
     directory.append_metrics({"step": step, **figures, "seconds": seconds, **measured(0.1 * step)})
 
