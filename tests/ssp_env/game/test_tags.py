@@ -15,8 +15,15 @@ from scripted import spell, word_tokenizer
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import ALLOWED, Tags, check_tokenizer
-from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.game.protocol import (
+    ALLOWED,
+    Call,
+    Forgery,
+    ScannerTags,
+    Tags,
+    TurnScanner,
+    check_tokenizer,
+)
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Action, Document, Role
 
