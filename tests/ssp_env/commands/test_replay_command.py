@@ -203,7 +203,7 @@ def test_another_judge(rules: Rules, tmp_path: Path, capsys: Captured) -> None:
     [
         (("--game", "0"), "holds 3 games, but none that is asked for"),
         (("--step", "two"), "--step two: give a step, such as 80, or a range"),
-        (("--limit", "-1"), "--limit -1: give 0 (all) or more"),
+        (("--limit", "-1"), "--limit"),
         (("--outcome", "won"), "--outcome"),
     ],
 )

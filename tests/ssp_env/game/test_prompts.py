@@ -16,7 +16,7 @@ import ssp_env
 from ssp_env.doors.setup import set_up
 from ssp_env.errors import ConfigError
 from ssp_env.game.prompts import SHIPPED, Prompts, Template
-from ssp_env.game.prompts.formats import FORMATS, format_settings
+from ssp_env.game.prompts.sets import FORMATS, format_settings
 from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
@@ -93,7 +93,7 @@ def test_an_own_set(own: Path) -> None:
 )
 def test_placeholders_that_cannot_work(name: str, text: str, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        Template(name, text)
+        Template(name, text, ByteTokenizer())
 
 
 ELEMENTS: dict[str, Sequence[str]] = {
