@@ -221,7 +221,7 @@ def test_unknown_cheat(name: str, says: str) -> None:
 
 
 def test_200_games_tell_a_tenth_from_nothing() -> None:
-    """Whatever the spread: half of all games pay 1, the others 0."""
+    """Half of all games pay 1, the others 0: the largest spread."""
     honest = Pay((0.0, 1.0) * 100, void=0)
     assert find(honest, honest, 0.1)[0] is Finding.HELD
     more = Pay((1.0,) * 150 + (0.0,) * 50, void=0)
