@@ -58,7 +58,7 @@ def test_real_passages_with_a_model_that_never_saw_the_tags(stranger: Path, tmp_
         "learning.batch_size=4",
         "evaluation.per_group=1",
         "game.prompts=plain",
-        "game.max_prompt_tokens=4096",
+        "game.max_prompt_tokens=4000",
     )
     sizes += ("game.max_response_tokens=24",)
     run = train(stranger, tmp_path / "run", "--world", "wiki-mini", "--steps", "2", settings=sizes)
