@@ -76,7 +76,7 @@ def train(
         resume: Continue the run in --out, or the newest one.
         quiet: Show only errors and the result.
     """
-    from experiments.commands.train import run
+    from experiments.train import run
 
     return run(
         chosen,

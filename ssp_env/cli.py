@@ -6,14 +6,12 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
-from ssp_env.commands.base import Command
 from ssp_env.errors import MissingExtra, SSPError
 from ssp_env.version import __version__
 
@@ -47,10 +45,7 @@ def make_app() -> App:
     missing = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
-            loaded = point.load()
-            app.command(
-                _adapted(loaded) if isinstance(loaded, Command) else loaded, name=point.name
-            )
+            app.command(point.load(), name=point.name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in ("experiments", "agents"):
                 raise
@@ -60,21 +55,6 @@ def make_app() -> App:
         epilogue += f"\n\nOnly in a checkout ({CHECKOUT}): {', '.join(missing)}"
     app.help_epilogue = epilogue
     return app
-
-
-def _adapted(command: Command) -> Callable[..., int]:
-    """A function that parses its options with argparse; until all commands have signatures."""
-
-    def run(*tokens: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
-        parser = ArgumentParser(prog=f"ssp {command.name}", allow_abbrev=False)
-        command.configure(parser)
-        try:
-            return command.run(parser.parse_args(tokens))
-        except SystemExit as error:
-            raise SSPError(f"ssp {command.name} --help lists all options") from error
-
-    run.__doc__ = command.help
-    return run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.scanner import ScannerTags
+from ssp_env.game.protocol import ScannerTags
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Role
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.rules import Rules
-from ssp_env.search.base import Results, Retriever, search_each
+from ssp_env.search.base import Retriever
 from ssp_env.types import Document, Question
 from ssp_env.wording.answers import normalise
 
@@ -67,22 +67,15 @@ class LyingRetriever:
         self._pattern = re.compile(rf"(?<!\w)(?:{body})(?!\w)", re.IGNORECASE)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
-        """As the real one, but lying."""
-        return [[self._lie(d) for d in found] for found in self._retriever.search(queries, k)]
+        """Finds the passages of the real one, but lying."""
 
-    def search_each(self, queries: Sequence[str], k: int) -> Results:
-        """As the real one, outages included."""
+        def lie(text: str) -> str:
+            return self._pattern.sub(lambda m: self._planted.get(m[0].casefold(), m[0]), text)
+
         return [
-            [self._lie(d) for d in found] if isinstance(found, list) else found
-            for found in search_each(self._retriever, queries, k)
+            [replace(d, title=lie(d.title), text=lie(d.text)) for d in found]
+            for found in self._retriever.search(queries, k)
         ]
-
-    def _lie(self, document: Document) -> Document:
-        def planted(found: re.Match[str]) -> str:
-            return self._planted.get(found[0].casefold(), found[0])
-
-        title, text = (self._pattern.sub(planted, part) for part in (document.title, document.text))
-        return replace(document, title=title, text=text)
 
 
 def planted_answers(questions: Sequence[Question], seed: int) -> dict[str, str]:
@@ -119,9 +112,6 @@ def with_retriever(name: str, rules: Rules, questions: Sequence[Question], seed:
         rules: whose retriever is replaced.
         questions: what will be asked; their answers are what ``lying`` replaces.
         seed: of what is drawn.
-
-    Raises:
-        ConfigError: no such retriever, or questions that give no answer to plant.
     """
     made: Retriever
     if name == "empty":

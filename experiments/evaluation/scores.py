@@ -144,13 +144,19 @@ def table(scores: pd.DataFrame, seed: int) -> list[Row]:
             average, *others = (
                 over_questions(list(counted[name]), _rng(seed, group)) for name in ("avg", *names)
             )
-            row: Row = {"judge": judge, "group": group, "questions": average.count}
-            row |= {f"avg@{k}": average.mean, "interval": average.interval}
-            row |= {name: one.mean for name, one in zip(names.values(), others, strict=True)}
-            intervals = zip(names.values(), (one.interval for one in others), strict=True)
-            row |= {"intervals": dict(intervals), "searches": float(counted["searches"].mean())}
-            row["void"] = len(part) - len(counted)
-            row["lost_attempts"] = int(counted["lost"].sum())
+            named = dict(zip(names.values(), others, strict=True))
+            row = {
+                "judge": judge,
+                "group": group,
+                "questions": average.count,
+                f"avg@{k}": average.mean,
+                "interval": average.interval,
+                **{name: one.mean for name, one in named.items()},
+                "intervals": {name: one.interval for name, one in named.items()},
+                "searches": float(counted["searches"].mean()),
+                "void": len(part) - len(counted),
+                "lost_attempts": int(counted["lost"].sum()),
+            }
             rows.append(row)
     return rows
 
@@ -197,9 +203,15 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, judge: str, seed: int) -> 
     rows = []
     for group, part in _groups(both).items():
         found = compare(list(part["avg"]), list(part["avg_of_second"]), _rng(seed, group))
-        row: Row = {"group": group, "questions": found.difference.count}
-        row |= {"difference": found.difference.mean, "interval": found.difference.interval}
-        row |= {"better": found.better, "worse": found.worse, "p_value": found.p_value}
+        row = {
+            "group": group,
+            "questions": found.difference.count,
+            "difference": found.difference.mean,
+            "interval": found.difference.interval,
+            "better": found.better,
+            "worse": found.worse,
+            "p_value": found.p_value,
+        }
         rows.append(row)
     return rows
 

@@ -43,7 +43,7 @@ class Player:
     model: str
     """Its model directory; empty: the tiny policy that ships."""
     step: int | None = None
-    """How many steps it has learnt in its run; ``None`` of a policy that is of no run."""
+    """Steps that it has learnt in its run; ``None`` of a policy that is of no run."""
 
 
 def find_players(targets: Sequence[str]) -> list[Player]:
@@ -108,7 +108,7 @@ def _named(target: str) -> Player:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What one proposer made of one answer."""
+    """Question that a proposer made of an answer, if it was valid."""
 
     question: Question | None
     """``None`` where nothing valid was asked."""

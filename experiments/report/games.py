@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from ssp_env.errors import SSPError
@@ -106,16 +105,7 @@ def alike(plays: list[TrajectoryRecord]) -> Iterator[tuple[str, TrajectoryRecord
         key = repr((wrote, play.searches, play.ending, play.verdict, play.reward, play.outage))
         groups.setdefault(key, []).append(number)
     for numbers in groups.values():
-        yield _spans(numbers), plays[numbers[0] - 1]
-
-
-def _spans(numbers: list[int]) -> str:
-    """``[1, 2, 3, 5]`` as ``1-3, 5``."""
-    spans = []
-    for _, pairs in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        span = [number for _, number in pairs]
-        spans.append(f"{span[0]}–{span[-1]}" if len(span) > 1 else f"{span[0]}")
-    return ", ".join(spans)
+        yield ", ".join(map(str, numbers)), plays[numbers[0] - 1]
 
 
 def materials(game: GameRecord) -> list[tuple[Document, str | None]]:

@@ -109,14 +109,14 @@ class RunDirectory:
     def _first_step(self, config: RunConfig, resume: bool) -> int:
         latest = self.latest_checkpoint()
         if not resume:
-            if not any(self.path.iterdir()):
-                return 0
+            way = "choose another --out"
             if latest is not None:
-                way = "continue it with --resume, or choose another --out"
+                way = f"continue it with --resume, or {way}"
+            elif self.config.exists() and self.metrics.exists():
+                way = f"it holds {NO_CHECKPOINT}"
+            if any(self.path.iterdir()):
                 raise RunError(f"{self.path} is not empty; {way}")
-            if self.config.exists() and self.metrics.exists():
-                raise RunError(f"{self.path} is not empty: it holds {NO_CHECKPOINT}")
-            raise RunError(f"{self.path} is not empty; choose another --out")
+            return 0
 
         theirs, ours = flat(self.read_config()), flat(config.model_dump(mode="json"))
         differing = [

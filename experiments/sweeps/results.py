@@ -194,13 +194,18 @@ def _steps(states: Sequence[tuple[Trial, str]], directory: SweepDirectory) -> pd
         groups = {group for line in lines for group in line.get("accuracy", ())}
         for line in lines:
             accuracy = line.get("accuracy", {})
-            row: dict[str, Any] = {"arm": trial.arm, "seed": trial.seed, "state": state}
-            row |= {name: str(value) for name, value in trial.settings.items()}
-            row |= {"step": line["step"], "evaluated": "accuracy" in line}
-            row |= {f"accuracy.{group}": value for group, value in accuracy.items()}
             # An evaluation that an outage hit lacks groups, so it has no mean.
             whole = bool(groups) and accuracy.keys() == groups
-            row[MEAN] = fmean(accuracy.values()) if whole else float("nan")
+            row = {
+                "arm": trial.arm,
+                "seed": trial.seed,
+                "state": state,
+                **{name: str(value) for name, value in trial.settings.items()},
+                "step": line["step"],
+                "evaluated": "accuracy" in line,
+                MEAN: fmean(accuracy.values()) if whole else float("nan"),
+                **{f"accuracy.{group}": value for group, value in accuracy.items()},
+            }
             rows.append(row)
 
     settings = dict.fromkeys(name for trial, _ in states for name in trial.settings)

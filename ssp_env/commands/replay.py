@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Annotated, Literal
 
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 from rich.text import Text
 
-from ssp_env.commands.base import Command
+from ssp_env.checks import one_of
 from ssp_env.errors import ConfigError, DataError, SSPError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, TrajectoryRecord
@@ -20,75 +22,93 @@ from ssp_env.game.transcript import OUTCOME_STYLES, Line, transcript, visible
 from ssp_env.judge.base import Judge
 from ssp_env.judge.judges import BY_RULES
 from ssp_env.replay.files import SavedGame, read_games
-from ssp_env.replay.header import SavedRules
-from ssp_env.replay.play import NO_TOKENS, Difference, replay
+from ssp_env.replay.play import NO_TOKENS
+from ssp_env.replay.play import replay as play_again
 from ssp_env.replay.rescore import Rescored, rescore
-from ssp_env.tokenizers import HuggingFaceTokenizer, Tokenizer
 
 IN_FULL = 3
 """Up to this many games are printed in full."""
-LISTED = 20
-"""Of more, this many are listed unless ``--limit`` says otherwise."""
 HEADING = f"{'outcome':<8} {'reason':<16} {'solved':>6} {'proposer':>8}  question -> answer"
 _AT_ONCE = 256
 """Games that a judge sees together."""
 
 
-def _configure(parser: ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="a run directory, or a file of games")
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Chosen:
+    """Games that are shown; all of them, if nothing is said."""
 
-    chosen = parser.add_argument_group("which games (all of them, if not said)")
-    chosen.add_argument("--step", metavar="N[-M]", help="only of this step, or of these steps")
-    chosen.add_argument("--outcome", choices=["valid", "invalid", "void"], help="only these")
-    chosen.add_argument(
-        "--reason", metavar="CODE", help="only those that failed for it, such as spoiler or search"
-    )
-    chosen.add_argument("--slot", type=int, metavar="N", help="only this number within its step")
-    chosen.add_argument("--game", type=int, metavar="N", help="only the N-th game of PATH, from 1")
+    step: str | None = None
+    """Only of this step, such as 80, or of these, such as 1-20."""
+    outcome: Literal["valid", "invalid", "void"] | None = None
+    """Only these."""
+    reason: str | None = None
+    """Only those that failed for it, such as spoiler or search."""
+    slot: int | None = None
+    """Only this number within its step."""
+    game: int | None = None
+    """Only this game of the path, from 1."""
 
-    done = parser.add_argument_group("what to do with them")
-    done.add_argument(
-        "--limit", type=int, metavar="N", help=f"show at most N (default: {LISTED}; 0: all of them)"
-    )
-    done.add_argument(
-        "--full", action="store_true", help=f"print in full, even if more than {IN_FULL}"
-    )
-    done.add_argument(
-        "--check", action="store_true", help="replay all of them and show only what differs"
-    )
-    done.add_argument(
-        "--judge", choices=sorted(BY_RULES), help="also rescore all of them with this judge"
-    )
-    done.add_argument(
-        "--tokenizer", metavar="DIR", help="directory of the tokenizer that was played with"
-    )
-    parser.epilog = f"""\
-Up to {IN_FULL} games are printed in full and replayed; more are listed, one per line.
-  ssp replay runs/tiny-seed0                           what is there
-  ssp replay runs/tiny-seed0 --step 80 --slot 3        one game in full
-  ssp replay runs/tiny-seed0 --outcome void --full     the games that an outage hit
-  ssp replay runs/tiny-seed0 --check                   does every game come out as it was written?
-
-exit status: 0 if every replayed game is identical, 1 if one differs, 2 for a mistake"""
+    def steps(self) -> range | None:
+        """The steps that are asked for; ``None`` for all."""
+        if self.step is None:
+            return None
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", self.step)
+        if match is None:
+            fix = "give a step, such as 80, or a range of them, such as 1-20"
+            raise SSPError(f"--step {self.step}: {fix}")
+        return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
-def _run(arguments: Namespace) -> int:
-    console, judge = Console(), None
-    tokenizers = _Tokenizers(arguments.tokenizer)
-    if arguments.judge is not None:
-        judge = BY_RULES[arguments.judge]()
+def replay(
+    path: Path,
+    /,
+    *,
+    chosen: Chosen = Chosen(),
+    limit: Annotated[int, Parameter(validator=Number(gte=0))] = 20,
+    full: bool = False,
+    check: bool = False,
+    judge: str | None = None,
+    tokenizer: str | None = None,
+) -> int:
+    """Prints, replays and rescores the games of a run or of a file.
 
-    limit = LISTED if arguments.limit is None else arguments.limit
-    if limit < 0:
-        raise SSPError(f"--limit {limit}: give 0 (all) or more")
+    Up to three games are printed in full and replayed; more are listed, one per line.
 
-    if arguments.check:
-        status = _check(console, _chosen(arguments), tokenizers)
-    else:
-        status = _show(console, arguments, limit or None, tokenizers)
+    Exit status: 0 if every replayed game is identical, 1 if one differs, 2 for a mistake.
+
+    Args:
+        path: A run directory, or a file of games.
+        limit: Show at most this many games (default: 20; 0: all of them).
+        full: Print in full, even if more than three.
+        check: Replay all of them and show only what differs.
+        judge: Also rescore all of them with this judge: lenient, exact or f1.
+        tokenizer: Directory of the tokenizer that was played with.
+    """
+    console, most = Console(), limit or None
     if judge is not None:
-        _rescore(console, arguments.judge, judge, _chosen(arguments), limit or None)
-    return status
+        one_of("judge", judge, tuple(BY_RULES))
+
+    counts = _Counts(console, tokenizer)
+    if check:
+        for found in _games(path, chosen):
+            counts.add(found)
+        least = 1
+    else:
+        games = _games(path, chosen)
+        first = list(islice(games, IN_FULL + 1))
+        games = chain(first, games)
+        if len(first) > IN_FULL and not full:
+            _list(console, games, most)
+        else:
+            for found in islice(games, most):
+                _print(counts, found)
+        least = 2
+
+    counts.show(least)
+    if judge is not None:
+        _rescore(console, judge, BY_RULES[judge](), _games(path, chosen), most)
+    return 1 if counts.differing else 0
 
 
 # -- which games -------------------------------------------------------------------------------
@@ -104,33 +124,40 @@ class _Found:
 
     @property
     def place(self) -> str:
+        """Place in words."""
         step = "" if self.step is None else f"step {self.step}, "
         return f"game {self.number}: {step}slot {self.game.record.slot}"
 
 
-def _chosen(arguments: Namespace) -> Iterator[_Found]:
-    """The games that a command line asks for, one after the other.
+def _games(path: Path, chosen: Chosen) -> Iterator[_Found]:
+    """The games that are asked for, one after the other.
 
     Raises:
         SSPError: there is no game at all, or none that is asked for.
     """
-    steps, number, count = _steps(arguments.step), 0, 0
-    files = _files(Path(arguments.path))
-    for path, step in files:
-        for game in read_games(path):
+    steps, number, count = chosen.steps(), 0, 0
+    files = _files(path)
+    for file, step in files:
+        for game in read_games(file):
             number += 1
-            found = _Found(number, step, game)
-            if _fits(found, steps, arguments):
+            record = game.record
+            if (
+                (steps is None or step in steps)
+                and chosen.outcome in (None, record.outcome)
+                and chosen.reason in (None, record.reason)
+                and chosen.slot in (None, record.slot)
+                and chosen.game in (None, number)
+            ):
                 count += 1
-                yield found
+                yield _Found(number, step, game)
 
     if number == 0:
-        raise DataError(arguments.path, "holds no game")
+        raise DataError(path, "holds no game")
     if count == 0:
         held = [step for _, step in files if step is not None]
         unknown = steps is not None and held and not any(step in steps for step in held)
         there = f"; it has steps {held[0]} to {held[-1]}" if unknown else ""
-        raise SSPError(f"{arguments.path} holds {number} games, but none that is asked for{there}")
+        raise SSPError(f"{path} holds {number} games, but none that is asked for{there}")
 
 
 def _files(path: Path) -> list[tuple[Path, int | None]]:
@@ -150,40 +177,14 @@ def _step_of(file: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _steps(text: str | None) -> range | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
-    if match is None:
-        raise SSPError(f"--step {text}: give a step, such as 80, or a range of them, such as 1-20")
-    return range(int(match[1]), int(match[2] or match[1]) + 1)
-
-
-def _fits(found: _Found, steps: range | None, arguments: Namespace) -> bool:
-    record = found.game.record
-    return (
-        (steps is None or found.step in steps)
-        and arguments.outcome in (None, record.outcome)
-        and arguments.reason in (None, record.reason)
-        and arguments.slot in (None, record.slot)
-        and arguments.game in (None, found.number)
-    )
-
-
 # -- what to do with them ----------------------------------------------------------------------
 
 
-def _show(
-    console: Console, arguments: Namespace, limit: int | None, tokenizers: _Tokenizers
-) -> int:
-    games = _chosen(arguments)
-    first = list(islice(games, IN_FULL + 1))
-    if len(first) <= IN_FULL or arguments.full:
-        return _show_in_full(console, islice(chain(first, games), limit), tokenizers)
-
+def _list(console: Console, games: Iterator[_Found], most: int | None) -> None:
+    """Prints one line per game."""
     console.print(Text(f"{'game':>6} {'step':>5} {'slot':>5} {HEADING}", "bold"))
     shown = 0
-    for found in islice(chain(first, games), limit):
+    for found in islice(games, most):
         step = "" if found.step is None else str(found.step)
         line = Text(f"{found.number:>6} {step:>5} {found.game.record.slot:>5} ")
         line.append_text(_summary(found.game.record))
@@ -196,44 +197,28 @@ def _show(
     total = shown + sum(1 for _ in games)
     hint = "" if shown == total else "; --limit 0 lists all"
     _write(console, f"{shown} of {total} games{hint}; --game N prints one in full", "bold")
-    return 0
 
 
-def _show_in_full(console: Console, games: Iterable[_Found], tokenizers: _Tokenizers) -> int:
-    counts = _Counts()
-    for found in games:
-        saved, rules = found.game, found.game.rules
-        about = f"world {rules.parts.world}, weights of step {saved.record.weights_version}"
-        _write(console, f"{found.place}; {about}, ssp-env {rules.package}", "dim")
-        for line in transcript(saved.record):
-            line.print(console)
+def _print(counts: _Counts, found: _Found) -> None:
+    """Prints a game in full, and how it comes out when it is replayed."""
+    console, saved, rules = counts.console, found.game, found.game.rules
+    about = f"world {rules.parts.world}, weights of step {saved.record.weights_version}"
+    _write(console, f"{found.place}; {about}, ssp-env {rules.package}", "dim")
+    for line in transcript(saved.record):
+        line.print(console)
 
-        if (why := tokenizers.missing(rules)) is not None:
-            _write(console, f"not replayed: {why}", "yellow")
-        else:
-            result = counts.add(saved, tokenizers)
-            if not result:
+    if not rules.tokens:
+        _write(console, f"not replayed: {NO_TOKENS}", "yellow")
+    else:
+        try:
+            if counts.add(found):
                 _write(console, "replayed: identical to the record", "bold green")
-            for difference in result:
-                _write(console, f"differs: {difference}", "bold red")
-        counts.show_own_code(console)
-        console.print()
-
-    return counts.show(console, least=2)
-
-
-def _check(console: Console, games: Iterable[_Found], tokenizers: _Tokenizers) -> int:
-    counts = _Counts()
-    with Console(stderr=True).status("replaying"):
-        for found in games:
-            saved = found.game
-            if (why := tokenizers.missing(saved.rules)) is not None:
-                raise SSPError(f"{found.place}: {why}")
-            for difference in counts.add(saved, tokenizers):
-                _write(console, f"{found.place} differs: {difference}", "bold red")
-
-    counts.show_own_code(console)
-    return counts.show(console, least=1)
+        except ConfigError as error:
+            # The games of a model can be read where its tokenizer is not.
+            if error.field != "tokenizer" or counts.tokenizer is not None:
+                raise
+            _write(console, f"not replayed: {error.fix} (--tokenizer DIR)", "yellow")
+    console.print()
 
 
 def _write(console: Console, text: str, style: str = "") -> None:
@@ -254,75 +239,39 @@ def _summary(record: GameRecord) -> Text:
     return line
 
 
-@dataclass
 class _Counts:
-    """Number of games that were replayed, and of those that differ."""
+    """Replays games, and counts those that differ."""
 
-    games: int = 0
-    differing: int = 0
-    own_code: dict[str, None] = field(default_factory=dict)
-    """Code of the user's own, which was not checked."""
+    def __init__(self, console: Console, tokenizer: str | None) -> None:
+        self.console, self.tokenizer = console, tokenizer
+        self.games = self.differing = 0
+        self._own_code: dict[str, None] = {}
 
-    def add(self, saved: SavedGame, tokenizers: _Tokenizers) -> tuple[Difference, ...]:
-        replayed = replay(saved, tokenizers.of(saved.rules))
+    def add(self, found: _Found) -> bool:
+        """Replays a game and prints what differs; returns whether it is identical."""
+        replayed = play_again(found.game, self.tokenizer)
         self.games += 1
         self.differing += not replayed.identical
-        self.own_code.update(dict.fromkeys(replayed.as_saved))
-        return replayed.differences
+        self._own_code.update(dict.fromkeys(replayed.as_saved))
+        for difference in replayed.differences:
+            _write(self.console, f"{found.place} differs: {difference}", "bold red")
+        return replayed.identical
 
-    def show_own_code(self, console: Console) -> None:
-        if self.own_code:
-            names = ", ".join(self.own_code)
-            _write(console, f"not checked, since it is code of your own: {names}", "yellow")
-            self.own_code.clear()
-
-    def show(self, console: Console, least: int) -> int:
+    def show(self, least: int) -> None:
+        """Prints the counts, if at least so many games were replayed."""
+        if self._own_code:
+            names = ", ".join(self._own_code)
+            _write(self.console, f"not checked, since it is code of your own: {names}", "yellow")
         if self.games >= least:
             same = self.games - self.differing
-            _write(console, f"{same} of {self.games} games are identical", "bold")
-        return 1 if self.differing else 0
-
-
-class _Tokenizers:
-    """Opens what games were played with, once per header."""
-
-    def __init__(self, directory: str | None) -> None:
-        self._given = None if directory is None else HuggingFaceTokenizer.load(directory)
-        self._rules: SavedRules | None = None
-        self._opened: Tokenizer | str = ""
-
-    def missing(self, rules: SavedRules) -> str | None:
-        """Reason for which games with this header cannot be replayed; ``None`` if they can.
-
-        Raises:
-            ConfigError: another tokenizer was given.
-        """
-        if not rules.tokens:
-            return NO_TOKENS
-        if rules is not self._rules:
-            self._rules, self._opened = rules, self._open(rules)
-        return self._opened if isinstance(self._opened, str) else None
-
-    def of(self, rules: SavedRules) -> Tokenizer:
-        """The tokenizer of games that can be replayed."""
-        assert self.missing(rules) is None
-        assert not isinstance(self._opened, str)
-        return self._opened
-
-    def _open(self, rules: SavedRules) -> Tokenizer | str:
-        try:
-            return rules.tokenizer.open(self._given)
-        except ConfigError as error:
-            if self._given is not None:
-                raise
-            return f"{error.fix} (--tokenizer DIR)"
+            _write(self.console, f"{same} of {self.games} games are identical", "bold")
 
 
 # -- another judge -----------------------------------------------------------------------------
 
 
 def _rescore(
-    console: Console, name: str, judge: Judge, games: Iterator[_Found], limit: int | None
+    console: Console, name: str, judge: Judge, games: Iterator[_Found], most: int | None
 ) -> None:
     """Rescores the games in parts, so that any number of them can be."""
     tally = _Tally()
@@ -331,7 +280,7 @@ def _rescore(
         for found, one in zip(part, rescored, strict=True):
             if one.before.record.outcome is Outcome.VALID:
                 tally.add(one)
-            if one.changed and (limit is None or tally.changed_games <= limit):
+            if one.changed and (most is None or tally.changed_games <= most):
                 _write(console, f"{name}: {found.place}: {_change(one)}")
     _write(console, f"{name}: {tally}", "bold")
 
@@ -384,6 +333,3 @@ def _word(attempt: TrajectoryRecord) -> str:
     if attempt.outage is not None:
         return "void"
     return "right" if _right(attempt) else "wrong"
-
-
-COMMAND = Command("replay", "print, replay and rescore the games of a run", _configure, _run)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ssp_env.checks import check_positive_count
 from ssp_env.doors.dealer import Dealer
-from ssp_env.doors.observation import Info, Observer, attempt_of, info_of
+from ssp_env.doors.observation import Info, Observer, info_of
 from ssp_env.doors.setup import Setup, set_up
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.game import Game
@@ -103,7 +103,7 @@ class GameBatch:
         """The open turns, by game; none when all games are over."""
         attempts = self.rules.config.attempts
         return [
-            Turn(i, t, attempt_of(round_, t), attempts, self)
+            Turn(i, t, round_.games[0].number_of(t), attempts, self)
             for i, round_ in enumerate(self._rounds)
             for t in round_.pending()
         ]
@@ -145,7 +145,7 @@ class GameBatch:
         for i, turn in enumerate(turns):
             turn.trajectory.feed_turn(written[i], None if logprobs is None else logprobs[i])
 
-        advance_all(self._rounds)
+        advance_all(self._started)
         return self.turns
 
     def void(self, turns: Sequence[Turn], error: ServiceError) -> list[Turn]:

@@ -200,7 +200,7 @@ def turn_info(round_: Round, current: Trajectory) -> Info:
         "role": current.role.value,
         "tokens_left": current.tokens_left,
         "searches_left": current.limits.max_searches - len(current.searches),
-        "attempt": attempt_of(round_, current),
+        "attempt": round_.games[0].number_of(current),
         "attempts": attempts,
         "attempt_rewards": (0.0,) * attempts,
         "attempt_counts": (False,) * attempts,
@@ -252,12 +252,3 @@ def result_of(round_: Round) -> tuple[dict[str, float], bool, bool]:
     void = game.outcome is Outcome.VOID
     rewards = {agent: float(reward or 0.0) for agent, reward in paid.items()}
     return rewards, round_.done and not void, round_.done and void
-
-
-def attempt_of(round_: Round, current: Trajectory) -> int:
-    """Index of the attempt that a trajectory is, from 0 up; -1 where it is none."""
-    for game in round_.games:
-        for index, attempt in enumerate(game.attempts):
-            if attempt.trajectory is current:
-                return index
-    return -1

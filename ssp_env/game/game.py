@@ -188,6 +188,11 @@ class Game:
         first = [t for t in (self.proposer, self.verifier, self.closed_book) if t is not None]
         return first + [attempt.trajectory for attempt in self.attempts]
 
+    def number_of(self, trajectory: Trajectory) -> int:
+        """Index of the attempt that a trajectory is, from 0 up; -1 where it is none."""
+        played = (i for i, attempt in enumerate(self.attempts) if attempt.trajectory is trajectory)
+        return next(played, -1)
+
     def take_outage(self, trajectory: Trajectory, error: ServiceError, fewest: int) -> None:
         """Notes an outage that hit one of its trajectories.
 
@@ -197,11 +202,12 @@ class Game:
         if self.outcome is Outcome.VOID:
             return
 
-        attempt = next((a for a in self.attempts if a.trajectory is trajectory), None)
-        if attempt is None:
+        number = self.number_of(trajectory)
+        if number < 0:
             self.void(error)
             return
 
+        attempt = self.attempts[number]
         attempt.outage = Outage(error.service, error.what, error.calls)
         if not trajectory.done:
             trajectory.end(Ending.OUTAGE)

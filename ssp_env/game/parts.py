@@ -54,14 +54,9 @@ def _corpus(rules: Rules) -> dict[str, Any]:
 
 
 def _part(part: object) -> str:
-    """A judge or verifier: its class, and the model, prompt or threshold that it goes by."""
-    settings = []
-    for setting in ("model", "threshold"):
-        if isinstance(value := getattr(part, setting, None), str | float):
-            settings.append(str(value))
-    if isinstance(prompt := getattr(part, "prompt", None), str):
-        settings.append(f"prompt {_digest(prompt)[:12]}")
-
+    """A judge or verifier: its class, and what it says of itself by its method ``describe``."""
+    described = getattr(part, "describe", None)
+    settings = [] if described is None else [str(value) for value in described().values()]
     name = type(part).__name__
     return f"{name} ({', '.join(settings)})" if settings else name
 

@@ -92,6 +92,8 @@ def _joined(inner: tuple[str, ...], outer: tuple[str, ...]) -> tuple[str, ...]:
     """Two solutions as one; none if one of them is not known."""
     if not inner or not outer:
         return ()
+    # A solution is (searching turns ..., last thought, answer). The inner one's answer is dropped:
+    # its last thought runs into the outer one's first turn.
     *first, thought, _ = inner
     begins, *rest = outer
     return (*first, f"{thought} {begins}".strip(), *rest)

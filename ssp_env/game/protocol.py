@@ -1,16 +1,19 @@
-"""The tag protocol: which tags there are, who may write them, and how outside text is defused."""
+"""The tag protocol: names of the tags, who may write them, how outside text is defused, and the
+parser that finds the first complete action of a turn, token by token."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Self
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from pydantic import StringConstraints, model_validator
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import Action, Role
+from ssp_env.types import Action, Immutable, Role
 from ssp_env.wording.answers import skeleton
 
 ALLOWED: dict[Role, frozenset[Action]] = {
@@ -133,3 +136,230 @@ def check_tokenizer(tokenizer: Tokenizer, tags: Tags) -> None:
                 f"the tokenizer cannot spell the tag {tag}: it becomes {spelled!r}; "
                 "add the tag to its vocabulary, or choose other tags"
             )
+
+
+# -- the parser of turns ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A complete action: what stood between an opening tag and the first closing tag after it."""
+
+    action: Action
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forgery:
+    """The policy wrote a tag that only the environment may write."""
+
+    tag: str
+
+
+class TurnScanner:
+    """Reads the bytes of one turn as they come, in time proportional to their number.
+
+    A tag counts wherever its last byte falls: at the end of a token, in the middle of one, or
+    spread over several. Of several openings the last one before the closing tag counts; a closing
+    tag without an opening is text.
+
+    Tags inside a thought are text as well: it goes from an opening think tag to the first closing
+    one. Whether a thought is ever closed cannot be known before the turn ends. One that is not
+    was no thought: :meth:`end` then returns what it held back."""
+
+    __slots__ = (
+        "_content_from",
+        "_from",
+        "_held",
+        "_open",
+        "_outside",
+        "_tags",
+        "_text",
+        "began_thinking",
+    )
+
+    def __init__(self, tags: ScannerTags, thinking: bool = False) -> None:
+        """
+        Args:
+            tags: those of the role.
+            thinking: the turn begins inside a thought, which what stands before it has opened.
+        """
+        self.began_thinking = thinking
+        """True if the turn began inside a thought."""
+        self._tags = tags
+        self._text = bytearray()
+        self._from = 0
+
+        # In a thought, these two follow its tags as if they counted, in case it is never closed.
+        self._open: Action | None = None
+        self._content_from = 0
+        self._outside: tuple[Action | None, int] | None = (None, 0) if thinking else None
+        """While a thought is open: the state that returns once it is closed."""
+        self._held: _Completed | None = None
+        """The first tag that completed something in the open thought."""
+
+    def feed(self, piece: bytes) -> Call | Forgery | None:
+        """Takes the bytes of one token or more; returns what they completed first, if anything."""
+        text, tags = self._text, self._tags
+
+        text += piece
+        while True:
+            # Everything before this position has been looked at already.
+            start = text.find(b"<", self._from)
+            if start < 0:
+                self._from = len(text)
+                return None
+
+            match = tags.pattern.match(text, start)
+            if match is None:
+                # The rest of this tag may come with the next token.
+                if bytes(text[start : start + tags.longest]) in tags.beginnings:
+                    self._from = start
+                    return None
+                self._from = start + 1
+                continue
+
+            self._from = match.end()
+            found = self._take(match[0], start)
+            if found is None:
+                continue
+
+            if self._outside is None:
+                return self._read(found)
+            if self._held is None:
+                self._held = found
+
+    def end(self) -> Call | Forgery | None:
+        """The first call of a turn that ends here, if its unclosed thought held one back."""
+        return None if self._held is None else self._read(self._held)
+
+    @property
+    def thinking(self) -> bool:
+        """True while a thought is open."""
+        return self._outside is not None
+
+    @property
+    def surplus(self) -> int:
+        """Number of bytes that were fed after the end of what was found."""
+        return len(self._text) - self._from
+
+    def mark(self) -> Mark:
+        """The current position, for :meth:`rewind`."""
+        return Mark(
+            len(self._text), self._from, self._open, self._content_from, self._outside, self._held
+        )
+
+    def rewind(self, mark: Mark) -> None:
+        """Forgets everything that was fed since the mark was taken."""
+        length, self._from, self._open, self._content_from, self._outside, self._held = mark
+        del self._text[length:]
+
+    def _take(self, tag: bytes, start: int) -> _Completed | None:
+        """Follows one tag, which begins at ``start``; returns what it completes."""
+        tags = self._tags
+        if tag in tags.forbidden:
+            return _Completed(tag, None, start, start)
+
+        # An opening inside a thought is text, and so is a closing outside of any.
+        if tag == tags.think_opening:
+            if self._outside is None:
+                self._outside = self._open, self._content_from
+            return None
+        if tag == tags.think_closing:
+            if self._outside is not None:
+                self._open, self._content_from = self._outside
+                self._outside = self._held = None
+            return None
+
+        # A later opening replaces an earlier one: only the last before the closing tag counts.
+        opened = tags.openings.get(tag)
+        if opened is not None:
+            self._open, self._content_from = opened, self._from
+            return None
+
+        closed = tags.closings.get(tag)
+        if closed is not None and closed is self._open:
+            return _Completed(tag, closed, self._content_from, start)
+        return None
+
+    def _read(self, completed: _Completed) -> Call | Forgery:
+        if completed.action is None:
+            return Forgery(completed.tag.decode())
+
+        content = self._tags.without_thoughts(bytes(self._text[completed.start : completed.end]))
+        return Call(completed.action, content.decode("utf-8", "replace").strip())
+
+
+class _Completed(NamedTuple):
+    """A tag that completed a call, or that was forged (without an action), and the call's bytes."""
+
+    tag: bytes
+    action: Action | None
+    start: int
+    end: int
+
+
+class Mark(NamedTuple):
+    """A position of a :class:`TurnScanner`."""
+
+    length: int
+    looked_at: int
+    open: Action | None
+    content_from: int
+    outside: tuple[Action | None, int] | None
+    held: _Completed | None
+
+
+class ScannerTags(Immutable):
+    """The tags that matter in one role's turns, ready for matching."""
+
+    def __init__(self, tags: Tags, allowed: Collection[Action]) -> None:
+        """
+        Args:
+            tags: names of all tags.
+            allowed: the role's actions, whose tags count.
+        """
+        actions = [action for action in Action if action in allowed]
+        self.openings = {tags.opening(a.value).encode(): a for a in actions}
+        self.closings = {tags.closing(a.value).encode(): a for a in actions}
+        self.forbidden = frozenset(
+            {tags.opening("information").encode(), tags.closing("information").encode()}
+        )
+
+        self.think_opening = tags.opening("think").encode()
+        self.think_closing = tags.closing("think").encode()
+
+        # Only the environment writes information tags, whatever the role.
+        known = (
+            *self.openings,
+            *self.closings,
+            *self.forbidden,
+            self.think_opening,
+            self.think_closing,
+        )
+        self.pattern = re.compile(b"|".join(map(re.escape, known)))
+        """Any of the tags. None is a prefix of another: each has its only ``>`` at the end."""
+        self.longest = max(map(len, known))
+        """Bytes of the longest tag."""
+        self.beginnings = frozenset(tag[:length] for tag in known for length in range(1, len(tag)))
+        """Prefixes of tags."""
+
+    def without_thoughts(self, content: bytes) -> bytes:
+        """The content of a call with a space for every complete thought in it."""
+        kept: list[bytes] = []
+        start = 0
+        while True:
+            begin = content.find(self.think_opening, start)
+            end = content.find(self.think_closing, begin) if begin >= 0 else -1
+            if end < 0:
+                return b" ".join([*kept, content[start:]])
+
+            kept.append(content[start:begin])
+            start = end + len(self.think_closing)
+
+    def stops(self) -> tuple[str, ...]:
+        """The tags that can end a turn: where an engine has to stop.
+
+        It has to go on where a thought is open, because tags inside a thought end nothing.
+        """
+        return tuple(tag.decode() for tag in (*self.closings, *self.forbidden))

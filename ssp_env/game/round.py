@@ -187,6 +187,7 @@ class Round:
 
         low, high = self.rules.config.asked_searches
         asked = 0
+        # Proposal ``index`` is number ``index % size`` of group ``index // size``.
         for index in range(count):
             truth = truths[index // size]
             game = self._add(len(self.games), truth, Origin.PROPOSED, first + index // size)

@@ -166,10 +166,7 @@ class Rules(Immutable):
 
 
 def _noise(config: GameConfig, world: World) -> NoiseSource | NearNoise:
-    """
-    Raises:
-        ConfigError: noise is to be drawn from a corpus that has no passages.
-    """
+    """Noise by its name; refuses to draw from a corpus that has no passages."""
     if config.noise_kind == "corpus" and config.noise_documents and not len(world.corpus):
         fix = (
             f"the world {world.name!r} has no passages to draw from; choose batch or near, or set "
@@ -218,11 +215,7 @@ _CALLS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def _check_part(kind: str, part: object, name: str = "") -> None:
-    """Finds a wrong type or signature here rather than in the middle of a game.
-
-    Raises:
-        ConfigError: no such method (a name or a class in place of an object), or other arguments.
-    """
+    """Finds a wrong type or signature here rather than in the middle of a game."""
     if part is None:
         return
 
@@ -250,20 +243,13 @@ def _own_filters(filters: Mapping[str, Filter] | None, config: GameConfig) -> di
 
 
 def _check_budget(name: str, budget: int, needed: int, what: str) -> None:
-    """
-    Raises:
-        ConfigError: more is needed, whatever is asked.
-    """
+    """Refuses a budget below what is needed whatever is asked."""
     if needed > budget:
         raise ConfigError(f"game.{name}", budget, f"{what.format(needed)}; give more than that")
 
 
 def _check_answers(world: World, knows: Callable[[str], bool]) -> None:
-    """Checks that searching by words can find every answer.
-
-    Raises:
-        ConfigError: an answer none of whose words occurs in the corpus.
-    """
+    """Refuses an answer none of whose words occurs in the corpus."""
     for truth in world.answers:
         if not any(knows(wording) for wording in truth.wordings):
             where = (

@@ -183,10 +183,12 @@ class BalancedReuse(ReplayBuffer):
         if not earlier.by_length or not empty:
             return []
 
+        # Goal: n(length) proportional to length. Filling where n(length) / length is least keeps
+        # the counts as close to that as whole numbers can be.
         lengths, filled = self._lengths(earlier), []
         there = Counter(item.searches for item in fresh)
         for _ in range(empty):
-            # The shortest of those that are lacking alike.
+            # Of equal ones, the shortest.
             length = min(lengths, key=lambda length: there[length] / length)
             filled.append(self._take(rng, earlier, length))
             # Also where none of this length was to be had: asking again would not bring one.
@@ -224,6 +226,7 @@ class Composition(BalancedReuse):
         self.max_searches = max_searches
 
     def _lengths(self, earlier: _Shelves) -> list[int]:
+        # Two questions of lengths a and b make one of a + b: the least is twice the shortest.
         shortest, longest = min(earlier.by_length), max(earlier.by_length)
         reach = min(longest + 1, self.max_searches)
         return sorted({*earlier.by_length, *range(2 * shortest, reach + 1)})
@@ -257,13 +260,13 @@ class Composition(BalancedReuse):
 
 
 _DRAWN = 4
-"""Of how many questions the least common one is played."""
+"""Number of questions of which the least common one is played."""
 _TRIES = 20
 """Attempts at putting a question together before an existing one is taken."""
 
 
 class _Shelves:
-    """Questions sorted by how long they are, and by what their answers begin with."""
+    """Questions sorted by length, and by the first words of their answers."""
 
     def __init__(self, questions: Iterable[PooledQuestion]) -> None:
         self.by_length: dict[int, list[PooledQuestion]] = defaultdict(list)
@@ -287,6 +290,7 @@ class _Shelves:
         return min((questions[place] for place in places), key=self._how_common)
 
     def _how_common(self, item: PooledQuestion) -> float:
+        # Mean of log(1 + n(word)): the logarithm keeps one frequent word from deciding alone.
         words = _WORD.findall(item.question)
         return float(np.mean([math.log(1 + self._asked[word]) for word in words]))
 

@@ -14,8 +14,7 @@ from typing import Any
 from ssp_env.errors import UsageError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.outcome import Ending
-from ssp_env.game.protocol import ALLOWED
-from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.game.protocol import ALLOWED, Call, Forgery, ScannerTags, TurnScanner
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Action, Document, Immutable, Role
 

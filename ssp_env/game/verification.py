@@ -92,6 +92,7 @@ def draw_noise(
     for document in own:
         pool.pop(document.id, None)
 
+    # A uniform sample without replacement: the first ``count`` of a permutation.
     candidates = list(pool.values())
     chosen: list[int] = rng.permutation(len(candidates))[:count].tolist() if count else []
     noise = [NoiseDocument(candidates[i][1], f"game {candidates[i][0]}") for i in chosen]

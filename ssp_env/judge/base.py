@@ -62,7 +62,8 @@ class Judge(Protocol):
     """Decides whether a solver's answer is right: the paper's r(A(rho), a*).
 
     One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
-    that task.
+    that task. Optional: ``describe()``, the settings that results depend on, as plain data; and an
+    attribute ``remote``, true for one that waits for another machine.
     """
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]: ...
@@ -73,7 +74,7 @@ class Verifier(Protocol):
     """Decides whether a proposed question is answerable from documents, without search.
 
     One result per task, in order: a verdict, or a ``ServiceError``, which voids only the game of
-    that task.
+    that task. Optional: ``describe()`` and ``remote``, as for a :class:`Judge`.
     """
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.judge.base import JudgeTask, Verdict, VerifyTask
@@ -29,6 +30,10 @@ class F1Judge:
         if not 0.0 < threshold <= 1.0:
             raise ConfigError("judge.threshold", threshold, "choose a number above 0 and at most 1")
         self.threshold = threshold
+
+    def describe(self) -> dict[str, Any]:
+        """The threshold."""
+        return {"threshold": self.threshold}
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One verdict per task, in order, with the F1 as its detail; never a ``ServiceError``."""

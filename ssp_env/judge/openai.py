@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from ssp_env.checks import one_of
 from ssp_env.errors import ConfigError, ServiceError, UsageError
@@ -51,6 +53,10 @@ _FORMS = {
 """Package's own file and placeholders of each form of verification."""
 
 
+def _described(model: str, prompt: str) -> dict[str, Any]:
+    return {"model": model, "prompt": f"prompt {sha256(prompt.encode()).hexdigest()[:12]}"}
+
+
 class OpenAIJudge:
     """Asks a model whether an answer means the ground truth (the paper's LLM-as-a-judge)."""
 
@@ -69,6 +75,10 @@ class OpenAIJudge:
         self._template = _Template(prompt, "judge.txt", ("question", "answers", "prediction"))
         self.model = client.config.model
         self.prompt = self._template.text
+
+    def describe(self) -> dict[str, Any]:
+        """Model and digest of the prompt."""
+        return _described(self.model, self.prompt)
 
     def judge(self, tasks: Sequence[JudgeTask]) -> list[Verdict | ServiceError]:
         """One result per task, in order. A blank prediction is wrong without a call."""
@@ -123,6 +133,10 @@ class OpenAIVerifier:
         self._template = _Template(prompt, *_FORMS[form])
         self.model = client.config.model
         self.prompt = self._template.text
+
+    def describe(self) -> dict[str, Any]:
+        """Model and digest of the prompt."""
+        return _described(self.model, self.prompt)
 
     def verify(self, tasks: Sequence[VerifyTask]) -> list[Verdict | ServiceError]:
         """One result per task. An empty answer is a verdict: the documents do not settle it."""

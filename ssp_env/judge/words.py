@@ -158,8 +158,6 @@ _SIGNS = tuple(
         (r"(?i)\ba dozen\b", "12"),
     )
 )
-_TENS = ("twen", "thir", "for", "fif", "six", "seven", "eigh", "nine")
-_DECADES = {f"{tens}ties": f"19{at}0 decade" for at, tens in enumerate(_TENS, 2)}
 _TOKEN = re.compile(r"[^\W\d_]+\d+|\d+(?:\.\d+)*|[^\W\d_]+")
 _ROMAN = re.compile(r"(?=[IVX])X{0,2}(?:IX|IV|V?I{0,3})")
 _SCALES = (1e3, 1e6, 1e9, 1e12)
@@ -200,11 +198,7 @@ def _tokens(text: str) -> Iterator[Word]:
         lower = "bc" if lower == "bce" else lower
         if lower in ("ad", "ce") and (before[:1].isdigit() or after == " "):
             continue
-        if lower in _DECADES:
-            digits, _, decade = _DECADES[lower].partition(" ")
-            yield Word(digits, True, gap)
-            lower, gap = decade, " "
-        elif _ROMAN.fullmatch(written) and before[:1].isupper() and after != ".":
+        if _ROMAN.fullmatch(written) and before[:1].isupper() and after != ".":
             lower = str(_roman(written))
         yield Word(lower if lower[0].isdigit() else stem(lower), not written[0].islower(), gap)
         before = written

@@ -90,13 +90,18 @@ class SavedTokenizer:
         """
         if given is None and self.kind in ("bytes", "bpe", "words"):
             return _made(self)
-        file = Path(self.directory or "", "tokenizer.json")
-        if given is None and self.directory is not None and file.is_file():
-            return _loaded(self, self.directory, _sha256(file.read_bytes()))
+        directory = self.directory if given is None else given
+        if isinstance(directory, str | Path):
+            file = Path(directory, "tokenizer.json")
+            if file.is_file():
+                return _loaded(self, str(directory), _sha256(file.read_bytes()))
         if given is None:
             fix = f"give the one that the game was played with: {self._description()}"
             raise ConfigError("tokenizer", None, fix)
 
+        return self._checked(given)
+
+    def _checked(self, given: Tokenizer | str | Path) -> Tokenizer:
         tokenizer = HuggingFaceTokenizer.load(given) if isinstance(given, str | Path) else given
         other = SavedTokenizer.of(tokenizer)
         same_file = self.file_sha256 is not None and self.file_sha256 == other.file_sha256
@@ -142,7 +147,7 @@ def _made(saved: SavedTokenizer) -> Tokenizer:
 @lru_cache(maxsize=4)
 def _loaded(saved: SavedTokenizer, directory: str, file_sha256: str) -> Tokenizer:
     """A tokenizer of a directory; kept as long as its file has this digest."""
-    return saved.open(directory)
+    return saved._checked(directory)
 
 
 @dataclass(frozen=True)

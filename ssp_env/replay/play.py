@@ -413,10 +413,7 @@ class RecordedWorld:
 
 
 def check_saved(value: object) -> None:
-    """
-    Raises:
-        UsageError: something else than a saved game, such as the name of its file.
-    """
+    """Refuses anything but a saved game, such as the name of its file."""
     if not isinstance(value, SavedGame):
         fix = "read_games(path) gives the games of a file"
         raise UsageError(f"a SavedGame is wanted, not {describe(value)}: {fix}")

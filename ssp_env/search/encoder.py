@@ -166,12 +166,8 @@ def load_model(name: str, directory: Path, device: str | None) -> Any:
 
     loader = getattr(sentence_transformers, name)
     options = {"model_kwargs": {"use_safetensors": True, "dtype": torch.float32}}
-    shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         return loader(str(directory), device=device, local_files_only=True, **options).eval()
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError) as error:
         raise ModelError(f"{directory}: holds no {what} that can be loaded ({error})") from error
-    finally:
-        if shown:
-            logging.enable_progress_bar()

@@ -146,8 +146,8 @@ class HuggingFaceTokenizer:
             begins = self.inner.bos_token is not None and self.inner.encode("a")[:1] == [
                 self.inner.bos_token_id
             ]
-            told = "" if system is None else f"{system}\n"
-            return (self.inner.bos_token if begins else "") + told, ""
+            opening = "" if system is None else f"{system}\n"
+            return (self.inner.bos_token if begins else "") + opening, ""
 
         # Loaded with `transformers`, of which this tokenizer is one.
         from jinja2 import TemplateError

@@ -72,9 +72,13 @@ class FileWorld:
                 raise DataError(answers_path, f"{what} {question.id!r}; {fix}")
 
         self._index = Path(corpus_path) if Path(corpus_path).is_dir() else None
-        self.corpus: Passages = (
-            read_corpus(corpus_path) if self._index is None else _passages(self._index)
-        )
+        if self._index is None:
+            self.corpus: Passages = read_corpus(corpus_path)
+        else:
+            # Imported here: a corpus in a file needs no index.
+            from ssp_env.search.index import open_passages
+
+            self.corpus = open_passages(self._index)
 
     @cached_property
     def retriever(self) -> Retriever | None:
@@ -111,13 +115,6 @@ class FileWorld:
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
         """``None``: this world has no reader."""
         return None
-
-
-def _passages(directory: Path) -> Passages:
-    # Imported here: a corpus in a file needs no index.
-    from ssp_env.search.index import open_passages
-
-    return open_passages(directory)
 
 
 _Text = Annotated[str, StringConstraints(pattern=r"\S")]

@@ -57,7 +57,7 @@ def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(name: str, *arguments: str) -> str:
-    """What an example prints."""
+    """Output of an example."""
     done = start(name, *arguments)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

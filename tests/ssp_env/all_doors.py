@@ -171,15 +171,20 @@ def rllib(seed: int, script: Script, **setup: Any) -> Outcome:
 
 
 def text(seed: int, script: Script, **setup: Any) -> Outcome:
-    env = ssp_env.TextGame(**setup)
+    return _texts(ssp_env.TextGame(**setup), None, seed, script)
+
+
+def _texts(env: Any, role: Role | None, seed: int, script: Script) -> Outcome:
+    """A game behind a door of texts, which pays one role or both."""
     _, info = env.reset(seed=seed)
-    infos, paid, flags = [info], {"proposer": 0.0, "solver": 0.0}, (False, False)
+    infos, paid, flags = [info], 0.0, (False, False)
     while not any(flags):
         written = script(current(env.game))
         assert isinstance(written, str)
         _, paid, *flags, info = env.step(written)  # type: ignore[assignment]
         infos.append(info)
-    return outcome(env.game, env.rules, paid, flags, infos)
+    rewards: Any = paid if role is None else {role.value: paid}
+    return outcome(env.game, env.rules, rewards, flags, infos)
 
 
 def batch(seeds: range, script: Script, **setup: Any) -> list[Outcome]:
@@ -275,14 +280,7 @@ def _unstack(info: dict[str, Any], i: int) -> dict[str, Any]:
 
 def text_role(role: Role, seed: int, script: Script, **setup: Any) -> Outcome:
     env = ssp_env.TextRole(role.value, other=ScriptPlayer(script), **setup)
-    _, info = env.reset(seed=seed)
-    infos, paid, flags = [info], 0.0, (False, False)
-    while not any(flags):
-        written = script(current(env.game))
-        assert isinstance(written, str)
-        _, paid, *flags, info = env.step(written)  # type: ignore[assignment]
-        infos.append(info)
-    return outcome(env.game, env.rules, {role.value: paid}, flags, infos)
+    return _texts(env, role, seed, script)
 
 
 # -- all of them -------------------------------------------------------------------------------

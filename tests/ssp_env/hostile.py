@@ -1,5 +1,4 @@
-"""A search server that misbehaves on demand, over real sockets; stdlib only, so that it starts fast
-as a process too.
+"""A search server that misbehaves on demand, over real sockets.
 
 A query that holds ``hostile:NAME`` makes the whole request be answered by the behaviour of that
 name. Otherwise documents are made of the query itself, so that a ranking shows whose it is."""
@@ -11,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -111,7 +109,8 @@ class Hostile:
 
         def end() -> None:
             self._server.close()
-            self.break_connections()
+            for writer in list(self._open):
+                writer.transport.abort()
             for task in asyncio.all_tasks(self._loop):
                 task.cancel()
             self._loop.call_later(0.01, self._loop.stop)
@@ -119,10 +118,6 @@ class Hostile:
         self._loop.call_soon_threadsafe(end)
         self._thread.join(10)
         self._loop.close()
-
-    def break_connections(self) -> None:
-        for writer in list(self._open):
-            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
@@ -215,7 +210,6 @@ def first(times: int, then: Behaviour) -> Behaviour:
 BEHAVIOURS: dict[str, Behaviour] = {
     "down": status(500),
     "busy": status(503, head="Retry-After: 0\r\n"),
-    "patience": first(1, status(429, head="Retry-After: 1\r\n")),
     "forever": status(429, head="Retry-After: 86400\r\n"),
     "flaky": first(2, status(500)),
     "gateway": first(1, status(502, b"<html>bad gateway</html>")),
@@ -228,20 +222,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "truncated": truncated,
     "reset": reset,
     "endless": endless,
-    "lazy": lazy,
     "html": status(200, b"<html>It works!</html>"),
     "too_few": lambda call: call.say(call.result()[:-1]),
-    "flat": lambda call: call.say(call.result()[0]),
 }
-
-
-def main(port: int) -> None:
-    """Serves until killed."""
-    server = Hostile(port=port)
-    server.start()
-    print(server.port, flush=True)
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -1,12 +1,13 @@
 """The three games that the paper prints (its appendix "Self-play Examples"), as scripts.
 
-Answers, questions, queries and the solver's answers are as printed. Thoughts and passages are our
-own words: of a passage, what the transcripts rely on; both brought to about the printed length."""
+Answers, questions, queries and the solver's answers are as printed. Thoughts and passages are
+filler of about the printed length."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from scripted import Script
 
@@ -79,36 +80,6 @@ GAMES = (
     ),
 )
 
-FACTS = {
-    "Roger (American Dad!)": "A grey alien in an animated sitcom, voiced by Seth MacFarlane. On "
-    "Earth since he crashed at Roswell in 1947, he lives with the Smiths.",
-    "American Dad!": "An animated sitcom about the Smiths. Where its alien was born is not shown.",
-    "Big O (mecha)": "A giant robot, whose pilot is called Roger.",
-    "Roger (Hellboy)": "A homunculus in a comic book.",
-    "Grey alien": "Small, hairless beings with large heads and eyes, seen in several series.",
-    "Castle Drogo": "A country house near Drewsteignton in Devon, built from 1911 to 1930 for "
-    "Julius Drewe by the architect Edwin Lutyens.",
-    "Gertrude Jekyll": "She planned some four hundred gardens, and received two medals.",
-    "Hestercombe House": "Its Edwardian garden is by Gertrude Jekyll and Edwin Lutyens, 1904 to "
-    "1906; Lutyens added an orangery, now listed Grade I.",
-    "Hascombe Court": "An estate in Surrey with a large garden by Gertrude Jekyll.",
-    "Devon County War Memorial": "A cross by Sir Edwin Lutyens on Cathedral Green in Exeter.",
-    "George P. Smith (politician)": "George Peter Smith (1873-1942) came west in 1901, and bought "
-    "a trading store at Duhamel in 1902, soon a hub of the fur trade with Métis and Saulteaux.",
-    "George Smith (historian)": "An English businessman (1800-1868).",
-    "George Smith (artist)": "A painter (died 1776).",
-    "George Wilbert Smith": "A politician (1855-1931).",
-    "Duhamel, Alberta": "A hamlet in Alberta, with old circles of stones.",
-    "Exchange District": "A part of Winnipeg that lived on goods from the east.",
-    "History of Alberta": "Rivers carried goods and furs.",
-    "Lamson & Hubbard Trading Company": "A company that traded in furs.",
-    "Northern Traders Company": "A company in the north of Alberta.",
-    "James Ramsey (politician)": "The owner of a department store in Edmonton (1864-1939).",
-    "Alexander Livingstone (Alberta politician)": "A councillor in Edmonton (1884-1944).",
-    "Cornelius Hiebert": "A politician (1862-1919) who opened a general store in a new village.",
-}
-"""What the passages say, by title."""
-
 ROGER, DROGO, GEORGE = "Roger (American Dad!)", "Castle Drogo", "George P. Smith (politician)"
 JEKYLL, HESTERCOMBE = "Gertrude Jekyll", "Hestercombe House"
 RIVALS = ["Alexander Livingstone (Alberta politician)", "Cornelius Hiebert"]
@@ -135,7 +106,7 @@ TITLES = dict(zip((q for g in GAMES for q in (*g.proposer, *g.solver)), FOUND, s
 
 def passage(title: str, part: int) -> Document:
     """One of the passages of a page; 100 words, as in the paper's corpus."""
-    words = f"{FACTS[title]} {' '.join([FILLER] * 6)}".split()[:100]
+    words = f"A page about {title}. {' '.join([FILLER] * 6)}".split()[:100]
     return Document(f"{title}/{part}", title, " ".join(words))
 
 
@@ -154,7 +125,7 @@ class PrintedWorld:
 
     def __init__(self, showcase: Showcase) -> None:
         self.answers = [GroundTruth("0", showcase.answer)]
-        self.corpus = [passage(title, 0) for title in FACTS]
+        self.corpus = [passage(title, 0) for title in sorted({*chain.from_iterable(FOUND)})]
 
     def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
         return []

@@ -7,7 +7,7 @@ tags; with ``solver_system.txt`` where the solver's instructions are a system me
 ``judge.txt`` and ``verify.txt`` where a model behind an API is to be asked in the set's own words.
 These sets ship with the package: ``plain`` (for instruction-following models), ``paper`` (all that
 the paper's prompts ask for, in words of our own), ``mini`` (for the word-level vocabulary of the
-mini-wiki), and those of other projects' checkpoints (:mod:`ssp_env.game.prompts.formats`); tags in
+mini-wiki), and those of other projects' checkpoints (:mod:`ssp_env.game.prompts.sets`); tags in
 them follow the config. ``NAME:FILE`` is a shipped set whose instructions to the solver are those of
 a file. Any other name is taken for a directory."""
 
@@ -57,12 +57,15 @@ class Template:
     Values are outside text: they are defused, then encoded as data.
     """
 
-    def __init__(self, name: str, text: str, frame: tuple[str, str] = ("", "")) -> None:
+    def __init__(
+        self, name: str, text: str, tokenizer: Tokenizer, frame: tuple[str, str] = ("", "")
+    ) -> None:
         """
         Args:
             name: which prompt this is; decides the placeholders.
             text: the template. The final line break of a text file is ignored; other white space
                 is not.
+            tokenizer: encodes the literal text.
             frame: what a chat template puts around a message.
 
         Raises:
@@ -98,18 +101,10 @@ class Template:
         self.literals[0] = frame[0] + self.literals[0]
         self.literals[-1] += frame[1]
 
-        self._encoded_by: Tokenizer | None = None
-        self._literal_ids: list[list[int]] = []
+        self._literal_ids = [tokenizer.encode(literal) for literal in self.literals]
 
-    def encode(self, tokenizer: Tokenizer, values: Mapping[str, Sequence[int]]) -> list[int]:
+    def encode(self, values: Mapping[str, Sequence[int]]) -> list[int]:
         """Ids of the literals (tags are tags) with the already encoded values between them."""
-        # Literals never change, so they are encoded once per tokenizer.
-        if self._encoded_by is not tokenizer:
-            self._encoded_by, self._literal_ids = (
-                tokenizer,
-                [tokenizer.encode(text) for text in self.literals],
-            )
-
         ids = list(self._literal_ids[0])
         for field, literal in zip(self.fields, self._literal_ids[1:], strict=True):
             ids.extend(values[field])
@@ -180,7 +175,7 @@ class Prompts:
         frames = dict.fromkeys(map(str, Role), frame)
         frames[Role.SOLVER] = texts.get(_OPENING, frame[0]), frame[1]
         self._templates = {
-            name: Template(name, texts[name], frames.get(name, ("", "")))
+            name: Template(name, texts[name], tokenizer, frames.get(name, ("", "")))
             for name in _REQUIRED
             if name in texts
         }
@@ -228,9 +223,8 @@ class Prompts:
     ) -> list[int]:
         """Prompt of RAG verification in a form of its own: the question and the documents."""
         listing = self._documents(documents, max_document_tokens)
-        question_ids = self._asked_ids(question)
         return self._templates["verifier"].encode(
-            self._tokenizer, {"question": question_ids, "documents": listing}
+            {"question": self._asked_ids(question), "documents": listing}
         )
 
     def closed_book(self, question: str) -> list[int]:
@@ -248,7 +242,7 @@ class Prompts:
     def information(self, documents: Sequence[Document], max_document_tokens: int) -> list[int]:
         """The observation that follows a search: documents between the information tags."""
         listing = self._documents(documents, max_document_tokens)
-        return self._templates["information"].encode(self._tokenizer, {"documents": listing})
+        return self._templates["information"].encode({"documents": listing})
 
     def listed(self, document: Document, max_document_tokens: int, number: int = 1) -> int:
         """Number of tokens that a document adds to a listing, in this place of it."""
@@ -273,7 +267,7 @@ class Prompts:
 
     def _documents(self, documents: Sequence[Document], max_tokens: int) -> list[int]:
         if not documents:
-            return self._templates["nothing"].encode(self._tokenizer, {})
+            return self._templates["nothing"].encode({})
 
         ids: list[int] = []
         for number, document in enumerate(documents, 1):
@@ -296,12 +290,12 @@ class Prompts:
             }
             if self._numbered:
                 values["number"] = self._tokenizer.encode(str(number))
-            ids = self._passages[key] = self._templates["document"].encode(self._tokenizer, values)
+            ids = self._passages[key] = self._templates["document"].encode(values)
         return ids
 
     def _fill(self, name: str, **values: str) -> list[int]:
         return self._templates[name].encode(
-            self._tokenizer, {key: self._asked_ids(text) for key, text in values.items()}
+            {key: self._asked_ids(text) for key, text in values.items()}
         )
 
     def _asked_ids(self, text: str) -> list[int]:

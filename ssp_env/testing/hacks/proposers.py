@@ -94,7 +94,7 @@ class WrongQuestion(Cheat):
 
 
 class Nonsense(Cheat):
-    """Searches honestly, then asks what nobody can answer."""
+    """Searches honestly, then asks a question without an answer."""
 
     closed_by = "any verifier"
 

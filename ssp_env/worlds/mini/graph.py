@@ -65,7 +65,11 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
             matters: a passage of the corpus names a rival answer to "the citizen of V" with a
             chance of .21, one that another proposer retrieved with .32.
     """
-    graph = Graph(_deal_kinds(names))
+    # Kinds are dealt by their shares, in order.
+    bounds, kinds = np.cumsum(list(KINDS.values())) * len(names), list(KINDS)
+    places = np.searchsorted(bounds, np.arange(len(names)), side="right")
+    dealt = (kinds[min(int(place), len(kinds) - 1)] for place in places)
+    graph = Graph(dict(zip(names, dealt, strict=True)))
 
     by_kind: dict[str, list[str]] = {kind: [] for kind in KINDS}
     for name, kind in graph.entities.items():
@@ -86,16 +90,6 @@ def grow(rng: np.random.Generator, names: Sequence[str], one_to_many: bool = Tru
             graph.facts[name][NATION] = by_kind["country"][0]
 
     return graph
-
-
-def _deal_kinds(names: Sequence[str]) -> dict[str, str]:
-    bounds = np.cumsum(list(KINDS.values())) * len(names)
-
-    kinds, last = list(KINDS), len(KINDS) - 1
-    return {
-        name: kinds[min(int(np.searchsorted(bounds, i, side="right")), last)]
-        for i, name in enumerate(names)
-    }
 
 
 def _pick(rng: np.random.Generator, options: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import environment, ssp
+from runs import SSP, environment, ssp
 
 from experiments.config import presets
 from ssp_env import cli
@@ -92,6 +92,18 @@ def test_mistake_is_one_line_and_status_2(
 def test_ctrl_c_is_status_130(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["answer", "--number", "0"]) == 130
     assert capsys.readouterr() == ("", "ssp: interrupted\n")
+
+
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
+    command = [SSP, "sweep", "--list"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 141
 
 
 def without(module: str, *words: str) -> subprocess.CompletedProcess[str]:

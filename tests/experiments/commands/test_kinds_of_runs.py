@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from runs import SETTINGS, all_games, arguments, games, metrics, timeless
+from runs import SETTINGS, all_games, arguments, games, metrics
 
 from agents.models import load_model
 from ssp_env.cli import main
@@ -25,17 +24,6 @@ def train(policy: Path, out: Path, *more: str, settings: tuple[str, ...] = SETTI
 
 def weights(folder: Path) -> dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in load_model(folder).state_dict().items()}
-
-
-def test_same_seed_plays_the_same_games_in_another_process(
-    policy: Path, whole_run: tuple[Path, str], tmp_path: Path
-) -> None:
-    run, whole = (
-        train(policy, tmp_path / "run", "--steps", "3", "--set", "evaluation.per_group=3"),
-        whole_run[0],
-    )
-    assert timeless(run)[:3] == timeless(whole)[:3]
-    assert list(games(run).items()) == list(games(whole).items())[:3]
 
 
 def test_solver_only_learns_from_the_solver_alone(policy: Path, tmp_path: Path) -> None:
@@ -100,27 +88,6 @@ def test_own_files_as_a_world(policy: Path, tmp_path: Path) -> None:
     )
     assert {game.answer for game in all_games(run)} == {"Samarick"}
     assert json.loads((run / "summary.json").read_text())["questions"]["final"] == {"mine": 1}
-
-
-def test_knobs_of_a_run_turn(policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``steps``, ``checkpoint_every``, ``evaluation.every``, ``world_options``, ``compute.threads``
-    in one run."""
-    threads: list[int] = []
-    monkeypatch.setattr(torch, "set_num_threads", threads.append)
-    knobs = (
-        "checkpoint_every=1",
-        "evaluation.every=2",
-        "world_options.max_hops=2",
-        "compute.threads=3",
-    )
-    run = train(policy, tmp_path / "run", "--steps", "3", settings=(*SETTINGS, *knobs))
-    assert threads == [3]
-    assert sorted(folder.name for folder in (run / "checkpoints").iterdir()) == [
-        "step_000002",
-        "step_000003",
-    ]
-    assert [line["step"] for line in metrics(run) if "accuracy" in line] == [0, 2, 3]
-    assert set(metrics(run)[0]["accuracy"]) == {"1", "2"}
 
 
 def test_run_without_a_directory_gets_a_fresh_one_and_resume_finds_it(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import signal
 import threading
@@ -17,7 +16,6 @@ import pytest
 from agents.models import load_model
 from experiments.report import curves
 from experiments.run.checks import check_model
-from experiments.run.process import quiet_libraries
 from ssp_env.cli import main
 from ssp_env.tokenizers import HuggingFaceTokenizer
 
@@ -101,14 +99,6 @@ def test_bootstrap_makes_a_model_directory(tmp_path: Path) -> None:
     assert [child.name for child in out.parent.iterdir()] == ["base"]
 
 
-def test_bootstrap_follows_from_its_seed(tmp_path: Path) -> None:
-    """That equal seeds give equal bytes is tested without the command."""
-    for seed in ("4", "5"):
-        bootstrap(tmp_path / seed, "--seed", seed)
-    one, other = ((tmp_path / seed / "model.safetensors").read_bytes() for seed in ("4", "5"))
-    assert one != other
-
-
 def test_bootstrap_keeps_its_hands_off_what_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,27 +133,3 @@ def test_interrupted_bootstrap_leaves_nothing(
     ]
     assert "Traceback" not in errors
     assert not list(tmp_path.iterdir())
-
-
-# -- silence -----------------------------------------------------------------------------------
-
-
-def test_only_known_messages_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    heard: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            heard.append(record.getMessage())
-
-    quiet_libraries()
-    quiet_libraries()
-    logger, listener = logging.getLogger("ray.rllib.algorithms.algorithm_config"), Listener()
-    # Another test of this process may have had Ray configure logging, which switches off what was
-    # there before.
-    monkeypatch.setattr(logger, "disabled", False)
-    logger.addHandler(listener)
-    logger.error("You are running SSP on the new API stack! This is")
-    logger.error("something else")
-    logger.removeHandler(listener)
-    assert heard == ["something else"]
-    assert len([known for known in logger.filters if type(known).__name__ == "_Drop"]) == 1

@@ -78,7 +78,7 @@ def test_every_question_has_one_line(
     assert any(len(line["games"]) > 1 for line in written)  # type: ignore[arg-type]
 
 
-def test_a_line_tells_the_way_of_its_question(
+def test_a_line_holds_the_games_of_its_question(
     run: Path, games: list[tuple[int, GameRecord]], tmp_path: Path
 ) -> None:
     out = tmp_path / "ledger.jsonl"

@@ -25,7 +25,6 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.calls: Counter[str] = Counter()
-        self.models: set[str] = set()
         self.down_after: Path | None = None
         self.up_after: Path | None = None
 
@@ -58,7 +57,6 @@ class Handler(BaseHTTPRequestHandler):
             else "greeting"
         )
         self.server.calls[asked] += 1
-        self.server.models.add(request["model"])
         reply = {
             "judge": "verdict: correct",
             "verifier": "<answer>what it says</answer>",
@@ -103,7 +101,6 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
     # Verified questions are few where the judge is strict; here it finds everything right.
     assert main([*command(policy, run, server, "--set", "openai.judge=true"), "--steps", "3"]) == 0
     assert set(server.calls) == {"greeting", "verifier", "judge"}
-    assert server.models == {"big"}
     void = [line.get("void_games", 0.0) for line in metrics(run)]
     assert void[2] > 0
     assert void[1] == void[3] == 0
@@ -114,7 +111,6 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
         assert game.outage is not None
         assert game.outage.service == game.reason
         assert "503" in game.outage.what
-        assert game.outage.calls == 1
     assert metrics(run)[3]["learner_updates"] == 1
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["verifier"], summary["void_games"], summary["void_questions"]) == (
@@ -122,15 +118,3 @@ def test_outage_voids_the_games_that_it_hits_and_training_goes_on(
         sum(void),
         0,
     )
-
-
-def test_judge_that_is_down_at_the_base_evaluation_ends_the_run(
-    server: Server, policy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "runs" / "run"
-    # The settings are written after the greeting and before the first question.
-    server.down_after = run / "config.yaml"
-    assert main([*command(policy, run, server, "--set", "openai.judge=true"), "--steps", "1"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("ssp: judge: no question of group")
-    assert not run.parent.exists()

@@ -15,8 +15,8 @@ from small_runs import GAMES, HOSTILE, change_game, make_run
 
 from experiments.report.curves import chart_data
 from experiments.report.figures import charts, spoken
-from experiments.report.page import default_name, write_page
 from experiments.report.page import report as report_command
+from experiments.report.page import write_page
 from experiments.report.runs import accuracy_means, arms_of, last_means, last_steps, open_runs
 from ssp_env.errors import DataError, RunError, SSPError
 from ssp_env.replay import read_games
@@ -194,13 +194,6 @@ def test_incomplete_runs_are_refused_with_the_place(
     refused("holds no metrics")
     run.config.unlink()
     refused("is no run directory: it holds no config.yaml")
-    with pytest.raises(RunError, match="is no run directory"):
-        open_runs([str(tmp_path / "nothing")])
-
-
-def test_a_page_is_named_after_its_runs() -> None:
-    assert default_name(["a/x", "b/y/"]) == "report-x-y.html"
-    assert default_name(["a/x", "b/y/", "z"]) == "report-x-and-2-more.html"
 
 
 def test_what_is_no_run_is_refused_in_words(two_runs: list[str], tmp_path: Path) -> None:
@@ -214,11 +207,3 @@ def test_what_is_no_run_is_refused_in_words(two_runs: list[str], tmp_path: Path)
     for out, says in ((tmp_path, "is a directory"), (tmp_path / "a" / "b.html", "no directory")):
         with pytest.raises(SSPError, match=says):
             report("nowhere", out=out)
-
-
-def test_a_run_without_games_is_shown_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = make_run(tmp_path / "run", steps=0, finished=False)
-    report(run.path, out=tmp_path / "page.html")
-    assert "holds no games" in capsys.readouterr().out

@@ -10,11 +10,9 @@ import pytest
 import yaml
 from runs import all_games, games, metrics
 
-from agents.models import load_model
 from experiments.config import make_config
 from ssp_env.cli import main
 from ssp_env.replay import read_games
-from ssp_env.tokenizers import HuggingFaceTokenizer
 
 Run = tuple[Path, str]
 
@@ -66,16 +64,6 @@ def test_every_game_is_recorded_and_replays_offline(
     assert f"{count} of {count} games are identical" in capsys.readouterr().out
 
 
-def test_a_checkpoint_holds_a_model_directory(run: Path, policy: Path) -> None:
-    assert [folder.name for folder in (run / "checkpoints").iterdir()] == ["step_000006"]
-    trained = run / "checkpoints" / "step_000006" / "policy"
-    before, after = load_model(policy).state_dict(), load_model(trained).state_dict()
-    assert before.keys() == after.keys()
-    assert any(not before[name].equal(after[name]) for name in before)
-    ids = [HuggingFaceTokenizer.load(folder).encode("<search>") for folder in (trained, policy)]
-    assert ids[0] == ids[1]
-
-
 def test_the_summary_says_what_was_reached(run: Path) -> None:
     summary, lines = json.loads((run / "summary.json").read_text()), metrics(run)
     expected = {"seed": 0, "steps": 6, "preset": "tiny", "verifier": "none", "questions_per_hop": 3}
@@ -124,3 +112,33 @@ def test_a_finished_run_is_summed_up_again_without_playing(whole_run: Run) -> No
     assert main(["train", "--resume", "--out", str(run)]) == 0
     assert json.loads((run / "summary.json").read_text()) == before
     assert games(run) == played
+
+
+# -- docs/run_directory.md explains every figure and field that a run writes -------------------
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def documented(text: str) -> set[str]:
+    return set(re.findall(r"`([a-z_0-9…]+)`", text))
+
+
+def test_every_figure_of_a_run_is_documented(whole_run: tuple[Path, str]) -> None:
+    names = documented((ROOT / "docs" / "run_directory.md").read_text(encoding="utf-8"))
+    used = {name for line in metrics(whole_run[0]) for name in line}
+    used |= {name for line in metrics(whole_run[0]) for name in line["seconds"]}
+    hops = {f"share_{hops}hop" for hops in range(1, 5)}
+    unknown = {name for name in used - names - hops if not name.startswith("invalid_")}
+    assert not unknown
+
+
+def test_every_field_of_a_file_of_games_is_documented(whole_run: tuple[Path, str]) -> None:
+    names = documented((ROOT / "docs" / "run_directory.md").read_text(encoding="utf-8"))
+    text = next(iter(games(whole_run[0]).values()))
+    header, *lines = map(json.loads, text.splitlines())
+    parts = [header, header["parts"], *lines, *(line["start"] for line in lines)]
+    for line in lines:
+        parts += [*line["noise"], *(item["document"] for item in line["noise"])]
+        for played in line["trajectories"]:
+            parts += [played, *played["segments"], *played["searches"]]
+    assert not {name for part in parts for name in part} - names

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import ssp_env
 from ssp_env.game.record import record_game
-from ssp_env.worlds.mini import MiniWorld
 from ssp_env.worlds.wiki import WikiMini
 
 SEARCHES = ("river city", "painter born in the city", "film of that year")
@@ -59,20 +58,6 @@ def test_a_copy_is_small_and_shares_what_never_changes(midgame: Any) -> None:
     for one, other in zip(first.searches, second.searches, strict=True):
         assert other is one
     assert second.key != first.key, "an engine would take one for the other"
-
-
-def test_the_spaces_of_a_copy_are_its_own_and_take_no_memory(mini: MiniWorld) -> None:
-    env = ssp_env.env(world=mini)
-    space = env.observation_space("solver")
-    space.seed(1)
-    for twin in (copy.deepcopy(env), pickle.loads(pickle.dumps(env))):
-        own = twin.observation_space("solver")
-        assert own == space
-        assert all(box.low.strides == box.high.strides == (0,) for box in own.values())
-        drawn = own.sample()
-        assert own.contains(drawn)
-    expected = copy.deepcopy(space).sample()
-    assert np.array_equal(space.sample()["observation"], expected["observation"])
 
 
 def test_a_pickle_refers_to_a_packaged_world(wiki: WikiMini, midgame: Any) -> None:

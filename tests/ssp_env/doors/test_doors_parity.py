@@ -16,7 +16,6 @@ from showcase import GAMES, PrintedRetriever, PrintedWorld, Showcase, script_of
 import ssp_env
 from ssp_env.errors import ServiceError
 from ssp_env.game.config import MINI_GAME, GameConfig
-from ssp_env.game.outcome import Outcome
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.tokenizers import ByteTokenizer, HuggingFaceTokenizer, Tokenizer
@@ -244,19 +243,3 @@ def test_a_game_of_several_attempts_whose_last_one_is_hit(mini: MiniWorld, attem
         else:
             assert (told.flags, told.rewards) == ((True, False), {"proposer": 0.0, "solver": 1.0})
             assert [a.outage is not None for a in told.record.attempts] == [False, False, True]
-
-
-def test_a_batch_voids_what_its_engine_could_not_play(mini: MiniWorld) -> None:
-    batch = ssp_env.GameBatch(3, world=mini, game=GAME)
-    turns = batch.reset(seed=1)
-    turns = batch.void(turns[1:2], ServiceError("engine", "out of memory"))
-    assert [turn.game for turn in turns] == [0, 2]
-    while turns:
-        turns = batch.step([[1]] * len(turns))
-    assert [game.outcome for game in batch.games] == [
-        Outcome.INVALID,
-        Outcome.VOID,
-        Outcome.INVALID,
-    ]
-    assert batch.infos[1]["reason"] == "engine"
-    assert batch.games[1].proposer_reward is None

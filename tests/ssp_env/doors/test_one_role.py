@@ -217,24 +217,3 @@ def assert_same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> None:
         assert x.dtype == y.dtype
         assert np.array_equal(x, y)
     assert data_equivalence(ours[-1], theirs[-1], exact=True)
-
-
-def test_seeds(mini: MiniWorld) -> None:
-    def answers(seed: Any, envs: Any = None) -> list[str]:
-        envs = envs or ssp_env.SolverVectorEnv(3, world=mini)
-        envs.reset(seed=seed)
-        return [env.game.truth.answer for env in envs._envs]
-
-    assert (
-        answers(5)
-        == answers([5, 6, 7])
-        == answers(np.int64(5))
-        == answers(np.array([5, 6, 7]))
-        != answers(6)
-    )
-    envs = ssp_env.SolverVectorEnv(3, world=mini)
-    first, second = answers(5, envs), answers(None, envs)
-    assert first != second, "without a seed it goes on"
-    assert (answers(5, envs), answers(None, envs)) == (first, second)
-    some = [answers([5, None, None], envs)[0] for _ in range(3)]
-    assert set(some) == {first[0]}, "only those that are given one begin anew"

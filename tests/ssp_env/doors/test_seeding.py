@@ -1,4 +1,4 @@
-"""What follows from a seed, behind every door, and what options say a game is about."""
+"""Seeds decide games alike behind every door, and options name the subject of one."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_credit_per_attempt_needs_nothing_private(mini: MiniWorld) -> None:
 
 
 def _writes_on(env: Any, trajectory: Any, tokens: int) -> bool:
-    """Whether the env is still in the turn: nobody else's, and no observation has come."""
+    """True while the env is still in the turn: it is no other's, and no observation has come."""
     return env.trajectory is trajectory and len(trajectory.ids) == tokens
 
 

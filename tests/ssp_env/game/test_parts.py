@@ -300,5 +300,5 @@ def test_one_search_takes_few_calls_in_few_files() -> None:
     finally:
         sys.setprofile(None)
     assert len(turn.trajectory.searches) == 1
-    assert len(calls) <= 65
-    assert len(set(calls)) <= 14
+    assert len(calls) <= 60
+    assert len(set(calls)) <= 12

@@ -306,7 +306,7 @@ def test_what_is_known_by_heart_is_rejected(
         assert found == (expected if known else (Outcome.VALID, None, 0.0, True))
 
 
-@pytest.mark.parametrize("door", ["aec", "rllib", "text", "batch"])
+@pytest.mark.parametrize("door", ["aec", "text", "batch"])
 def test_playing_dumb_at_the_gate_does_not_pay(mini: MiniWorld, door: str) -> None:
     """Behind every door where the solver plays the gate, the honest one earns as much."""
     import all_doors as doors

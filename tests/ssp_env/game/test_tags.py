@@ -15,8 +15,15 @@ from scripted import spell, word_tokenizer
 from ssp_env.errors import ConfigError, TokenizerError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import ALLOWED, Tags, check_tokenizer
-from ssp_env.game.scanner import Call, Forgery, ScannerTags, TurnScanner
+from ssp_env.game.protocol import (
+    ALLOWED,
+    Call,
+    Forgery,
+    ScannerTags,
+    Tags,
+    TurnScanner,
+    check_tokenizer,
+)
 from ssp_env.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer
 from ssp_env.types import Action, Document, Role
 
@@ -267,7 +274,7 @@ def play_random(seed: int, games: int) -> set[Outcome]:
 
 
 def test_random_games_break_nothing() -> None:
-    assert play_random(1, 80) == {Outcome.VALID, Outcome.INVALID, Outcome.VOID}
+    assert play_random(1, 60) == {Outcome.VALID, Outcome.INVALID, Outcome.VOID}
 
 
 def test_random_games_would_show_tags_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:

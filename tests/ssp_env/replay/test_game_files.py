@@ -95,6 +95,14 @@ def test_any_text_and_number_comes_back(saved: SavedGame, **parts: Any) -> None:
     assert list(game_lines([written(game)])) == list(game_lines([game]))
 
 
+def test_half_a_surrogate_pair_is_written_as_tokenizers_read_it(saved: SavedGame) -> None:
+    def game(half: str) -> SavedGame:
+        document = Document(half, half, half, float("inf"))
+        return with_texts(saved, [document], GroundTruth(half, half), (half,) * 3, (0.0, -1.5))
+
+    assert repr(written(game("a \ud800 b"))) == repr(game("a ? b"))
+
+
 def test_files(saved: SavedGame, mini: MiniWorld, tmp_path: Path) -> None:
     other = played_with(mini, ByteTokenizer())
     for name in ("a.jsonl", "a.jsonl.gz"):

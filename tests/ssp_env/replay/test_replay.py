@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -93,30 +92,6 @@ def test_a_short_cut_stays_one(mini: MiniWorld, words: WordTokenizer) -> None:
     saved = again(game, rules)
     assert saved.record.start == start
     assert not rescore([saved], ExactMatchJudge())[0].changed
-
-
-def test_random_games(mini: MiniWorld) -> None:
-    """Whole turns of random tokens, tags often among them."""
-    tokenizer, endings = ByteTokenizer(), set()
-    changes = {"verifier": "none", "filters": ("no_search",), "max_searches": 2, "attempts": 2}
-    rules = rules_of(mini, tokenizer, **{**ROOMY, **changes, "max_response_tokens": 900})
-    calls = ["<search>mentor</search>", "<question>what is the mentor</question>"]
-    calls += ["<answer>rival</answer>"]
-    tags = ["<search>", "</search>", "<question>", "</question>", "<answer>", "</answer>"]
-    common = [*map(tokenizer.encode, (*calls, *calls, *tags, "mentor ", "what ", "<", "</"))]
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        played = begin(rules, slots=2, seed=[seed])
-        while pending := played.pending():
-            for trajectory in pending:
-                parts = [common[i] for i in rng.integers(len(common), size=int(rng.integers(1, 6)))]
-                parts.append([int(rng.integers(tokenizer.vocab_size))] * (rng.random() < 0.3))
-                trajectory.feed_turn([token for part in parts for token in part])
-            played.advance()
-        for game in played.games:
-            again(game, rules)
-            endings.add((game.outcome, game.reason, *(a.trajectory.ending for a in game.attempts)))
-    assert len(endings) > 5, "the games are no test if they all end alike"
 
 
 # -- code of the user's own --------------------------------------------------------------------
@@ -248,11 +223,10 @@ def test_reading_notices_any_altered_leaf_of_a_line(saved: SavedGame, rng: Rando
     with pytest.raises(DataError, match=r"games\.jsonl:[12]: "):
         list(parse_games([json.dumps(line).encode() + b"\n" for line in lines], "games.jsonl"))
 
-
-def test_a_line_may_be_written_in_another_way(saved: SavedGame) -> None:
-    """Spaces and escapes are no alteration."""
-    lines = [f"{json.dumps(json.loads(line))}\n".encode() for line in game_lines([saved])]
-    assert list(parse_games(lines, "games.jsonl")) == [saved]
+    # Spaces and escapes are no alteration.
+    row[last] = before
+    rows = [json.dumps(line, indent=None).encode() + b"\n" for line in lines]
+    assert list(parse_games(rows, "games.jsonl")) == [saved]
 
 
 def changed(saved: SavedGame, **fields: Any) -> SavedGame:

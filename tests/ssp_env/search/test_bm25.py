@@ -65,11 +65,6 @@ def test_queries_that_match_nothing(retriever: BM25Retriever, query: str) -> Non
     assert retriever.search([query], 3) == [[]]
 
 
-def test_repeating_a_word_changes_nothing(retriever: BM25Retriever) -> None:
-    once, often = retriever.search(["danube austria", "danube danube austria danube"], 5)
-    assert [d.score for d in once] == [d.score for d in often]
-
-
 QUERIES = st.text(max_size=30) | st.sampled_from(
     ["danube", "VIENNA in the", "identical words", "北京"]
 )

@@ -96,17 +96,6 @@ def test_the_directory_outlasts_the_process_for_what_is_searched(tmp_path: Path)
     assert another.asked == [["a"]]
 
 
-def test_the_directory_stays_within_its_bounds_and_the_oldest_go_first(tmp_path: Path) -> None:
-    retriever, inner = cached(tmp_path / "c", max_bytes=2**20)
-    queries = [f"{i:04} " * 1000 + "." for i in range(1000)]
-    for start in range(0, 1000, 50):
-        retriever.search(queries[start : start + 50], 1)
-    size = sum(file.stat().st_size for file in (tmp_path / "c").iterdir())
-    assert size < 8 * 2**20, "SQLite's journal counts as well"
-    retriever.search([queries[0], queries[-1]], 1)
-    assert inner.asked[20:] == [[queries[0]]]
-
-
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     retriever, _ = cached(tmp_path / "c")
     with sqlite3.connect(tmp_path / "c" / "cache.db") as database:

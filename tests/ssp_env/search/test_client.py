@@ -207,18 +207,12 @@ def reply(result: Any) -> bytes:
         (DOCUMENT | {"id": 7, "url": "x"}, ("7", "Title", "Text")),
         ({"id": "1", "title": "T", "text": "x"}, ("1", "T", "x")),
         ({"id": "1", "contents": "a\ud800b"}, ("1", "", "a\ufffdb")),
+        ({"contents": "a"}, ("7361a6f4b374745d", "", "a")),
     ],
 )
 def test_what_servers_send_is_understood(document: Any, read: tuple[str, str, str]) -> None:
     [[found]] = read_reply(reply([[{"document": document, "score": 1, "rank": 1}]]), 1, 1)
     assert found == Document(*read, 1.0)
-
-
-def test_documents_without_an_id_are_told_apart_by_what_they_say() -> None:
-    hits = [{"document": {"contents": text}, "score": 1.0} for text in ("a", "b")]
-    [[first, second]] = read_reply(reply([hits]), 1, 2)
-    [[again, _]] = read_reply(reply([hits]), 1, 2)
-    assert first.id == again.id != second.id
 
 
 @pytest.mark.parametrize(

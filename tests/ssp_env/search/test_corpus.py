@@ -50,12 +50,6 @@ def test_not_json_names_the_line(tmp_path: Path) -> None:
     assert caught.value.line == 3
 
 
-@pytest.mark.parametrize("lines", [["[1]"], ["[", '{"id": "1"}', "]"], [' [{"id": "1"},']])
-def test_a_line_that_is_no_object(tmp_path: Path, lines: list[str]) -> None:
-    with pytest.raises(DataError, match=r":1: .*JSON Lines is wanted"):
-        list(read_jsonl(write(tmp_path / "c.jsonl", *lines)))
-
-
 @pytest.mark.parametrize("encoded", [bytes, gzip.compress])
 def test_gzip_is_told_by_content_and_a_byte_order_mark_is_passed_over(
     tmp_path: Path, encoded: Callable[[bytes], bytes]

@@ -101,13 +101,6 @@ def test_the_digest_tells_weights_prefixes_and_limit_apart_and_nothing_else(
     assert len({digest(folder), *others}) == 4
 
 
-def test_a_pickled_encoder_is_the_same_encoder(folder: Path) -> None:
-    encoder = SentenceTransformerEncoder(folder, device="cpu", prefixes=E5_PREFIXES)
-    again = pickle.loads(pickle.dumps(encoder))
-    assert again.info == encoder.info
-    np.testing.assert_array_equal(again.encode_queries(TEXTS), encoder.encode_queries(TEXTS))
-
-
 def test_models_are_read_from_safetensors_in_a_directory(folder: Path, tmp_path: Path) -> None:
     import torch
     from safetensors.torch import load_file

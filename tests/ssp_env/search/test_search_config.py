@@ -37,12 +37,6 @@ def test_nothing_named_is_the_worlds_own_and_an_index_directory_answers_alike(
     assert other.rules.retriever.search(query, 3) == own.rules.retriever.search(query, 3)
 
 
-def test_a_text_is_an_address_or_a_directory(index: Path) -> None:
-    for given in (index, str(index), {"index": str(index)}, SearchConfig(index=str(index))):
-        assert SearchConfig.of(given) == SearchConfig(index=str(index))
-    assert SearchConfig.of(NOWHERE) == SearchConfig(server=HTTPConfig(url=NOWHERE))
-
-
 def test_a_mapping_names_a_server_its_token_and_a_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ssp_env.doors.setup import set_up
-from ssp_env.errors import ConfigError, ServiceError, UsageError
+from ssp_env.errors import ConfigError, ServiceError
 from ssp_env.game.rules import Rules
 from ssp_env.judge.base import JudgeTask, Verdict
 from ssp_env.judge.exact import ExactMatchJudge
@@ -137,12 +137,6 @@ def test_verification_by_an_attempt_cannot_be_told_from_solving(mini: MiniWorld,
     assert paid == {"solver": 1.0, "attempt": 0.0}
 
 
-def test_an_answer_that_is_written_plainly_is_a_spoiler(mini: MiniWorld) -> None:
-    rules = rules_of(mini, spelled=True, game={"verifier": "none"})
-    for name in ("look_alike", "zero_width"):
-        assert result_of(rules, name).played.stopped_by == {"spoiler": GAMES}
-
-
 def test_a_judge_that_obeys_is_found_out(mini: MiniWorld) -> None:
     careful = rules_of(mini, spelled=True)
     assert result_of(careful, "instruct_judge").finding is not Finding.PAYS
@@ -197,12 +191,6 @@ def test_a_service_that_is_down_holds_nothing(mini: MiniWorld, calls: int) -> No
         probe(rules, [find_cheat("throw")], games=4)
 
 
-def test_a_gate_that_accepts_nothing_is_no_success(mini: MiniWorld) -> None:
-    rules = rules_of(mini, filters={"never": lambda proposal: True})
-    with pytest.raises(UsageError, match=r"no honest question was accepted \(4 never\)"):
-        probe(rules, [find_cheat("nonsense")], games=4)
-
-
 class Shout(Cheat):
     """Asks the honest question in a loud voice."""
 
@@ -233,7 +221,7 @@ def test_unknown_cheat(name: str, says: str) -> None:
 
 
 def test_200_games_tell_a_tenth_from_nothing() -> None:
-    """Whatever the spread: half of all games pay 1, the others 0."""
+    """Half of all games pay 1, the others 0: the largest spread."""
     honest = Pay((0.0, 1.0) * 100, void=0)
     assert find(honest, honest, 0.1)[0] is Finding.HELD
     more = Pay((1.0,) * 150 + (0.0,) * 50, void=0)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import hf_tokenizers
-import numpy as np
 import pytest
 from scripted import word_tokenizer
 
@@ -23,14 +19,13 @@ from ssp_env.game.strategies import (
     STRATEGIES,
     BatchStrategy,
     DummyPadding,
-    ReplayBuffer,
     make_strategy,
 )
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.game.verification import NoiseDocument, NoiseSource, draw_noise
 from ssp_env.judge.base import Judge, Verdict, Verifier, VerifyTask
 from ssp_env.judge.exact import ExactMatchJudge, F1Judge, NoVerifier, WorldVerifier
-from ssp_env.players import ClozePlayer, MiniPlayer, Player, RandomLegalPlayer, TextPlayer
+from ssp_env.players import ClozePlayer, MiniPlayer, Player, TextPlayer
 from ssp_env.search.base import Retriever
 from ssp_env.search.bm25 import BM25Retriever
 from ssp_env.search.corpus import Corpus
@@ -52,7 +47,7 @@ from ssp_env.tokenizers import (
     Tokenizer,
     WordTokenizer,
 )
-from ssp_env.types import Document, GroundTruth, Question, World
+from ssp_env.types import Document, GroundTruth, World
 from ssp_env.worlds import open_world
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
@@ -83,44 +78,29 @@ class TestFileWorld(WorldTests):
         return open_world("files", name="mine", corpus_path=self.corpus, answers_path=self.played)
 
 
-class Twisted(SmallWorld):
-    """A small world with something wrong."""
-
-    def __init__(self, twist: str) -> None:
-        super().__init__()
-        self.twist = twist
-        if twist == "unfindable":
-            self.answers = (*self.answers, GroundTruth("x", "Timbuktu"))
-        if twist == "shared":
-            self.answers = (*self.answers, GroundTruth("x", self.questions(0, 5)[0].answers[0]))
-
-    def questions(self, seed: int, per_group: int | None = None) -> list[Question]:
-        return [] if self.twist == "no questions" else super().questions(seed, per_group)
+class KnowsByHeart(SmallWorld):
+    """Reads what it was not shown."""
 
     def read(self, question: str, documents: Sequence[Document]) -> frozenset[str] | None:
-        known = list(self.corpus) if self.twist == "knows by heart" else documents
-        return super().read(question, known)
+        return super().read(question, list(self.corpus))
 
 
 # -- retriever, judge, verifier ----------------------------------------------------------------
 
 
 class Breakable(BM25Retriever):
-    """A retriever that can be switched off, and does something to its results."""
+    """A retriever that can be switched off, and may mix up its results or hide the outage."""
 
     down = False
 
     def __init__(self, twist: str = "") -> None:
         super().__init__(Corpus(PASSAGES))
-        self.twist, self.calls = twist, 0
+        self.twist = twist
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Document]]:
         if self.down and self.twist != "silent":
             raise ServiceError("search", "switched off")
-        found = super().search(queries, k + 1 if self.twist == "too many" else k)
-        self.calls += 1
-        if self.twist == "random" and self.calls % 2:
-            return [ranking[1:] for ranking in found]
+        found = super().search(queries, k)
         return [[] for _ in queries] if self.down else found[:: -1 if self.twist == "order" else 1]
 
 
@@ -220,11 +200,6 @@ class TestClozePlayer(PlayerTests):
         return ClozePlayer(rules.config.tags)
 
 
-class TestRandomLegalPlayer(PlayerTests):
-    def make_player(self, rules: Rules) -> Player:
-        return RandomLegalPlayer(rules, np.random.default_rng(0))
-
-
 class Lazy(TextPlayer):
     """Writes half a turn."""
 
@@ -242,10 +217,6 @@ def own_noise(rng: Any, count: int, own: Any, others: Any, corpus: Any) -> Any:
     return [NoiseDocument(document, "own") for document in own][:count]
 
 
-def global_noise(rng: Any, count: int, own: Any, others: Any, corpus: Any) -> Any:
-    return draw_noise(np.random.default_rng(random.getrandbits(32)), count, own, others, corpus)
-
-
 @pytest.mark.parametrize("name", STRATEGIES)
 class TestStrategies(BatchStrategyTests):
     @pytest.fixture(autouse=True)
@@ -261,11 +232,6 @@ class Endless(DummyPadding):
         return valid < slots
 
 
-class Forgets(ReplayBuffer):
-    def get_state(self) -> dict[str, Any]:
-        return super().get_state() | {"pool": []}
-
-
 # -- broken parts ------------------------------------------------------------------------------
 
 
@@ -274,25 +240,14 @@ def judging(judge: Callable[[Any], Any]) -> Any:
 
 
 BROKEN = [
-    (WorldTests, Twisted("unfindable"), "answers_can_be_played_from_and_found", "has no word"),
-    (WorldTests, Twisted("shared"), "questions_and_answers_share_nothing", "also answers"),
-    (WorldTests, Twisted("no questions"), "questions", "set has_questions = False"),
-    (WorldTests, Twisted("knows by heart"), "analysis_knows_the_right_answer", "use them alone"),
+    (WorldTests, KnowsByHeart(), "analysis_knows_the_right_answer", "use them alone"),
     (TestBM25, Breakable("order"), "one_ranking_per_query_in_order", "back into order"),
-    (TestBM25, Breakable("too many"), "documents", "at most k = 1 documents"),
-    (TestBM25, Breakable("random"), "same_query_same_ranking", "has to get the same answer"),
     (TestBM25, Breakable("silent"), "a_failure_is_an_error", "would be trained on"),
     (
         JudgeTests,
         judging(lambda tasks: [Verdict(task.prediction == task.truth.answer) for task in tasks]),
         "one_verdict_per_task_in_order",
         "'Wien'.* False, which should be True",
-    ),
-    (
-        type("Unbroken", (JudgeTests,), {"break_it": lambda self, tested: None}),
-        ExactMatchJudge(),
-        "a_failure_is_an_error",
-        "a verdict would be trained on",
     ),
     (VerifierTests, NoVerifier(), "one_verdict_per_task_in_order", "Peru.* True"),
     (
@@ -301,12 +256,9 @@ BROKEN = [
         "data_never_becomes_a_special_token",
         "takes the text '<think>' for the token",
     ),
-    (TokenizerTests, WordTokenizer(["what"], ["<think>"]), "tags_are_spelled", "spell the tag"),
     (PlayerTests, Lazy(), "every_turn_is_written", "the proposer's turn is not finished"),
     (NoiseSourceTests, own_noise, "none_of_its_own", "leave out own"),
-    (NoiseSourceTests, global_noise, "all_randomness_comes_from_rng", "the same noise"),
     (BatchStrategyTests, Endless(), "waves_come_to_an_end", "bound the waves"),
-    (BatchStrategyTests, Forgets(), "a_state_goes_through_json", "everything that decides"),
 ]
 
 
@@ -321,9 +273,3 @@ def test_a_broken_part_is_noticed(mixin: Any, part: Any, test: str, message: str
 def test_what_has_to_be_overridden_is_named() -> None:
     with pytest.raises(NotImplementedError, match=r"override make_retriever\(self\)"):
         RetrieverTests().test_no_query_no_ranking()
-
-
-def test_the_mixins_need_neither_pytest_nor_torch_nor_ray() -> None:
-    code = "import sys, ssp_env.testing; print({'pytest', 'torch', 'ray'} & set(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "set()"

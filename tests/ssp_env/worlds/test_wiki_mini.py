@@ -20,8 +20,6 @@ from ssp_env.types import Document, World
 from ssp_env.worlds import wiki_mini
 from ssp_env.worlds.wiki import WikiMini, packaged
 
-BENCHMARKS = ["2wiki", "bamboogle", "hotpotqa", "musique", "nq", "popqa", "triviaqa"]
-
 
 @pytest.fixture(scope="module")
 def world() -> WikiMini:
@@ -41,31 +39,6 @@ def test_files_are_those_of_the_manifest(world: WikiMini) -> None:
         content = gzip.decompress(raw) if name.endswith(".gz") else raw
         assert hashlib.sha256(content).hexdigest() == entry["sha256"], name
         assert content.count(b"\n") == entry["records"], name
-
-
-def test_counts(world: WikiMini) -> None:
-    assert len(world.corpus) == world.manifest["passages"] == 27_197
-    assert len(world.answers) == world.manifest["answers"] == 1_306
-    counts = {name: sum(q.group == name for q in world.questions(0)) for name in BENCHMARKS}
-    assert counts == world.manifest["questions"]
-    assert sum(counts.values()) == len(world.questions(0)) == 1_972
-
-
-def test_every_source_and_licence_is_named(world: WikiMini) -> None:
-    assert sorted(world.manifest["data_sets"]) == BENCHMARKS
-    with packaged("manifest.json") as path:
-        notice = path.parents[1].joinpath("NOTICE-wiki_mini.md").read_text(encoding="utf-8")
-    for benchmark, entry in world.manifest["data_sets"].items():
-        row = next(line for line in notice.splitlines() if line.startswith(f"| `{benchmark}` |"))
-        assert f"| {world.manifest['questions'][benchmark]} |" in row
-        assert entry["licence"] in row
-        assert entry["url"] in row
-    assert all(
-        source["repo"] and source["commit"] and source["licence"]
-        for source in world.manifest["sources"]
-    )
-    for duty in ("share alike", "attribute", "single-hop", "27,197", "1,306", "1,972"):
-        assert duty in notice
 
 
 def test_search_finds_answers(world: WikiMini) -> None:
