@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from math import nan
+from operator import attrgetter, methodcaller
 from statistics import fmean
 from typing import Any
 
@@ -29,7 +30,7 @@ from agents.engines.gap import CHECK_EVERY, Gap, compared_rows, measure
 from agents.metrics import step_figures
 from agents.models import as_tensor, load_state, plain_weights
 from agents.rllib.config import SelfPlayConfig
-from agents.rllib.env_runner import RoundTask, Sample, busiest, renumber, rounds_of
+from agents.rllib.env_runner import Sample, busiest, renumber, rounds_of
 from agents.rllib.learner import (
     as_arrays,
     ask_learners,
@@ -59,8 +60,7 @@ class SSP(Algorithm):
     """Search self-play: play a step's rounds, learn from them, hand the new weights to the players.
 
     The batch strategy, with its pool of verified questions, lives here; each round is sent a copy.
-    ``last_games`` holds the records of the latest step, and ``last_figures`` what can be said of
-    them, for callers that want to keep them.
+    ``last_games`` and ``last_figures`` hold records and figures of the latest step.
     """
 
     last_games: Sequence[GameRecord] = ()
@@ -105,8 +105,7 @@ class SSP(Algorithm):
             # A runner that dies in the first step comes back with the learner's weights as well: a
             # module of the user's may draw its own at random.
             self._hand_over_weights(self.env_runner_group)
-        ask = [lambda runner: runner.reasons()]
-        (self._reasons,) = self._runners.map(self.env_runner_group, ask)
+        (self._reasons,) = self._runners.map(self.env_runner_group, [methodcaller("reasons")])
         self._frozen = freeze_collected()
 
     def cleanup(self) -> None:
@@ -122,10 +121,8 @@ class SSP(Algorithm):
 
         With ``overlap``, the next step is played while this one is learnt from, by the weights that
         this one was begun with. So all steps but the first learn from games that are one update
-        old, wherever and in whatever order things are done.
-
-        Raises:
-            ServiceError: all env runners are gone, or a learner is; go on from a checkpoint.
+        old, wherever and in whatever order things are done. A ServiceError means that all env
+        runners are gone, or a learner is: go on from a checkpoint.
         """
         learning, game = self.config.learning(), self.config.game()
         began = time.perf_counter()
@@ -181,7 +178,7 @@ class SSP(Algorithm):
             return renumber(samples)
 
         shared = ray.put(state)
-        calls = [partial(_sample, task=task, strategy=shared) for task in tasks]
+        calls = [methodcaller("sample", task=task, strategy=shared) for task in tasks]
         return renumber(self._runners.map(self.env_runner_group, calls))
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:
@@ -252,7 +249,7 @@ class SSP(Algorithm):
         shares = [questions[i::count] for i in range(count)]
         if group is not self.env_runner_group:
             self._hand_over_weights(group)
-        calls = [partial(_solve, share=s, temperature=temperature, seed=seed) for s in shares]
+        calls = [methodcaller("solve", share, temperature, seed) for share in shares]
         results = self._runners.map(group, calls)
 
         answered: list[GameRecord | None] = [None] * len(questions)
@@ -264,11 +261,9 @@ class SSP(Algorithm):
         """Measures the policy on ``evaluation_duration`` questions that it never trains on.
 
         They are always the same, of all groups (hop counts) in turn, and answered greedily, once
-        each, by the evaluation's env runners, or by those of training if it has none.
-
-        Returns:
-            RLlib's figures of episodes under ``env_runners``: ``episode_return_mean`` is the share
-            of right answers, and ``accuracy`` that of each group.
+        each, by the evaluation's env runners, or by those of training if it has none. Of RLlib's
+        figures under ``env_runners``, ``episode_return_mean`` is the share of right answers, and
+        ``accuracy`` that of each group.
         """
         self._call_back("on_evaluate_start")
         questions = self._questions
@@ -311,10 +306,8 @@ class SSP(Algorithm):
         return {name: tensor.numpy() for name, tensor in plain.items()}
 
     def get_module(self, module_id: str = MODULE_ID) -> RLModule | None:
-        """The RLModule that plays, with the present weights; there is only one.
-
-        Of vLLM, which has the policy in a form of its own, a copy with the learner's weights.
-        """
+        """The RLModule that plays, with the present weights; there is only one. Of vLLM, which has
+        the policy in a form of its own, a copy with the learner's weights."""
         if module_id != MODULE_ID:
             return None
         if self.config.engine_config().kind == "vllm":
@@ -322,7 +315,7 @@ class SSP(Algorithm):
             load_state(copy, self._arrays())
             return copy
         module: RLModule
-        (module,) = self._runners.map(self.env_runner_group, [lambda runner: runner.module])
+        (module,) = self._runners.map(self.env_runner_group, [attrgetter("module")])
         return module
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -340,7 +333,6 @@ class SSP(Algorithm):
         self._runners.hand_over(group, weights, self._steps)
 
     def _learners(self) -> AbstractContextManager[None]:
-        """Says so when something fails because a learner is dead."""
         return naming_dead_learners(self.learner_group, self.config.num_learners)
 
     # -- checkpoints ---------------------------------------------------------------------------
@@ -405,18 +397,3 @@ class SSPConfig(SelfPlayConfig):
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class=algo_class or SSP)
-
-
-# These go to env runners, so they have names: Ray pickles them by name.
-
-
-def _sample(runner: Any, *, task: RoundTask, strategy: Any) -> Sample:
-    sample: Sample = runner.sample(task=task, strategy=ray.get(strategy))
-    return sample
-
-
-def _solve(
-    runner: Any, *, share: Sequence[Question], temperature: float, seed: int
-) -> list[GameRecord]:
-    records: list[GameRecord] = runner.solve(share, temperature, seed)
-    return records

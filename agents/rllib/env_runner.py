@@ -130,13 +130,14 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             raise UsageError("vLLM's model is no RLModule; SSP.get_module() makes one")
         return self._module
 
-    def sample(self, *, task: RoundTask, strategy: dict[str, Any], **_: Any) -> Sample:
-        """Plays a round, with the state that the batch strategy had when the step began."""
+    def sample(self, *, task: RoundTask, strategy: Any, **_: Any) -> Sample:
+        """Plays a round, with the state (or Ray's reference to it) that the batch strategy had when
+        the step began."""
         seed = (self.config.seed or 0, task.step, task.number)
         engine: Any = _Timed(self._players)
         began = time.perf_counter()
         copy = self.config.batch_strategy()
-        copy.set_state(strategy)
+        copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
         round_ = Round(self.rules, self._answers, task.slots, [_GAMES, *seed], copy)

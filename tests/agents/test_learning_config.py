@@ -23,8 +23,6 @@ from ssp_env.game.round import Round
 from ssp_env.game.strategies import make_strategy, update_strategy
 from ssp_env.types import GroundTruth
 
-# -- what a setting changes --------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Setup:
@@ -170,21 +168,3 @@ def test_a_setting_changes_something(
         unchanged[key] = probe(setup, given)
     changed = probe(Setup(model_dir, algorithm_config, played), {**given, name: value})
     assert changed != unchanged[key]
-
-
-# -- nonsense ----------------------------------------------------------------------------------
-
-
-def test_the_paper_is_the_default() -> None:
-    paper = LearningConfig()
-    assert (paper.batch_size, paper.minibatches, paper.lr, paper.warmup_steps) == (256, 2, 1e-6, 5)
-    assert (paper.proposer_algorithm, paper.solver_algorithm) == ("reinforce", "grpo")
-    assert (paper.kl_coeff, paper.strategy, paper.reset_every, paper.temperature) == (
-        0.01,
-        "periodic_reset",
-        10,
-        1.0,
-    )
-    assert (paper.proposer_aggregation, paper.solver_aggregation) == ("sum", "sequence")
-    assert paper.baseline_decay is None
-    assert not paper.std_normalise

@@ -209,29 +209,6 @@ def reciting(text: str, tokenizer: HuggingFaceTokenizer) -> Any:
     return lm
 
 
-TEXT = "x</search>yz0123456789"
-
-
-def recite(tokenizer: HuggingFaceTokenizer, *rooms: int) -> list[str]:
-    """What the turns of one trajectory say."""
-    stop = StopRule.of(GameConfig(), tokenizer)
-    engine = TransformersEngine(reciting(TEXT, tokenizer), tokenizer, stop)
-    ids, said = tokenizer.encode("x"), []
-    for room in rooms:
-        (generation,) = generate(engine, [Request(0, ids, room, 0.0, 0)])
-        ids = [*ids, *generation.ids]
-        said.append(tokenizer.decode(generation.ids))
-    return said
-
-
-def test_a_tag_of_many_tokens_stops() -> None:
-    tokenizer = byte_tokenizer()
-    stop = StopRule.of(GameConfig(), tokenizer)
-    assert b"</search>" in stop.strings
-    assert stop.token_ids == {tokenizer.eos_id}
-    assert recite(tokenizer, 20) == ["</search>"]
-
-
 def test_a_tag_that_has_a_token_but_is_spelled_out_stops() -> None:
     tokenizer = byte_tokenizer("</search>")
     tag = tokenizer.encode("</search>")

@@ -76,10 +76,9 @@ def test_updates_equal_the_losses_written_out(model_dir: Path) -> None:
     assert distance(weights_of(learner), expected) < 3e-5
 
 
-@pytest.mark.parametrize("microbatch_tokens", [1, 60, 100])
-def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir: Path) -> None:
+def test_microbatches_do_not_change_the_update(model_dir: Path) -> None:
     results = []
-    for tokens in (10**9, microbatch_tokens):
+    for tokens in (10**9, 60):
         learner = learner_for(model_dir, microbatch_tokens=tokens, lr=1e-4)
         figures = [update(learner, some_rows(model_dir, 7, seed=seed)) for seed in (3, 4)]
         results.append((weights_of(learner), figures))
@@ -89,15 +88,14 @@ def test_microbatches_do_not_change_the_update(microbatch_tokens: int, model_dir
         assert a == pytest.approx(b, rel=1e-4, abs=1e-6)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_is_skipped_and_counted(
-    bad: float, model_dir: Path, rows: list[Row]
+    model_dir: Path, rows: list[Row]
 ) -> None:
     learner, other = learner_for(model_dir), learner_for(model_dir)
     assert update(learner, rows)["skipped_updates"] == 0.0
     update(other, rows)
     before = weights_of(learner)
-    figures = update(learner, [replace(rows[0], advantage=bad), *rows[1:]])
+    figures = update(learner, [replace(rows[0], advantage=float("nan")), *rows[1:]])
     assert figures["skipped_updates"] == 1.0
     assert distance(weights_of(learner), before) == 0.0
     update(learner, rows)

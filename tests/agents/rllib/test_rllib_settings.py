@@ -6,19 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playful import GAME, make_rules
 from ray.rllib.callbacks.callbacks import RLlibCallback
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.rllib import SSPConfig
 from agents.rllib.module import LLMModule
 from ssp_env.errors import ConfigError
-from ssp_env.game.config import GameConfig
-from ssp_env.game.rules import Rules
-from ssp_env.tokenizers import HuggingFaceTokenizer
-from ssp_env.tokenizers.base import Tokenizer
-from ssp_env.types import World
-from ssp_env.worlds.mini import MiniWorld
 
 
 class Own(LLMModule):
@@ -122,27 +115,6 @@ def test_evaluation_asks_all_groups_in_turn(model_dir: Path) -> None:
     assert len(set(groups)) > 1
     assert max(map(groups.count, groups)) - min(map(groups.count, groups)) <= 1
     assert questions == config.evaluation_questions()
-
-
-def test_own_rules_and_worlds_are_used(
-    algorithm_config: SSPConfig, tokenizer: HuggingFaceTokenizer
-) -> None:
-    seen: list[object] = []
-
-    def own_rules(world: World, tokenizer: Tokenizer, game: GameConfig) -> Rules:
-        seen.append((world, game.attempts))
-        return make_rules(world, tokenizer, game)
-
-    own = {
-        "world": MiniWorld,
-        "world_options": {"seed": 9, "entities": 55},
-        "make_rules": own_rules,
-    }
-    algorithm_config.environment(env_config={**algorithm_config.env_config, **own}).validate()
-    world = algorithm_config.make_world()
-    assert len(world.corpus) == 110
-    assert algorithm_config.make_rules(world, tokenizer).world is world
-    assert seen == [(world, GAME["attempts"])]
 
 
 def test_a_config_survives_its_dict(algorithm_config: SSPConfig) -> None:
