@@ -6,9 +6,9 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -50,11 +50,21 @@ def make_app() -> App:
             if error.name is None or error.name.partition(".")[0] not in ("experiments", "agents"):
                 raise
             missing.append(point.name)
+            app.command(_absent(point.name), name=point.name, show=False)
 
     if missing:
         epilogue += f"\n\nOnly in a checkout ({CHECKOUT}): {', '.join(missing)}"
     app.help_epilogue = epilogue
     return app
+
+
+def _absent(name: str) -> Callable[..., int]:
+    """A command whose package is not installed, which says so whatever its arguments are."""
+
+    def run(*words: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+        raise MissingExtra(f"ssp {name}", CHECKOUT)
+
+    return run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,6 +22,7 @@ from agents.rllib.algorithm import SSPConfig
 from agents.rllib.learner import SSPLearner
 from agents.rllib.module import MODULE_ID, to_batch
 from agents.rows import credited, rows_of, with_loss_weights
+from agents.update import merge_figures
 from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.tokenizers import HuggingFaceTokenizer
@@ -97,7 +98,7 @@ def test_the_pages_update_is_that_of_ssp_train(
     for step in range(2):
         loss = page.update(policy, reference, optimizer, taught)
         result = learner.update(batch=to_batch(rows), timesteps={"training_step": step})
-        figures = SSPLearner.merge([result[MODULE_ID]])
+        figures = merge_figures([result[MODULE_ID]])
         assert figures["loss"] == pytest.approx(loss, abs=1e-6)
 
         for mine, other in zip(policy.parameters(), theirs.parameters(), strict=True):
