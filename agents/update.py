@@ -90,7 +90,7 @@ class Update:
             learning: algorithms, clipping, KL, warm-up, sizes.
             reference: the frozen reference of the KL; without one there is no KL.
             autocast: dtype that passes are computed in; ``None`` for float32.
-            learners: how many learners' gradients are *averaged* behind this one's back (DDP).
+            learners: how many learners' gradients are *averaged* outside this class, by DDP.
             no_sync: a context in which gradients are not yet exchanged between learners.
             agree: from this learner's number of passes to the largest of all learners'. Learners
                 that share the weights of a policy among them have to pass through it in step.
@@ -116,7 +116,7 @@ class Update:
         Returns:
             The sums named in ``SUMMED``, ``grad_norm`` before clipping, and ``skipped_updates``: 1
             if the gradient was not finite, so that weights and moments were left alone; and those
-            named in ``ROLE_NORMS``, which are NaN but every tenth step.
+            named in ``ROLE_NORMS``, which are NaN except in every tenth step.
         """
         learning = self.learning
         # The learning rate rises linearly, then stays, or falls linearly all the way.
@@ -205,12 +205,12 @@ class Update:
             vetoed = is_vetoed(log_ratios, rows, len(counts))
         counted = weights * ~vetoed.repeat_interleave(counts)
 
-        tokens = Tokens(logprobs, behaviour, advantages, rows)
-        proposers, solvers = self._algorithms
-        losses = solvers.loss(tokens, learning)
-        if proposers.loss is not solvers.loss:
-            by_solver = role == ROLE_IDS["solver"]
-            losses = torch.where(by_solver, losses, proposers.loss(tokens, learning))
+        # Each loss gets the tokens of its own role alone, so that it may compare or average them.
+        losses = torch.zeros_like(logprobs)
+        for number, algorithm in enumerate(self._algorithms):
+            chosen = role == number
+            tokens = Tokens(*(x[chosen] for x in (logprobs, behaviour, advantages, rows)))
+            losses = losses.masked_scatter(chosen, algorithm.loss(tokens, learning))
         loss = (counted * losses).sum()
         has_kl = self._has_kl(role)
         kl = (counted * self._kl(part, logprobs, has_kl)).sum()
@@ -221,9 +221,9 @@ class Update:
             sums |= self._ratio_figures(log_ratios, advantages, trained, has_kl)
             sums["vetoed_rows"] = (vetoed & (part["weights"] > 0)).sum()
             for name, number in ROLE_IDS.items() if entropies is not None else ():
-                of_role = trained & (role == number)
-                sums[f"{name}_tokens"] = of_role.sum()
-                sums[f"{name}_entropy_sum"] = (entropies * of_role).sum()
+                trained_of_role = trained & (role == number)
+                sums[f"{name}_tokens"] = trained_of_role.sum()
+                sums[f"{name}_entropy_sum"] = (entropies * trained_of_role).sum()
 
         return sums["loss"], {name: value.detach().double() for name, value in sums.items()}
 
@@ -289,8 +289,8 @@ class Update:
 def merge_figures(learners: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Figures of one update from those of all its learners.
 
-    Sums add up, and means are made of them; norms are the same everywhere. A mean over nothing is
-    left out, and a norm that was not measured.
+    Sums add up, and means are made of them; norms are the same everywhere. Empty means and
+    unmeasured norms are left out.
     """
     first = learners[0]
     totals = {name: sum(float(f[name]) for f in learners) for name in SUMMED if name in first}

@@ -169,7 +169,7 @@ def row_of(trajectory: Any, solver: bool, advantage: float) -> Row:
 def token_logprobs(model: Any, ids: Tensor) -> Tensor:
     """log pi(token | what precedes it): (rows, length) -> (rows, length - 1).
 
-    Rows are padded on the right, which needs no attention mask: every layer looks back alone.
+    Rows are padded on the right, which needs no attention mask: attention is causal.
     """
     logits = model(input_ids=ids[:, :-1], use_cache=False).logits
     return torch.log_softmax(logits, dim=-1).gather(2, ids[:, 1:, None]).squeeze(2)

@@ -47,8 +47,8 @@ def train(
     """Trains, evaluates, and leaves a run directory behind; returns the summary.
 
     Ctrl-C and SIGTERM end the run after the step in progress, with a checkpoint; ``resume``
-    continues from there to the same result as an uninterrupted run. So do a collapse and an outage
-    that lasts, see :mod:`agents.health`.
+    continues from there to the same result as an uninterrupted run. A collapse or a
+    lasting outage also ends it with a checkpoint, see :mod:`agents.health`.
 
     Args:
         config: the run's settings.

@@ -189,7 +189,7 @@ class Game:
         return first + [attempt.trajectory for attempt in self.attempts]
 
     def number_of(self, trajectory: Trajectory) -> int:
-        """Index of the attempt that a trajectory is, from 0 up; -1 where it is none."""
+        """Index of the attempt that a trajectory is, from 0 up; -1 if it is not an attempt."""
         played = (i for i, attempt in enumerate(self.attempts) if attempt.trajectory is trajectory)
         return next(played, -1)
 

@@ -70,8 +70,8 @@ def is_remote(part: object) -> bool:
     """True if a retriever, judge or verifier spends its time waiting for another machine.
 
     It is then called from several threads at once, while the policy generates. A part says so by
-    an attribute ``remote`` that is true; a retriever that asks a server need not say it, and what
-    stands before others (caches, rerankers, fusions) is remote if one of them is.
+    an attribute ``remote`` that is true; a retriever that asks a server need not say it, and a
+    wrapper (cache, reranker, fusion) is remote if any retriever it wraps is.
     """
     said = getattr(part, "remote", None)
     if isinstance(said, bool):

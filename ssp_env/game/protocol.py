@@ -164,8 +164,8 @@ class TurnScanner:
     tag without an opening is text.
 
     Tags inside a thought are text as well: it goes from an opening think tag to the first closing
-    one. Whether a thought is ever closed cannot be known before the turn ends. One that is not
-    was no thought: :meth:`end` then returns what it held back."""
+    one. Whether a thought is ever closed cannot be known before the turn ends. An
+    unclosed one counts as text: :meth:`end` then returns what it held back."""
 
     __slots__ = (
         "_content_from",

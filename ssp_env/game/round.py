@@ -303,7 +303,7 @@ class Round:
                 game.attempts.append(Attempt(trajectory))
 
     def _keep_solutions(self) -> None:
-        """Says of the round's verified questions how they were solved, now that it is known."""
+        """Adds its solution to each verified question of the round."""
         tags = self.rules.config.tags
         played = {(game.question, game.truth.id): game for game in self.games if game.proposer}
         self.verified = [

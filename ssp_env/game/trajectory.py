@@ -237,7 +237,7 @@ class Trajectory:
         """A scanner for the turn that begins here."""
         pieces, tags = self.limits.tokenizer.pieces, self.limits.tags
 
-        # A template may open a thought in the policy's stead, and add a line break or two.
+        # A template may already have opened a think tag, and added a line break or two.
         tail = b"".join(map(pieces.__getitem__, self.ids[-(tags.longest + 8) :]))
         return TurnScanner(tags, thinking=tail.rstrip().endswith(tags.think_opening))
 
