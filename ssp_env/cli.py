@@ -4,6 +4,7 @@ their signatures are the options, their docstrings the help."""
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -101,6 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe, such as `head`, has seen enough; what is left goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT):
+            raise
+        print(f"ssp: {error}: name another place, or make room", file=sys.stderr)
+        return 2
 
 
 def script() -> NoReturn:

@@ -71,6 +71,8 @@ def _complaint(kind: type[Settings], error: dict[str, Any]) -> tuple[str, object
         return prefix + name, value, f"no such setting; {hint}"
     if error["type"] == "literal_error" and isinstance(value, str):
         return prefix + name, value, nearest(value, re.findall(r"'([^']*)'", error["msg"]))
+    if error["type"] == "tuple_type":
+        return prefix + name, value, "give a list, such as [1, 3] or [spoiler]"
     if error["type"] == "missing":
         return prefix + name, None, "give a value"
     return prefix + name, value, error["msg"][0].lower() + error["msg"][1:]

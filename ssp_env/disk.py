@@ -27,7 +27,12 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     Raises:
         RunError: it cannot be written.
     """
+    if path.exists() and not path.is_file():
+        # A rename would put a file in the place of a device.
+        raise RunError(f"{path} cannot be written: it is there and no file; name a file")
+
     text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
+    path = path.resolve()  # what a link leads to is replaced, not the link
     new = unfinished(path)
     try:
         with open(new, mode, **text) as file:  # type: ignore[call-overload]

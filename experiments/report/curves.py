@@ -13,6 +13,7 @@ import pandas as pd
 from experiments.report.figures import REWARDS, charts, spoken, spoken_group
 from experiments.report.runs import Arm, Run, arms_of, open_runs
 from experiments.stats import over_runs
+from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 
 PANELS = {
@@ -153,15 +154,12 @@ def save_figure(figure: Any, out: Path) -> None:
     Raises:
         RunError: the file cannot be written.
     """
-    unfinished = out.with_name(f".unfinished_{out.name}")
     try:
-        figure.savefig(unfinished, dpi=120)
-        unfinished.replace(out)
-    except (OSError, ValueError) as error:
-        # matplotlib raises a ValueError for an unknown file type.
+        with replacing(out, "wb") as file:
+            figure.savefig(file, dpi=120, format=out.suffix.removeprefix(".") or "png")
+    except ValueError as error:
+        # matplotlib's, for an unknown file type.
         raise RunError(f"{out} cannot be written: {error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def picture(runs: Sequence[Run], arms: Sequence[Arm], smooth: int) -> Any:

@@ -78,7 +78,7 @@ class ChatClient:
             ) from error
 
         self.config = config
-        self._key = key = read_key("chat.api_key_env", config.api_key_env)
+        self._key = key = read_key(f"{config.section}.api_key_env", config.api_key_env)
 
         def connect() -> tuple[openai.AsyncOpenAI, asyncio.Semaphore]:
             limits = httpx.Limits(max_connections=config.concurrency)
