@@ -31,5 +31,5 @@ def test_a_file_in_a_directory_that_is_not_there_is_told_in_words(tmp_path: Path
     what = f"there is no directory {tmp_path / 'gone'}"
     assert str(caught.value) == f"{tmp_path / 'gone' / 'file'} cannot be written: {what}"
     (tmp_path / "folder").mkdir()
-    with pytest.raises(RunError, match=r"folder cannot be written: Is a directory$"):
+    with pytest.raises(RunError, match=r"folder cannot be written: it is there and no file"):
         write_atomically(tmp_path / "folder", "new")
