@@ -70,20 +70,6 @@ def check_positive_count(name: str, value: object) -> None:
         raise ConfigError(name, value, "must be at least 1")
 
 
-def at_least(config: Any, prefix: str, minimum: float, *names: str) -> None:
-    """Checks that numeric fields are not below ``minimum``.
-
-    Raises:
-        ConfigError: names the field.
-    """
-    for name in names:
-        # Put this way round, so that NaN fails as well.
-        if not getattr(config, name) >= minimum:
-            raise ConfigError(
-                f"{prefix}.{name}", getattr(config, name), f"must be at least {minimum}"
-            )
-
-
 def one_of(field_name: str, value: str, known: Any) -> None:
     """Checks that a name is a known one.
 

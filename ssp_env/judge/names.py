@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from nicknames import NickNamer
 
 _QUOTED = re.compile(r"(?:[\"“”]([^\"“”]+)[\"“”]|(?<=\s)['‘]([^'‘’]+)['’]|\(([^()]+)\))(?= \w)")
-_INITIALS = re.compile(r"\b([A-Z])\.?(?=(?:[A-Z]\.?)?[A-Z]?\.? [A-Z][a-z])")
 _OTHER_SIGNS = re.compile(r"[^\w\s.,'’\"“”()-]|\d{3}")
 _PARTICLES = frozenset(
     {"da", "de", "del", "della", "di", "do", "dos", "du", "la", "le", "van", "von"}
