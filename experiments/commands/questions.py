@@ -21,7 +21,6 @@ from ssp_env.disk import replacing
 from ssp_env.errors import ConfigError, RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay import read_games
-from ssp_env.types import Role
 
 ALIKE = 0.9
 """Cosine of two questions' character n-grams (TF-IDF) from which on they are near-duplicates."""
@@ -157,7 +156,7 @@ def ledger(games: Iterable[Played], run: str | Path) -> list[Entry]:
         if not game.question:
             continue
         place = {"step": step, "slot": game.slot}
-        proposer = game.play_of(Role.PROPOSER)
+        proposer = game.named().get("proposer")
         searches = proposer.searches if proposer is not None else ()
         found = {document.id: document for search in searches for document in search.documents}
         first: Entry = {

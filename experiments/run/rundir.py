@@ -36,8 +36,7 @@ from ssp_env.disk import (
 )
 from ssp_env.errors import RunError
 from ssp_env.game.record import GameRecord
-from ssp_env.replay.files import SavedGame, game_lines
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay.files import SavedGame, SavedRules, game_lines
 
 NO_CHECKPOINT = (
     "a run that ended before its first checkpoint; start it over with --resume, or "

@@ -26,7 +26,7 @@ from ssp_env.errors import ServiceError, UnhealthyRun
 from ssp_env.game.parts import idle_settings
 from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay.files import SavedRules
 from ssp_env.types import Question
 
 if TYPE_CHECKING:

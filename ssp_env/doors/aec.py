@@ -25,7 +25,7 @@ from ssp_env.game.game import Game
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Trajectory
-from ssp_env.game.transcript import LiveView, render_ansi, render_human
+from ssp_env.game.transcript import LiveView, render_ansi
 from ssp_env.types import Role
 from ssp_env.worlds import WORLDS
 
@@ -231,7 +231,7 @@ def render(game: Game, rules: Rules, render_mode: str | None) -> str | None:
     if render_mode == "ansi":
         return render_ansi(game, rules)
     if render_mode == "human":
-        render_human(game, rules)
+        LiveView(rules).show(game)
     else:
         gym.logger.warn("render() was called without a render_mode")
     return None

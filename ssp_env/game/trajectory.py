@@ -6,7 +6,7 @@ import bisect
 import copy
 import itertools
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -138,14 +138,19 @@ class Trajectory:
         return self.ending is not None
 
     @property
-    def thinking(self) -> bool:
-        """True if the current turn is inside a thought, where tags are text."""
-        return self._scanner.thinking
-
-    @property
     def began_thinking(self) -> bool:
         """True if the current turn began inside a thought, which its prompt has opened."""
         return self._scanner.began_thinking
+
+    def runs(self) -> Iterator[tuple[int, int, bool]]:
+        """Runs of tokens behind the prompt by one author: start, stop, and if it is the policy."""
+        start = self.prompt_length
+        while start < len(self.ids):
+            own = self.mask[start] == 1
+            stop = self.mask.find(b"\0" if own else b"\1", start)
+            stop = stop if stop >= 0 else len(self.ids)
+            yield start, stop, own
+            start = stop
 
     def feed(self, ids: Sequence[int], logprobs: Sequence[float] | None = None) -> bool:
         """Takes tokens that the policy sampled; returns whether they ended the turn.
@@ -180,16 +185,10 @@ class Trajectory:
 
         A turn without any complete action ends the trajectory, as it would with an end token.
         Actions in a thought that the turn leaves open count, and nothing behind them is dropped.
-
-        Args:
-            ids: the turn; an empty one is a turn without an action.
-            logprobs: behaviour log-probability of each; zeros when not given.
+        Arguments and errors are those of :meth:`feed`, but the turn may be empty.
 
         Returns:
             How many of the ids were taken.
-
-        Raises:
-            UsageError: as :meth:`feed` does.
         """
         ids, taken, found, ended = self._scan(ids, logprobs)
         self._take(ids[:taken], logprobs if logprobs is None else logprobs[:taken])
@@ -244,11 +243,7 @@ class Trajectory:
     def _scan(
         self, ids: Sequence[int], logprobs: Sequence[float] | None
     ) -> tuple[list[int] | tuple[int, ...], int, Call | Forgery | None, bool]:
-        """The ids; how many of them belong to the turn; what they complete; if they end the turn.
-
-        Raises:
-            UsageError: as :meth:`feed` does.
-        """
+        """The ids; how many belong to the turn; what they complete; if they end the turn."""
         if self.waiting is not Waiting.POLICY:
             what = f"this {self.role} trajectory waits for {self.waiting}, not for tokens"
             raise UsageError(what)

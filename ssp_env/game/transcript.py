@@ -63,25 +63,11 @@ def render_ansi(game: Game, rules: Rules) -> str:
     return "\n".join(line.plain() for line in transcript(record_game(game, rules)))
 
 
-def render_human(game: Game, rules: Rules, console: Console | None = None) -> None:
-    """Prints the game with colours: prompts dim, the policy's words bold, observations cyan."""
-    from rich.console import Console
-
-    console = console if console is not None else Console()
-    for line in transcript(record_game(game, rules)):
-        line.print(console)
-
-
 class LiveView:
     """Prints a game while it is played: each time, only what is new."""
 
-    def __init__(self, rules: Rules, console: Console | None = None) -> None:
-        """
-        Args:
-            rules: the rules of the games.
-            console: where to print; the terminal when not given.
-        """
-        self._rules, self._console = rules, console
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
         self._game: Game | None = None
         self._shown: Counter[Line] = Counter()
 
@@ -89,20 +75,17 @@ class LiveView:
         """Prints the lines that were not there the last time."""
         from rich.console import Console
 
-        # Not kept: an env is copied and sent to other processes, which a console cannot be.
-        console = self._console if self._console is not None else Console()
-        if game is not self._game:
-            self._game, self._shown = game, Counter()
-
+        # A line that comes later may stand before some that were shown: checks, for one.
         lines = transcript(record_game(game, self._rules))
         if game.outcome is Outcome.PENDING:
             lines.pop()
-        before, self._shown = self._shown, Counter(lines)
-        for line in lines:
-            if before[line]:
-                before[line] -= 1
-            else:
-                line.print(console)
+        shown = self._shown if game is self._game else Counter()
+        self._game, self._shown = game, Counter(lines)
+
+        # Not kept: an env is copied and sent to other processes, which a console cannot be.
+        console = Console()
+        for line in (self._shown - shown).elements():
+            line.print(console)
 
 
 def transcript(record: GameRecord) -> list[Line]:

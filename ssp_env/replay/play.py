@@ -27,16 +27,11 @@ from ssp_env.game.rules import Rules
 from ssp_env.game.trajectory import Limits, Trajectory, Waiting
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
-from ssp_env.replay.files import SavedGame
-from ssp_env.replay.header import dotted
+from ssp_env.replay.files import SavedGame, dotted
 from ssp_env.search.base import Results
 from ssp_env.tokenizers import Tokenizer
 from ssp_env.types import Document, Role, World
 
-NO_TOKENS = (
-    "the game was written without token ids (tokens=False; in a run: record_tokens: false); it can "
-    "be printed and judged anew, but not replayed"
-)
 _LONGEST = 80
 
 
@@ -44,10 +39,8 @@ _LONGEST = 80
 class Difference:
     """One thing that came out another way than it was saved."""
 
-    where: str
-    """``game``, or a trajectory: ``proposer``, ``verifier``, ``closed_book``, ``solver 1`` ..."""
-    field: str
-    """The field that differs, such as ``segments[2].ids[14]`` or ``verdict.correct``."""
+    place: str
+    """``game`` or a trajectory, and the field, such as ``solver 2: segments[2].ids[14]``."""
     saved: Any
     replayed: Any
 
@@ -56,7 +49,7 @@ class Difference:
             text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
             for text in map(repr, (self.saved, self.replayed))
         )
-        return f"{self.where}: {self.field}: saved {saved}, replayed {replayed}"
+        return f"{self.place}: saved {saved}, replayed {replayed}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +101,8 @@ def replay(
         UsageError: ``saved`` was written without token ids.
     """
     if not saved.rules.tokens:
-        raise UsageError(NO_TOKENS)
+        what = "the game was written without token ids (record_tokens: false)"
+        raise UsageError(f"{what}: it can be read and judged anew, but not replayed")
 
     opened = saved.rules.tokenizer.open(tokenizer)
     rules, as_saved = recorded_rules(saved, opened, filters, proposer_reward, solver_reward, world)
@@ -181,34 +175,27 @@ def _error(outage: Outage) -> ServiceError:
 
 def differences(saved: GameRecord, replayed: GameRecord) -> list[Difference]:
     """Every field that differs, trajectories first; of a list, the first place that does."""
-    then, now = saved.named(), replayed.named()
+    then, now = ({**r.named(), "game": replace(r, trajectories=())} for r in (saved, replayed))
     found: list[Difference] = []
-
     for name in dict.fromkeys([*then, *now]):
-        if name in then and name in now:
-            found += (replace(d, where=name) for d in _walk("", then[name], now[name]))
-        else:
-            before, after = ("played" if name in plays else "absent" for plays in (then, now))
-            found.append(Difference(name, "trajectory", before, after))
-
-    saved, replayed = replace(saved, trajectories=()), replace(replayed, trajectories=())
-    return found + list(_walk("", saved, replayed))
+        found += _walk(f"{name}: ", then.get(name), now.get(name))
+    return found
 
 
-def _walk(field: str, then: Any, now: Any) -> Iterator[Difference]:
+def _walk(place: str, then: Any, now: Any) -> Iterator[Difference]:
     if is_dataclass(then) and type(then) is type(now):
+        within = place if place.endswith(" ") else f"{place}."
         for f in fields(then):
-            path = f"{field}.{f.name}" if field else f.name
-            yield from _walk(path, getattr(then, f.name), getattr(now, f.name))
+            yield from _walk(f"{within}{f.name}", getattr(then, f.name), getattr(now, f.name))
     elif isinstance(then, tuple) and isinstance(now, tuple):
         for i, (before, after) in enumerate(zip(then, now, strict=False)):
-            if found := list(_walk(f"{field}[{i}]", before, after)):
+            if found := list(_walk(f"{place}[{i}]", before, after)):
                 yield from found
                 return
         if len(then) != len(now):
-            yield Difference("game", f"number of {field}", len(then), len(now))
+            yield Difference(f"{place}: length", len(then), len(now))
     elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
-        yield Difference("game", field, then, now)
+        yield Difference(place, then, now)
 
 
 # -- recorded services and code ----------------------------------------------------------------
@@ -310,11 +297,6 @@ class RecordedReferee(Referee):
     that made it void."""
 
     def __init__(self, rules: Rules, record: GameRecord) -> None:
-        """
-        Args:
-            rules: of :func:`recorded_rules`.
-            record: the game as it was played.
-        """
         super().__init__(rules)
         self._record, self._plays = record, record.named()
 

@@ -26,7 +26,7 @@ from ssp_env.game.record import GameRecord, record_game
 from ssp_env.game.round import Round
 from ssp_env.game.strategies import make_strategy
 from ssp_env.players import player_for
-from ssp_env.replay.header import SavedRules
+from ssp_env.replay.files import SavedRules
 from ssp_env.types import GroundTruth
 
 STEPS, SLOTS = 3, 8
