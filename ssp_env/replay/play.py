@@ -195,7 +195,7 @@ def _walk(place: str, then: Any, now: Any) -> Iterator[Difference]:
         if len(then) != len(now):
             yield Difference(f"{place}: length", len(then), len(now))
     elif repr(then) != repr(now):  # it tells 0.0 from -0.0, and NaN equals itself
-        yield Difference(place, then, now)
+        yield Difference(place.removesuffix(": "), then, now)
 
 
 # -- recorded services and code ----------------------------------------------------------------

@@ -7,11 +7,11 @@ from typing import Any
 import all_doors as doors
 import numpy as np
 import pytest
+import showcase
 from hf_tokenizers import byte_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import Script, by_role, propose, read, say, solve
-from showcase import GAMES, PrintedRetriever, PrintedWorld, Showcase, script_of
 
 import ssp_env
 from ssp_env.errors import ServiceError
@@ -149,25 +149,23 @@ def test_any_bytes(mini: MiniWorld, turns: list[list[int]]) -> None:
     assert doors.single(Role.PROPOSER, 3, script, **setup) == expected.of(Role.PROPOSER)
 
 
-@pytest.mark.parametrize("showcase", GAMES, ids=[game.answer for game in GAMES])
-def test_the_printed_games(showcase: Showcase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_printed_game(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the defaults of a world of text: its tokenizer, the lenient judge, the policy as
     verifier."""
     monkeypatch.setattr(doors, "SEEDS", range(5, 6))
-    setup = {"world": PrintedWorld(showcase), "retriever": PrintedRetriever()}
-    (told,) = doors.through_all_doors(
-        script_of(showcase), True, game=ssp_env.GameConfig(attempts=1), **setup
-    )
+    setup = {"world": showcase.PrintedWorld(), "retriever": showcase.PrintedRetriever()}
+    game = ssp_env.GameConfig(attempts=1)
+    (told,) = doors.through_all_doors(showcase.script, True, game=game, **setup)
 
     assert (told.record.outcome, told.record.reason) == ("valid", None)
-    assert told.record.question == showcase.question
+    assert told.record.question == showcase.QUESTION
     assert told.rewards == {"proposer": 0.0, "solver": 1.0}
 
     trajectories = told.record.named()
     proposer, solver = trajectories["proposer"], trajectories["solver 1"]
-    assert tuple(search.query for search in proposer.searches) == showcase.proposer
-    assert tuple(search.query for search in solver.searches) == showcase.solver
-    assert solver.result == showcase.reply
+    assert [search.query for search in proposer.searches] == [*showcase.PROPOSER]
+    assert [search.query for search in solver.searches] == [*showcase.SOLVER]
+    assert solver.result == showcase.REPLY
     assert solver.verdict is not None
     assert solver.verdict.correct
 
