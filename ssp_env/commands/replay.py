@@ -14,7 +14,6 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.text import Text
 
-from ssp_env.checks import one_of
 from ssp_env.errors import DataError, SSPError
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.record import GameRecord, TrajectoryRecord
@@ -65,7 +64,7 @@ def replay(
     limit: Annotated[int, Parameter(validator=Number(gte=0))] = 20,
     full: bool = False,
     check: bool = False,
-    judge: str | None = None,
+    judge: Literal["lenient", "exact", "f1"] | None = None,
     tokenizer: str | None = None,
 ) -> int:
     """Prints, replays and rescores the games of a run or of a file.
@@ -79,30 +78,22 @@ def replay(
         limit: Show at most this many games (default: 20; 0: all of them).
         full: Print in full, even if more than three.
         check: Replay all of them and show only what differs.
-        judge: Also rescore all of them with this judge: lenient, exact or f1.
+        judge: Also rescore all of them with this judge.
         tokenizer: Directory of the tokenizer that was played with.
     """
     console, most = Console(), limit or None
-    if judge is not None:
-        one_of("judge", judge, tuple(BY_RULES))
-
-    counts = _Counts(console, tokenizer)
     games = _games(path, chosen)
-    if check:
-        for found in games:
-            counts.add(found)
+    first = [] if check else list(islice(games, IN_FULL + 1))
+    games = chain(first, games)
+    if len(first) > IN_FULL and not full:
+        _list(console, games, most)
+        status = 0
     else:
-        first = list(islice(games, IN_FULL + 1))
-        if len(first) > IN_FULL and not full:
-            _list(console, chain(first, games), most)
-        else:
-            for found in islice(chain(first, games), most):
-                _print(counts, found)
+        status = _replay(console, games if check else islice(games, most), tokenizer, check)
 
-    counts.show(least=1 if check else 2)
     if judge is not None:
         _rescore(console, judge, _games(path, chosen), most)
-    return 1 if counts.differing else 0
+    return status
 
 
 # -- which games -------------------------------------------------------------------------------
@@ -203,51 +194,44 @@ def _summary(record: GameRecord) -> Text:
     return line.append(visible(f"{question} -> {record.answer}").replace("\n", " "), "default")
 
 
-def _print(counts: _Counts, found: _Found) -> None:
-    """Prints a game in full, and how it comes out when it is replayed."""
-    console, saved, rules = counts.console, found.game, found.game.rules
-    about = f"world {rules.parts.world}, weights of step {saved.record.weights_version}"
+def _replay(console: Console, games: Iterator[_Found], tokenizer: str | None, check: bool) -> int:
+    """Replays games and prints what differs, and unless they are only checked, all of them."""
+    replayed = differing = 0
+    own_code: dict[str, str] = {}
+    for found in games:
+        if not check:
+            _print(console, found)
+        try:
+            outcome = play_again(found.game, tokenizer)
+        except SSPError as error:
+            # A game can be read where it has no tokens, or its tokenizer is elsewhere.
+            if check or tokenizer is not None:
+                raise
+            _write(console, f"not replayed: {error} (--tokenizer DIR)", "yellow")
+            continue
+
+        replayed += 1
+        differing += not outcome.identical
+        own_code |= outcome.as_saved
+        for difference in outcome.differences:
+            _write(console, f"{found.place} differs: {difference}", "bold red")
+        if outcome.identical and not check:
+            _write(console, "replayed: identical to the record\n", "bold green")
+
+    if own_code:
+        names = ", ".join(f"{part} ({name})" for part, name in own_code.items())
+        _write(console, f"not checked, since it is code of your own: {names}", "yellow")
+    if replayed:
+        _write(console, f"{replayed - differing} of {replayed} games are identical", "bold")
+    return 1 if differing else 0
+
+
+def _print(console: Console, found: _Found) -> None:
+    record, rules = found.game.record, found.game.rules
+    about = f"world {rules.parts.world}, weights of step {record.weights_version}"
     _write(console, f"{found.place}; {about}, ssp-env {rules.package}", "dim")
-    for line in transcript(saved.record):
+    for line in transcript(record):
         line.print(console)
-
-    try:
-        if counts.add(found):
-            _write(console, "replayed: identical to the record", "bold green")
-    except SSPError as error:
-        # A game can be read where it has no tokens, or its tokenizer is elsewhere.
-        if counts.tokenizer is not None:
-            raise
-        _write(console, f"not replayed: {error} (--tokenizer DIR)", "yellow")
-    console.print()
-
-
-class _Counts:
-    """Replays games, and counts those that differ."""
-
-    def __init__(self, console: Console, tokenizer: str | None) -> None:
-        self.console, self.tokenizer = console, tokenizer
-        self.games = self.differing = 0
-        self._own_code: dict[str, str] = {}
-
-    def add(self, found: _Found) -> bool:
-        """Replays a game and prints what differs; returns whether it is identical."""
-        replayed = play_again(found.game, self.tokenizer)
-        self.games += 1
-        self.differing += not replayed.identical
-        self._own_code.update(replayed.as_saved)
-        for difference in replayed.differences:
-            _write(self.console, f"{found.place} differs: {difference}", "bold red")
-        return replayed.identical
-
-    def show(self, least: int) -> None:
-        """Prints the counts, if at least so many games were replayed."""
-        if self._own_code:
-            names = ", ".join(f"{part} ({name})" for part, name in self._own_code.items())
-            _write(self.console, f"not checked, since it is code of your own: {names}", "yellow")
-        if self.games >= least:
-            same = self.games - self.differing
-            _write(self.console, f"{same} of {self.games} games are identical", "bold")
 
 
 def _write(console: Console, text: str, style: str = "") -> None:

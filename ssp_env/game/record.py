@@ -142,11 +142,6 @@ class GameRecord:
         return self.first_slot + self.start.slot
 
     @property
-    def group(self) -> int:
-        """Games of one answer share a group (GRPO for the proposer)."""
-        return self.first_slot + self.start.group
-
-    @property
     def origin(self) -> str:
         """Origin of the question: ``proposed``, ``reused``, ``composed`` or ``given``."""
         return self.start.origin.value

@@ -91,7 +91,6 @@ class Trajectory:
     mask: bytearray = field(init=False)
     logprobs: array[float] = field(init=False)
     searches: list[SearchRecord] = field(default_factory=list)
-    waiting: Waiting = Waiting.POLICY
     ending: Ending | None = None
     result: str | None = None
     """The question or the answer, once there is one."""
@@ -131,6 +130,13 @@ class Trajectory:
     def tokens_left(self) -> int:
         """Tokens that the budget still allows."""
         return self.limits.max_response_tokens - (len(self.ids) - self.prompt_length)
+
+    @property
+    def waiting(self) -> Waiting:
+        """Input that it waits for."""
+        if self.done:
+            return Waiting.NOTHING
+        return Waiting.POLICY if self.query is None else Waiting.SEARCH
 
     @property
     def done(self) -> bool:
@@ -202,15 +208,10 @@ class Trajectory:
         return taken
 
     def observe(self, documents: Sequence[Document], observation: Sequence[int]) -> None:
-        """Takes what the pending search found, already encoded.
-
-        Raises:
-            UsageError: no search is pending.
-        """
-        if self.waiting is not Waiting.SEARCH or self.query is None:
-            raise UsageError(
-                f"this {self.role} trajectory waits for {self.waiting}, not for documents"
-            )
+        """Takes what the pending search found, already encoded."""
+        if self.query is None:
+            what = f"this {self.role} trajectory waits for {self.waiting}, not for documents"
+            raise UsageError(what)
 
         self.searches.append(SearchRecord(self.query, tuple(documents)))
         self.query = None
@@ -226,11 +227,10 @@ class Trajectory:
 
         # Tags in the observation are not the policy's, so the next turn is scanned on its own.
         self._scanner = self._new_scanner()
-        self.waiting = Waiting.POLICY
 
     def end(self, ending: Ending) -> None:
         """Ends it."""
-        self.ending, self.waiting, self.query = ending, Waiting.NOTHING, None
+        self.ending, self.query = ending, None
 
     def _new_scanner(self) -> TurnScanner:
         """A scanner for the turn that begins here."""
@@ -261,16 +261,12 @@ class Trajectory:
             belong = text.index(tokenizer.eos_id) + 1
             text, ended = text[: belong - 1], True
 
-        try:
-            pieces = list(map(tokenizer.pieces.__getitem__, text))
-        except (IndexError, TypeError):
-            pieces = []
         # A negative id would index the table from its end.
-        if len(pieces) < len(text) or (text and min(text) < 0):
-            size = tokenizer.vocab_size
-            known = range(size)
-            token = next(t for t in text if not hasattr(t, "__index__") or t not in known)
+        size = tokenizer.vocab_size
+        if text and not (min(text) >= 0 and max(text) < size):
+            token = next(t for t in text if not 0 <= t < size)
             raise UsageError(f"token {token!r} is outside the action space 0 .. {size - 1}")
+        pieces = list(map(tokenizer.pieces.__getitem__, text))
 
         joined = b"".join(pieces)
         found = self._scanner.feed(joined)
@@ -314,7 +310,7 @@ class Trajectory:
         ):
             self.end(Ending.BUDGET_QUERY if searches else Ending.BUDGET_ANSWER)
         elif searches:
-            self.query, self.waiting = found.content, Waiting.SEARCH
+            self.query = found.content
         else:
             self.result = found.content
             self.end(Ending.ACTION)

@@ -146,7 +146,7 @@ def _checks(record: GameRecord) -> Iterator[Line]:
 
     if record.verification is not None:
         yield Line(f"verification: {_word(record.verification)}", "bold")
-        origins = {n.document.id: f"noise, {_origin(n.origin, record)}" for n in record.noise}
+        origins = {n.document.id: f"noise, {n.origin}" for n in record.noise}
         read = (f"{d} ({origins.get(d, 'evidence')})" for d in record.materials or ())
         yield Line(f"read: {', '.join(read) or 'nothing'}", "dim cyan", 4)
 
@@ -162,13 +162,6 @@ def _word(verdict: Verdict) -> str:
 def _named(documents: Iterable[Document]) -> str:
     shown = [d.id if d.score is None else f"{d.id} ({d.score:.3g})" for d in documents]
     return ", ".join(shown) or "nothing"
-
-
-def _origin(origin: str, record: GameRecord) -> str:
-    """The origin of noise; a game by its number in the step, not in its runner's part of it."""
-    name, _, slot = origin.partition(" ")
-    known = name == "game" and slot.isdecimal()
-    return f"game {record.first_slot + int(slot)}" if known else origin
 
 
 def _known(record: GameRecord) -> str:

@@ -8,11 +8,10 @@ from ssp_env.replay.files import (
     save_games,
     write_games,
 )
-from ssp_env.replay.play import Difference, Replay, replay
+from ssp_env.replay.play import Replay, replay
 from ssp_env.replay.rescore import Rescored, rescore
 
 __all__ = [
-    "Difference",
     "Replay",
     "Rescored",
     "SavedGame",

@@ -12,7 +12,7 @@ from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.referee import Referee, ask_each
 from ssp_env.game.rules import Rules
-from ssp_env.game.trajectory import Trajectory, Waiting
+from ssp_env.game.trajectory import Trajectory
 from ssp_env.judge.base import Judge, JudgeTask
 from ssp_env.replay.files import SavedGame, name_of
 from ssp_env.replay.play import Replay, recorded_rules, replay
@@ -105,7 +105,7 @@ def _game(
     for then in record.attempts:
         trajectory = Trajectory(rules.limits[Role.SOLVER], [], record.question or "")
         trajectory.searches, trajectory.result = list(then.searches), then.result
-        trajectory.ending, trajectory.waiting = then.ending, Waiting.NOTHING
+        trajectory.ending = then.ending
         game.attempts.append(Attempt(trajectory, then.verdict, then.reward, then.outage))
     return Replay(game, rules, (), as_saved)
 

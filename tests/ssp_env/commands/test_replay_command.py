@@ -130,7 +130,7 @@ def test_the_tokenizers_directory(mini: MiniWorld, tmp_path: Path, shown: Shown)
     (game,) = play(begin(rules, slots=1), by_role(say("<question> ? </question>"))).games
     file = tmp_path / "game.jsonl"
     write_games([save_game(game, rules)], file)
-    assert "give the one that the game was played with" in shown(file)[-2]
+    assert "give the one that the game was played with" in shown(file)[-1]
     shown(file, "--check", status=2)
     hf_tokenizers.byte_level().save_pretrained(tmp_path)
     assert "replayed: identical to the record" in shown(file, "--tokenizer", tmp_path)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from scripted import again, begin, by_role, play, propose, read, rules_of, say, solve, spell
 
-from ssp_env.errors import ConfigError
 from ssp_env.game.game import Attempt, Game, Origin
 from ssp_env.game.outcome import Ending, Outcome
 from ssp_env.game.protocol import Tags
@@ -20,7 +19,7 @@ from ssp_env.game.round import Round
 from ssp_env.game.strategies import ReplayBuffer
 from ssp_env.game.verification import NoiseDocument
 from ssp_env.judge.base import Verdict
-from ssp_env.replay import SavedGame, replay, save_game
+from ssp_env.replay import Replay, SavedGame, replay, save_game
 from ssp_env.tokenizers import BPETokenizer, ByteTokenizer, WordTokenizer
 from ssp_env.worlds.mini import MiniWorld
 
@@ -135,18 +134,12 @@ def test_what_own_code_said_is_played_back(mini: MiniWorld, words: WordTokenizer
     given: Any = {"proposer_reward": pays_length, "solver_reward": pays_place}
     others: Any = {"proposer_reward": lambda g: 0.5, "solver_reward": lambda g, a: 1.0}
     for game, one in zip(games, saved, strict=True):
-        checked = replay(one, filters={"fussy": fussy}, **given)
-        assert (checked.identical, checked.as_saved) == (True, {})
-
-        differing = replay(one, filters={"fussy": lambda proposal: False}, **others).differences
-        places = {difference.place for difference in differing}
+        checked = replay(one, **given)
+        assert (checked.identical, list(checked.as_saved)) == (True, ["filter fussy"])
         if game.outcome is Outcome.VALID:
             assert (game.proposer_reward, game.solver_reward) == (pays_length(game), 0.25)
-            assert places >= {"game: proposer_reward", "game: solver_reward", "solver 1: reward"}
-        else:
-            assert "game: outcome" in places
-    with pytest.raises(ConfigError, match="the game had no such filter"):
-        replay(saved[0], filters={"fuzzy": fussy})
+            paid = {"game: proposer_reward", "game: solver_reward", "solver 1: reward"}
+            assert places(replay(one, **others)) >= paid
 
 
 # -- alterations -------------------------------------------------------------------------------
@@ -158,6 +151,11 @@ def saved(mini: MiniWorld, words: WordTokenizer) -> SavedGame:
     (game,) = play(begin(rules, slots=1), by_role(propose())).games
     assert game.solve_rate == 1.0
     return save_game(game, rules)
+
+
+def places(replayed: Replay) -> set[str]:
+    """Where a replay differs."""
+    return {difference.split(": saved ")[0] for difference in replayed.differences}
 
 
 def changed(saved: SavedGame, **fields: Any) -> SavedGame:
@@ -203,7 +201,7 @@ FORGERIES: list[tuple[Callable[[SavedGame], SavedGame], set[str]]] = [
     (lambda s: altered(s, result="me"), {f"{SOLVER}: result"}),
     (lambda s: altered(s, verdict=Verdict(False)), {f"{SOLVER}: reward", *PAID}),
     (lambda s: changed(s, question="who ?"), {"game: question"}),
-    (lambda s: changed(s, evidence=s.record.evidence[:-1]), {"game: evidence: length"}),
+    (lambda s: changed(s, evidence=s.record.evidence[:-1]), {"game: evidence[1]"}),
     (lambda s: changed(s, hops=7), {"game: hops"}),
     (lambda s: changed(s, trajectories=s.record.trajectories[:-1]), {SOLVER, *PAID}),
 ]
@@ -216,10 +214,10 @@ def test_a_replay_says_where_a_forged_game_differs(
     forge: Callable[[SavedGame], SavedGame],
     expected: set[str],
 ) -> None:
-    assert {d.place for d in replay(forge(saved), world=mini).differences} == expected
+    assert places(replay(forge(saved), world=mini)) == expected
 
 
 def test_a_search_that_was_not_recorded(saved: SavedGame) -> None:
-    differences = replay(altered(saved, searches=())).differences
-    assert any("not recorded: search 1 of solver 3" in str(d) for d in differences)
-    assert {"solver 3: ending", "solver 3: outage"} <= {d.place for d in differences}
+    again = replay(altered(saved, searches=()))
+    assert any("not recorded: search 1 of solver 3" in d for d in again.differences)
+    assert {"solver 3: ending", "solver 3: outage"} <= places(again)
