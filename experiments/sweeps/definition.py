@@ -36,7 +36,7 @@ OPEN = ("invalid_", "learner_")
 """Beginnings of figures whose names are made while a run plays: reasons, and reports of losses."""
 FIGURES = (
     *step_figures([], 1, []),
-    *("proposer_baseline", "solver_baseline", "staleness"),
+    "staleness",
     *(f"seconds.{part}" for part in ("engine", "game", "sample", "learn", "step", "evaluation")),
 )
 """Names in ``metrics.jsonl`` that a sweep can show."""
