@@ -116,6 +116,12 @@ def spoken_group(group: str) -> str:
     return plural(int(group), "hop") if group.isdecimal() else group
 
 
+def titled(name: str) -> str:
+    """The title of a figure that has a chart to itself."""
+    title, label = charts([name])[0].title, spoken(name)
+    return title if label in title.lower() else f"{title}: {label}"
+
+
 def curve(run: Run, name: str) -> pd.DataFrame:
     """A figure (``y``) by step, where it is known; an accuracy with the ends of its interval
     (``low``, ``high``)."""
@@ -161,13 +167,13 @@ def chart_data(runs: Sequence[Run], arms: Sequence[Arm]) -> tuple[list[dict[str,
             series = [(spoken(name), i, shown[name][0]) for i, name in enumerate(shown)]
             drawn.append(_plain(chart, chart.title, series, []))
         for name, curves in shown.items() if len(runs) > 1 else ():
-            label = spoken(name)
-            title = chart.title if label == chart.title.lower() else f"{chart.title}: {label}"
             series = [(run.key, i, curves[i]) for i, run in enumerate(runs)]
             means = [
                 (arm.name, arm.runs[0], mean_curve([curves[i] for i in arm.runs])) for arm in arms
             ]
-            drawn.append(_plain(chart, title, series, means if len(arms) < len(runs) else []))
+            drawn.append(
+                _plain(chart, titled(name), series, means if len(arms) < len(runs) else [])
+            )
     return drawn, zero
 
 
@@ -265,8 +271,8 @@ def draw_curves(
                 mean.index, mean["low"], mean["high"], alpha=0.12, linewidth=0, **look
             )
 
-    title, label = charts([name])[0].title, spoken(name)
-    axis.set(title=title if label == title.lower() else f"{title}: {label}", xlabel="step")
+    axis.set_title(titled(name), fontsize="medium")
+    axis.set(xlabel="step")
     if is_accuracy:
         axis.set(ylim=(-0.02, 1.02))
     elif smooth > 1:

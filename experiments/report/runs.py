@@ -155,7 +155,8 @@ def arms_of(runs: Sequence[Run]) -> list[Arm]:
             label = ", ".join(f"{name.rpartition('.')[2]}={first[name]}" for name in differ)
         else:
             label = key if len(places) == 1 else re.sub(r"[-_.]*(seed)?[-_=.]*\d*$", "", key)
-        label += f" · {len(places)} seeds" if len(places) > 1 else ""
+        if len(places) > 1:
+            label = " · ".join(filter(None, [label, f"{len(places)} seeds"]))
         if label in [arm.name for arm in arms]:
             label += f" ({key})"
         arms.append(Arm(label, places))
