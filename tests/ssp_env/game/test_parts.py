@@ -39,8 +39,8 @@ from ssp_env.judge.base import Verdict
 from ssp_env.judge.exact import F1Judge
 from ssp_env.players import TextPlayer, scripted_player
 from ssp_env.search.bm25 import BM25Retriever
-from ssp_env.search.cache import CachedRetriever
 from ssp_env.search.client import HTTPRetriever
+from ssp_env.search.wrappers import CachedRetriever
 from ssp_env.types import Document, Role
 from ssp_env.worlds.mini import MiniWorld, SmallWorld
 
