@@ -196,7 +196,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"verifier": Part(lambda t: [Verdict(True)])}, "the verifier gave .* a list of 2 results"),
     (
         {"retriever": Retriever(lambda found: [d.text for d in found])},
-        "the retriever gave list .*: at most 1 Documents",
+        "the retriever gave .*: at most 1 Documents",
     ),
     ({"retriever": Retriever(lambda found: found * 3)}, "at most 1 Documents are wanted"),
     ({"retriever": Retriever(list, lambda r: [*r][1:])}, "gave 1 rankings for 2 queries"),
