@@ -24,10 +24,9 @@ from ssp_env.doors.turns import GameBatch, TextGame, TextRole
 from ssp_env.errors import ConfigError, ServiceError, UsageError
 from ssp_env.game.config import MINI_GAME, SMALL_GAME, SMALL_VIEW, GameConfig, ViewConfig
 from ssp_env.game.filters import Filter, Proposal
-from ssp_env.game.game import Attempt, Game
+from ssp_env.game.game import Attempt, Game, ProposerReward, SolverReward
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.pool import PooledQuestion
-from ssp_env.game.rewards import ProposerReward, SolverReward
 from ssp_env.game.round import Round
 from ssp_env.game.rules import Rules
 from ssp_env.game.strategies import BatchStrategy
