@@ -26,11 +26,10 @@ from agents.config import LearningConfig, played_at_once
 from agents.engines.base import Engine, Generation, StopRule
 from agents.engines.opening import Partnered, open_engine
 from agents.models import round_parameters
-from agents.rllib.learner import freeze_collected, unpack
-from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces
+from agents.rllib.learner import freeze_collected
+from agents.rllib.module import LM, MODULE_ID, LLMModule, module_spaces, unpack
 from agents.rollout import answer, play
 from agents.rows import Row, rows_of
-from ssp_env.errors import UsageError
 from ssp_env.game.outcome import RESERVED, Ending
 from ssp_env.game.pool import PooledQuestion
 from ssp_env.game.record import GameRecord, record_game
@@ -96,7 +95,8 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         config = self.config
         device = "cuda" if config.num_gpus_per_env_runner else "cpu"
         stop = StopRule.of(self.game, self.tokenizer)
-        self._module: LLMModule | None = None
+        self.module: LLMModule | None = None
+        """Module that plays; vLLM has none."""
         if config.engine_config().kind == "transformers":
             spec = config.rl_module_spec
             # The learners' choice may be another: they have a backward pass.
@@ -105,7 +105,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             module: LLMModule = spec.build().to(device).eval()
             if device == "cuda":
                 round_parameters(module.lm, torch.bfloat16)
-            self._module = module
+            self.module = module
 
         self.engine: Engine = open_engine(
             config.engine_config(),
@@ -115,7 +115,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             device=device,
             longest=self.rules.longest_trajectory,
             shares=not (config.num_env_runners or config.num_learners),
-            model=self._module.lm if self._module is not None else None,
+            model=self.module.lm if self.module is not None else None,
         )
         self._players = self.engine
         if self.learning.partner:
@@ -123,13 +123,6 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
                 config.engine_config(), self.learning.partner, self.tokenizer, stop, device=device
             )
             self._players = Partnered(self.engine, partner, self.learning.plays)
-
-    @property
-    def module(self) -> LLMModule:
-        """Module that plays."""
-        if self._module is None:
-            raise UsageError("vLLM's model is no RLModule; SSP.get_module() makes one")
-        return self._module
 
     def sample(self, *, task: RoundTask, strategy: Any, **_: Any) -> Sample:
         """Plays a round, with the state (or Ray's reference to it) that the batch strategy had when
@@ -200,7 +193,7 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
         state: dict[str, Any] = {WEIGHTS_SEQ_NO: self.engine.weights_version}
         if self._check_component(COMPONENT_RL_MODULE, components, not_components):
             weights = {f"{LM}{name}": value for name, value in self.engine.weights().items()}
-            others = self._module.state_dict() if self._module is not None else {}
+            others = self.module.state_dict() if self.module is not None else {}
             weights |= {n: w.cpu().numpy() for n, w in others.items() if not n.startswith(LM)}
             state[COMPONENT_RL_MODULE] = {MODULE_ID: weights}
 
@@ -208,20 +201,20 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Takes weights, or a reference to them, if any are there."""
-        if COMPONENT_RL_MODULE in state:
-            weights = state[COMPONENT_RL_MODULE]
-            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
-            if not weights:
-                return  # RLlib asked one of several learners, which has none of its own
+        weights = state.get(COMPONENT_RL_MODULE, {})
+        weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+        # RLlib's own states name the module; one of several learners has no weights in its own.
+        weights = {n: unpack(w) for n, w in weights.get(MODULE_ID, weights).items()}
+        if not weights:
+            return
 
-            version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
-            playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
-            self.engine.update_weights(playing, version)
-            if self._module is not None:
-                # Weights that do not play; those of the LM are in place already.
-                others = {n: w for n, w in weights.items() if not n.startswith(LM)}
-                self._module.load_state_dict(others, strict=False)
+        version = int(state.get(WEIGHTS_SEQ_NO, self.engine.weights_version + 1))
+        playing = {n.removeprefix(LM): w for n, w in weights.items() if n.startswith(LM)}
+        self.engine.update_weights(playing, version)
+        if self.module is not None:
+            # Weights that do not play; those of the LM are in place already.
+            others = {n: w for n, w in weights.items() if not n.startswith(LM)}
+            self.module.load_state_dict(others, strict=False)
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[()], dict[str, Any]]:
         return (), {"config": self.config}

@@ -16,7 +16,7 @@ from typing import Any
 
 import ray
 
-from agents.rllib.algorithm import SSP, SSPConfig
+from agents.rllib import SSP, SSPConfig
 from experiments.config import RunConfig
 from experiments.run.process import (
     ignore_at_exit,

@@ -22,7 +22,7 @@ from experiments.run.process import interruptible, quiet_libraries, uninterrupte
 from experiments.run.progress import Progress
 from experiments.run.recorder import Recorder, Report, summarise, unmeasured
 from experiments.run.rundir import RunDirectory
-from ssp_env.errors import ServiceError, UnhealthyRun
+from ssp_env.errors import LearnerDied, UnhealthyRun
 from ssp_env.game.parts import idle_settings
 from ssp_env.game.record import GameRecord, outages
 from ssp_env.game.rules import Rules
@@ -31,9 +31,6 @@ from ssp_env.types import Question
 
 if TYPE_CHECKING:
     from agents.rllib.algorithm import SSP
-
-LEARNER = "learner"
-"""The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
 
 
 def train(
@@ -134,9 +131,8 @@ class _Run:
             try:
                 self._play_steps(first, evaluated=here)
                 return
-            except ServiceError as error:
-                if error.service != LEARNER:
-                    raise
+            except LearnerDied:
+                pass
 
             # Ray does not restart learners, since what one of them knew is lost with it.
             step = directory.go_back()

@@ -14,7 +14,7 @@ from playful import GAME, LEARNING
 
 from agents.config import LearningConfig
 from agents.models import tiny_directory
-from agents.rllib.algorithm import SSPConfig
+from agents.rllib.config import SSPConfig
 from agents.rllib.env_runner import SSPEnvRunner, rounds_of
 from agents.rllib.module import MODULE_ID
 from agents.rows import Credit, Row, deal, rows_of, with_loss_weights
