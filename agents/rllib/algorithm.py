@@ -173,12 +173,12 @@ class SSP(Algorithm):
         tasks = rounds_of(step, self.config.learning())
         if self.env_runner is not None:
             runner = self.env_runner
-            samples = [runner.sample(task=task, strategy=state) for task in tasks]
+            samples = [runner.sample(**task, strategy=state) for task in tasks]
             runner.engine.sleep()  # the learner's turn
             return renumber(samples)
 
         shared = ray.put(state)
-        calls = [methodcaller("sample", task=task, strategy=shared) for task in tasks]
+        calls = [methodcaller("sample", **task, strategy=shared) for task in tasks]
         return renumber(self._runners.map(self.env_runner_group, calls))
 
     def _check_engine(self, following: Callable[[], list[Sample]]) -> None:

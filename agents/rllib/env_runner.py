@@ -43,18 +43,6 @@ _GAMES = 0x9A3E
 
 
 @dataclass(frozen=True)
-class RoundTask:
-    """A round that is to be played; with the weights and the config, it decides every game."""
-
-    step: int
-    """The training step, from 0."""
-    number: int
-    """Its place in the step, from 0."""
-    slots: int
-    """Questions that it is to have."""
-
-
-@dataclass(frozen=True)
 class Sample:
     """Result of a round; plain data, cheap to ship."""
 
@@ -124,17 +112,24 @@ class SSPEnvRunner(EnvRunner, Checkpointable):
             )
             self._players = Partnered(self.engine, partner, self.learning.plays)
 
-    def sample(self, *, task: RoundTask, strategy: Any, **_: Any) -> Sample:
-        """Plays a round, with the state (or Ray's reference to it) that the batch strategy had when
-        the step began."""
-        seed = (self.config.seed or 0, task.step, task.number)
+    def sample(self, *, step: int, number: int, slots: int, strategy: Any, **_: Any) -> Sample:
+        """Plays a round; with the weights and the config, its arguments decide every game.
+
+        Args:
+            step: the training step, from 0.
+            number: place of the round in the step, from 0.
+            slots: questions that it is to have.
+            strategy: state that the batch strategy had when the step began, or Ray's reference to
+                it.
+        """
+        seed = (self.config.seed or 0, step, number)
         engine: Any = _Timed(self._players)
         began = time.perf_counter()
         copy = self.config.batch_strategy()
         copy.set_state(ray.get(strategy) if isinstance(strategy, ray.ObjectRef) else strategy)
 
         engine.wake()
-        round_ = Round(self.rules, self._answers, task.slots, [_GAMES, *seed], copy)
+        round_ = Round(self.rules, self._answers, slots, [_GAMES, *seed], copy)
         play(round_, engine, temperature=self.learning.temperature)
         records = [record_game(game, self.rules, engine.weights_version) for game in round_.games]
         rows = rows_of(round_.games, self.learning)
@@ -246,11 +241,12 @@ class _Timed:
 # -- rounds of a step --------------------------------------------------------------------------
 
 
-def rounds_of(step: int, learning: LearningConfig) -> list[RoundTask]:
-    """Rounds of a step; all but the last have ``round_size`` slots."""
+def rounds_of(step: int, learning: LearningConfig) -> list[dict[str, int]]:
+    """Rounds of a step, as :meth:`SSPEnvRunner.sample` takes them; all but the last have
+    ``round_size`` slots."""
     batch, size = learning.batch_size, learning.round_size
     return [
-        RoundTask(step, number, min(size, batch - first))
+        {"step": step, "number": number, "slots": min(size, batch - first)}
         for number, first in enumerate(range(0, batch, size))
     ]
 
