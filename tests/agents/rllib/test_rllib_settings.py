@@ -30,19 +30,19 @@ CHANGES: dict[str, tuple[Callable[[SSPConfig], object], str]] = {
     "env_config.wurld": (lambda c: c.environment(env_config={"wurld": "mini"}), "'world'"),
     "env_config.judge": (lambda c: c.environment(env_config={"judge": 1}), "my_module:make_rules"),
     "env_config.world": (lambda c: c.environment(env_config={"world": "mniw"}), "'mini'"),
-    "env_config.game.attempts": (
+    "game.attempts": (
         lambda c: c.environment(env_config={"game": {"attempts": 1}}),
         "at least 2",
     ),
     "training.lrr": (lambda c: c.training(lrr=1), "'lr'"),
     "learning.batch_size": (lambda c: c.training(batch_size=-1), "greater than 0"),
-    "training.round_size": (
+    "learning.round_size": (
         lambda c: c.training(batch_size=32).env_runners(num_env_runners=2),
         "give at most 16",
     ),
-    "training.overlap": (lambda c: c.training(overlap=True, importance_cap=None), "update old"),
+    "compute.overlap": (lambda c: c.training(overlap=True, importance_cap=None), "update old"),
     "learning.solver_algorithm": (lambda c: c.training(solver_algorithm="ppo"), "module:NAME"),
-    "learners.sharding": (lambda c: c.learners(sharding="fsdp2", num_learners=1), "there are 1"),
+    "compute.sharding": (lambda c: c.learners(sharding="fsdp2", num_learners=1), "there are 1"),
     "rl_module_spec": (
         lambda c: c.training(engine="vllm").rl_module(rl_module_spec=OWN),
         "engine='transformers'",
