@@ -87,7 +87,7 @@ def answer_all(
     rules: Rules,
     questions: Sequence[Question],
     answers: Answers,
-    name: str,
+    made_by: object,
     out: Path | None,
 ) -> list[GameRecord]:
     """Games about all questions, chunk by chunk.
@@ -100,19 +100,18 @@ def answer_all(
         rules: what is played by.
         questions: what is asked.
         answers: plays the solver.
-        name: of the policy.
+        made_by: policy and sampling, so that a stopped evaluation is continued by the same alone.
         out: file of all games, in the end.
 
     Raises:
         ServiceError: an outage has taken every question of a chunk; nothing before it is lost.
-        RunError: ``out`` cannot be written.
     """
     header = replace(SavedRules.of(rules), fingerprint=fingerprint(rules)["hash"])
     # Everything that decides the answers: another evaluation has another folder.
     files = sorted(config.model_dir.resolve().glob("*.safetensors"))
     weights = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    made_by = (header.fingerprint, name, weights, config.game, config.evaluation, questions)
-    digest = hashlib.sha256(repr(made_by).encode()).hexdigest()[:8]
+    decides = (header.fingerprint, made_by, weights, config.game, config.seed, questions)
+    digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:8]
     folder = out.with_name(f"{out.name}.{digest}.part") if out else None
     try:
         if folder:
@@ -131,7 +130,7 @@ def answer_all(
                 chunk = [saved.record for saved in held]
                 if not chunk or any(map(outage_of, chunk)):
                     asked = questions[begin : begin + CHUNK]
-                    chunk = answer(rules, asked, answers, [config.evaluation.seed, begin])
+                    chunk = answer(rules, asked, answers, [config.seed, begin])
                     outages = [outage for record in chunk if (outage := outage_of(record))]
                     if len(outages) == len(chunk):
                         what = f"{len(chunk)} questions in a row were void, the first by: "
@@ -139,7 +138,7 @@ def answer_all(
                     if part:
                         games = (SavedGame(header, record) for record in chunk)
                         with replacing(part) as file:
-                            file.writelines(game_lines(games, tokens=config.record_tokens))
+                            file.writelines(game_lines(games))
                 records += chunk
     except KeyboardInterrupt:
         if out:

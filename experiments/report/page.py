@@ -215,7 +215,7 @@ def _about(runs: Sequence[Run]) -> list[dict[str, Any]]:
         {"directory": run.path, "state": run.state, **run.config, **(run.summary or {})}
         for run in runs
     ]
-    names = ("directory", "state", "preset", "world", "seed", "verifier", "wall_seconds")
+    names = ("directory", "state", "world", "seed", "verifier", "wall_seconds")
     return [
         {"name": name.replace("_", " "), "values": [each.get(name) for each in held]}
         for name in (*names, "git_commit", "machine")

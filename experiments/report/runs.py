@@ -68,18 +68,17 @@ class Run:
         return [line for line in self.lines if line.get("accuracy")]
 
 
-def open_runs(paths: Sequence[str], *, growing: bool = False) -> list[Run]:
+def open_runs(paths: Sequence[str]) -> list[Run]:
     """Reads everything of run directories but their games.
 
     Args:
         paths: the directories.
-        growing: a run may be going on in one; see :meth:`RunDirectory.read_metrics`.
 
     Raises:
         RunError: one is no run directory, is incomplete, or cannot be read; names the place.
     """
     places = [Path(path) for path in paths]
-    return [_open(key, path, growing) for key, path in zip(_keys(places), places, strict=True)]
+    return [_open(key, path) for key, path in zip(_keys(places), places, strict=True)]
 
 
 def step_files(folder: Path) -> dict[int, Path]:
@@ -88,7 +87,7 @@ def step_files(folder: Path) -> dict[int, Path]:
     return dict(sorted((int(match[1]), path) for match, path in named if match))
 
 
-def _open(key: str, path: Path, growing: bool) -> Run:
+def _open(key: str, path: Path) -> Run:
     directory = RunDirectory(path)
     if not path.is_dir():
         raise RunError(f"{path} is no run directory")
@@ -105,7 +104,7 @@ def _open(key: str, path: Path, growing: bool) -> Run:
             summary = json.loads(directory.summary.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunError(f"{directory.summary} cannot be read: {error}") from error
-    lines = directory.read_metrics(growing=growing)
+    lines = directory.read_metrics()
     files = step_files(directory.games)
     return Run(key, path, directory.read_config(), lines, summary, files)
 
@@ -165,7 +164,7 @@ def _arm_name(runs: Sequence[Run], members: list[int], groups: list[list[int]]) 
     common beginning of the runs' names where there are none or more."""
     keys = [runs[place].key for place in members]
     settings = [_deciding(runs[group[0]]) for group in groups]
-    names = sorted({name for values in settings for name in values} - {"preset"})
+    names = sorted({name for values in settings for name in values})
     differ = [name for name in names if len({str(values.get(name)) for values in settings}) > 1]
     if 0 < len(differ) <= 3:
         own = _deciding(runs[members[0]])

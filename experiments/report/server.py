@@ -50,7 +50,7 @@ class Viewer:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = list(paths)
-        self.keys = [run.key for run in open_runs(self._paths, growing=True)]
+        self.keys = [run.key for run in open_runs(self._paths)]
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[str, str]:
         """Content type and body of a request's answer.
@@ -60,10 +60,10 @@ class Viewer:
             SSPError: a run cannot be read.
         """
         if path == "/":
-            runs = open_runs(self._paths, growing=True)
+            runs = open_runs(self._paths)
             return "text/html", page_html(runs, {"data": packed(described(runs, True))}, live=True)
         if path == "/api/state":
-            data: Any = described(open_runs(self._paths, growing=True), live=True)
+            data: Any = described(open_runs(self._paths), live=True)
         elif path == "/api/index":
             files = self._files(query)
             wanted = {int(step) for step in query["steps"].split(",")} & files.keys()

@@ -87,7 +87,7 @@ class Progress:
         )
         self._task = self._bar.add_task("self-play", total=steps, completed=done)
         self._figures: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
+        self._seconds = 0.0
         self._began = self._news = time.monotonic()
         self._live = Live(get_renderable=self._panel, console=self._console, refresh_per_second=4)
         self._heartbeat = heartbeat(self._beat, lambda: self._news)
@@ -129,13 +129,14 @@ class Progress:
         """Shows accuracies by group, and how many questions an outage hit."""
         parts = []
         for group, a in result.items():
-            void = f" ({a.void} void)" if a.void else ""
+            why = f": {a.outage.what}" if a.outage and not a.asked else ""
+            void = f" ({a.void} void{why})" if a.void else ""
             parts.append(f"{group}: {a.value:.3f}{void}" if a.asked else f"{group}: -{void}")
 
         self.note(f"accuracy {label}:  " + "  ".join(parts))
 
-    def step(self, step: int, figures: dict[str, float], seconds: dict[str, float]) -> None:
-        """Shows that a step is done."""
+    def step(self, step: int, figures: dict[str, float], seconds: float) -> None:
+        """Shows that a step is done, and the seconds that it took."""
         self._figures, self._seconds = figures, seconds
         self._news = time.monotonic()
         self._bar.update(self._task, completed=step)
@@ -152,7 +153,7 @@ class Progress:
 
     def _cells(self) -> dict[str, str]:
         """The figures that matter, as text."""
-        f, seconds = self._figures, self._seconds
+        f = self._figures
 
         def both(name: str) -> str:
             return f"{_show(f, f'proposer_{name}')}/{_show(f, f'solver_{name}')}"
@@ -165,7 +166,7 @@ class Progress:
             "valid": f"{_show(f, 'valid_rate')}  true {_show(f, 'true_share')}{void}",
             "invalid": "  ".join(why) or "-",
             "hops": f"{_show(f, 'question_hops')}  searches {both('searches')}",
-            "seconds": f"{_show(seconds, 'step')} a step",
+            "seconds": f"{self._seconds:.2f} a step",
             "sampled": f"{sampled.turns:,} turns, {sampled.tokens:,} tokens",
         }
 

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from agents.config import played_at_once
-from agents.engines.base import StopRule
-from agents.engines.opening import open_engine
 from agents.health import Monitor
 from agents.models import save_policy
-from agents.rollout import answer
+from agents.rllib.algorithm import SSP
 from experiments.config import RunConfig
-from experiments.run.checks import check, check_learning
-from experiments.run.process import interruptible, quiet_libraries, uninterrupted
+from experiments.run.checks import check_settings, open_run
+from experiments.run.cluster import build, local_ray
+from experiments.run.process import interruptible, uninterrupted
 from experiments.run.progress import Progress
-from experiments.run.recorder import Recorder, Report, summarise, unmeasured
+from experiments.run.recorder import Recorder, Report, summarise
 from experiments.run.rundir import RunDirectory
 from ssp_env.errors import ServiceError, UnhealthyRun
 from ssp_env.game.parts import idle_settings
-from ssp_env.game.record import GameRecord, outages
+from ssp_env.game.record import outages
 from ssp_env.game.rules import Rules
 from ssp_env.replay.header import SavedRules
 from ssp_env.types import Question
-
-if TYPE_CHECKING:
-    from agents.rllib.algorithm import SSP
 
 LEARNER = "learner"
 """The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
@@ -65,26 +59,21 @@ def train(
         KeyboardInterrupt: after an interrupted run was saved.
     """
     began = time.perf_counter()
-    quiet_libraries()
-    if find_spec("ray") is None:
-        # It is imported late, when the base policy has been evaluated.
-        raise ModuleNotFoundError("No module named 'ray'", name="ray")
-
-    check_learning(config)
-    rules, questions = check(config)
+    check_settings(config)
+    rules, questions = open_run(config)
     directory = RunDirectory(out)
-    with directory.claimed(config, resume) as first:
-        if first < config.steps:
-            with Progress(config.steps, done=first, quiet=quiet) as progress:
+    with directory.claimed(config, resume) as steps_done:
+        if steps_done < config.steps:
+            with Progress(config.steps, done=steps_done, quiet=quiet) as progress:
                 for idle in idle_settings(rules):
                     progress.note(idle)
-                if resume and not first:
+                if resume and not steps_done:
                     progress.note("the run ended before its first checkpoint: it starts over")
                 elif resume:
-                    progress.note(f"resumed after step {first}")
+                    progress.note(f"resumed after step {steps_done}")
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
-                _Run(config, directory, rules, questions, progress, report).play(first, began)
+                _Run(config, directory, rules, questions, progress, report).play(steps_done, began)
 
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
@@ -107,111 +96,55 @@ class _Run:
         report: Report | None,
     ) -> None:
         self._config, self._directory = config, directory
-        self._rules, self._questions = rules, questions
+        self._rules, self._questions = SavedRules.of(rules), questions
         self._progress, self._report = progress, report
-        self._monitor, self._saved_rules = Monitor(config.health), SavedRules.of(rules)
+        self._monitor = Monitor(config.health)
 
-    def play(self, first: int, began: float) -> None:
-        """Plays what remains of the run.
+    def play(self, steps_done: int, began: float) -> None:
+        """Plays what remains of the run, which began at this ``time.perf_counter()``.
 
-        Args:
-            first: the step to continue from; 0 begins with an evaluation of the base policy.
-            began: ``time.perf_counter()`` when the run began.
+        Ray does not restart learners, since what one of them knew is lost with it: the run goes
+        back to its newest checkpoint then, once.
         """
-        config, directory = self._config, self._directory
-        torch.set_num_threads(config.compute.threads)
-        self._record(first, began)
-
-        # Needs no Ray, so the first figures come seconds earlier. Of vLLM, a process holds one.
-        here = not config.compute.env_runners and config.engine.kind == "transformers"
-        if not first and here:
-            self._recorder.base(self._solve_here)
-
+        torch.set_num_threads(self._config.compute.threads)
         self._progress.note("starting Ray, engine and learner")
-        from experiments.run.cluster import local_ray
-
-        with local_ray(config):
+        with local_ray(self._config):
             try:
-                self._play_steps(first, evaluated=here)
-                return
+                self._play_steps(steps_done, began)
             except ServiceError as error:
                 if error.service != LEARNER:
                     raise
+                step = self._directory.go_back()
+                self._progress.note(f"a learner died; the run continues from step {step}, once")
+                self._play_steps(step, time.perf_counter())
 
-            # Ray does not restart learners, since what one of them knew is lost with it.
-            step = directory.go_back()
-            self._progress.note(f"a learner died; the run continues from step {step}, once")
-            self._record(step, time.perf_counter())
-            measured = directory.metrics.exists() and directory.metrics.stat().st_size > 0
-            self._play_steps(step, evaluated=measured)
-
-    def _record(self, done: int, began: float) -> None:
+    def _play_steps(self, steps_done: int, began: float) -> None:
+        """Builds the algorithm and plays the steps that come after those that are done."""
         self._recorder = Recorder(
             self._config,
             self._directory,
             self._questions,
             self._progress,
-            done,
+            steps_done,
             began,
             self._report,
         )
-
-    def _solve_here(
-        self, questions: Sequence[Question], temperature: float, seed: int
-    ) -> list[GameRecord]:
-        """Lets the base policy answer in this process; the model is forgotten afterwards."""
-        config, tokenizer = self._config, self._rules.tokenizer
-        on_gpu = config.compute.gpus_per_env_runner > 0
-        engine = open_engine(
-            config.engine,
-            config.model_dir,
-            tokenizer,
-            StopRule.of(config.game, tokenizer),
-            device="cuda" if on_gpu else "cpu",
-            longest=self._rules.longest_trajectory,
-        )
-        return answer(
-            self._rules,
-            questions,
-            engine,
-            temperature=temperature,
-            seed=seed,
-            at_once=played_at_once(config.game, config.learning) if on_gpu else None,
-        )
-
-    def _play_steps(self, first: int, evaluated: bool) -> None:
-        """Builds the algorithm and plays the steps that come after ``first``.
-
-        Args:
-            first: the step of the checkpoint to continue from; 0 begins.
-            evaluated: whether the base policy has been measured.
-
-        Raises:
-            KeyboardInterrupt: after Ctrl-C or SIGTERM, when the step in progress is done and saved.
-            UnhealthyRun: the run has gone wrong; it is saved.
-            RunError: it is done and saved, but an outage voided its last evaluation.
-        """
-        from experiments.run.cluster import build
-
         self._algorithm = build(self._config)
         try:
-            if first:
+            if steps_done:
                 self._restore()
-            elif not evaluated:
+            elif not self._directory.metrics.exists():
                 self._recorder.base(self._algorithm.solve)
 
             self._progress.show_panel()
             stopping = "stopping after this step; a second time stops at once"
             with interruptible(lambda: self._progress.note(stopping)) as interrupted:
-                for step in range(first + 1, self._config.steps + 1):
+                for step in range(steps_done + 1, self._config.steps + 1):
                     self._step(step, interrupted)
         finally:
             with uninterrupted():
                 self._algorithm.stop()
-
         self._recorder.close()
-        if self._recorder.unmeasured:
-            raise unmeasured(str(self._recorder.unmeasured), self._directory)
 
     def _restore(self) -> None:
         """Takes the newest checkpoint back."""
@@ -234,7 +167,7 @@ class _Run:
         seconds["step"] = time.perf_counter() - began
 
         games = algorithm.last_games
-        directory.write_games(step, self._saved_rules, games, config.record_tokens)
+        directory.write_games(step, self._rules, games)
         self._recorder.step(step, figures, seconds, algorithm.solve)
 
         last = step == config.steps

@@ -187,7 +187,7 @@ def _steps(states: Sequence[tuple[Trial, str]], directory: SweepDirectory) -> pd
     for trial, _ in states:
         run = directory.run(trial)
         begun = run.metrics.exists() and b"\n" in run.metrics.read_bytes()
-        read.append(run.read_metrics(growing=True) if begun else [])
+        read.append(run.read_metrics() if begun else [])
 
     rows = []
     for (trial, state), lines in zip(states, read, strict=True):

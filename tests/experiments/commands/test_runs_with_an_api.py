@@ -82,8 +82,6 @@ def command(policy: Path, out: Path, server: Server, *more: str) -> list[str]:
     settings = (
         *(one for one in SETTINGS if not one.startswith(("game.verifier", "game.noise"))),
         "evaluation.per_group=1",
-        # At temperature 0 this policy gives no answer that a judge could be asked about.
-        "evaluation.temperature=1.0",
     )
     served = (f"openai.base_url={server.url}", "openai.model=big", "openai.attempts=1")
     return arguments(

@@ -66,7 +66,7 @@ def test_every_game_is_recorded_and_replays_offline(
 
 def test_the_summary_says_what_was_reached(run: Path) -> None:
     summary, lines = json.loads((run / "summary.json").read_text()), metrics(run)
-    expected = {"seed": 0, "steps": 6, "preset": "tiny", "verifier": "none", "questions_per_hop": 3}
+    expected = {"seed": 0, "steps": 6, "world": "mini", "verifier": "none"}
     assert {name: summary[name] for name in expected} == expected
     assert summary["accuracy"] == {"base": lines[0]["accuracy"], "final": lines[-1]["accuracy"]}
     wall = sum(line["seconds"]["wall"] for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -10,18 +11,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import Chosen
-from experiments.config import RunConfig
+from experiments.cli import DEFAULT_PRESET, Chosen
 from experiments.run.checks import check_early
 from experiments.run.process import (
     handling,
     ignore_at_exit,
+    quiet_libraries,
     raise_interruption,
     status_of,
     uninterrupted,
 )
-from experiments.run.rundir import NO_CHECKPOINT, RunDirectory, fresh, newest
-from ssp_env.errors import ConfigError, DataError, UnhealthyRun
+from experiments.run.rundir import NO_CHECKPOINT, RunDirectory
+from ssp_env.commands.base import plural
+from ssp_env.errors import RunError, UnhealthyRun
 
 UNHEALTHY = 3
 """Exit status of a run that was stopped because its figures went wrong."""
@@ -37,17 +39,19 @@ def run(
     quiet: bool = False,
 ) -> int:
     """Trains and prints base and final accuracy; see :func:`experiments.cli.train`."""
-    more: dict[str, Any] = {"steps": steps, "solver_only": solver_only}
-    if resume:
-        out = out or newest(default_directory(chosen.config(**more)))
-        config = _resumed(chosen, out, **more)
-    else:
-        config = chosen.config(**more)
-        out = out or fresh(default_directory(config))
+    roles = ["solver"] if solver_only else None
+    options = {"steps": steps, "learning.learning_roles": roles}
+    if out is None:
+        base = default_directory(chosen, solver_only)
+        out = newest(base) if resume else fresh(base)
+    # A preset that is named has to be the one that the run began with, with all that was set.
+    held = RunDirectory(out).read_config() if resume and chosen.preset is None else None
+    config = chosen.config(options, held)
 
     check_early(config, out, resume)
     if not quiet:
-        print(f"loading PyTorch ({config.preset}, {_steps(config.steps)})", file=sys.stderr)
+        print(f"loading PyTorch and Ray ({plural(config.steps, 'step')})", file=sys.stderr)
+    quiet_libraries()
     try:
         with handling(raise_interruption):
             from experiments.run.training import train
@@ -65,26 +69,30 @@ def run(
     return 0
 
 
-def _resumed(chosen: Chosen, out: Path, **more: Any) -> RunConfig:
-    """The settings in a run's directory; whatever else is given has to agree with them.
-
-    Raises:
-        DataError: they cannot be read; names the file.
-    """
-    held = RunDirectory(out).read_config()
-    if chosen.preset not in (None, held.get("preset")):
-        return chosen.config(**more)
-    try:
-        RunConfig(**held)
-    except ConfigError as error:
-        raise DataError(RunDirectory(out).config, str(error)) from None
-    return chosen.config(held, **more)
-
-
-def default_directory(config: RunConfig) -> Path:
+def default_directory(chosen: Chosen, solver_only: bool) -> Path:
     """Directory of a run that names none, if it is still free."""
-    alone = "-solver-only" if config.learning.learning_roles == ("solver",) else ""
-    return Path("runs") / f"{config.preset}{alone}-seed{config.seed}"
+    config = chosen.config()
+    alone = "-solver-only" if solver_only else ""
+    return Path("runs") / f"{chosen.preset or DEFAULT_PRESET}{alone}-seed{config.seed}"
+
+
+def fresh(base: Path) -> Path:
+    """``base``, or the first of ``base-2``, ``base-3`` and so on that does not exist yet."""
+    path, number = base, 1
+    while path.exists():
+        number += 1
+        path = Path(f"{base}-{number}")
+    return path
+
+
+def newest(base: Path) -> Path:
+    """The last of ``base``, ``base-2``, ``base-3`` and so on that holds a run."""
+    pattern = re.compile(re.escape(base.name) + r"(?:-(\d+))?")
+    held = [config.parent for config in base.parent.glob("*/config.yaml")]
+    runs = [(match, path) for path in held if (match := pattern.fullmatch(path.name))]
+    if not runs:
+        raise RunError(f"there is no run {base} to resume; name its directory by --out")
+    return max(runs, key=lambda run: int(run[0][1] or 1))[1]
 
 
 def after_interrupt(out: Path) -> str:
@@ -125,15 +133,12 @@ def show(summary: dict[str, Any], out: Path) -> None:
     console.print(table)
 
     minutes = summary["wall_seconds"] / 60
+    steps = plural(summary["steps"], "step")
     console.print(
-        f"{_steps(summary['steps'])} in {minutes:.1f} minutes; everything is in {out}/",
+        f"{steps} in {minutes:.1f} minutes; everything is in {out}/",
         highlight=False,
         soft_wrap=True,
     )
-
-
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
 
 
 def _cell(summary: dict[str, Any], name: str, group: str) -> str:
