@@ -25,7 +25,8 @@ from ssp_env.errors import ConfigError, ModelError, ServiceError
 from ssp_env.game.config import GameConfig
 from ssp_env.game.prompts import api_prompt
 from ssp_env.game.rules import Parts, Rules, own_judge
-from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
+from ssp_env.judge.chat import ChatClient
+from ssp_env.judge.openai import OpenAIJudge, OpenAIVerifier
 from ssp_env.search.index import check_search, open_search
 from ssp_env.tokenizers import HuggingFaceTokenizer
 from ssp_env.tokenizers.base import Tokenizer

@@ -142,11 +142,12 @@ def test_settings_that_do_not_fit_the_world_or_each_other(refused: Refused) -> N
     assert "answers_path" in refused(settings=missing)
 
 
-def test_a_service_that_does_not_answer(refused: Refused) -> None:
+def test_a_service_that_does_not_answer(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ssp_env.judge.chat.CALLS", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        settings = (f"openai.base_url={url}", "openai.model=m", "openai.attempts=1")
+        settings = (f"openai.base_url={url}", "openai.model=m")
         line = refused(settings=(*settings, "openai.judge=true"))
         assert line.startswith("openai: ")
         assert url in line
