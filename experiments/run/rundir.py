@@ -40,7 +40,7 @@ NO_CHECKPOINT = (
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|health\.\w+"
     r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
-    r"|search\.(device|server\.(url|token_env|timeout|deadline|attempts|connections))"
+    r"|search\.(device|server\.(url|token_env|deadline|connections))"
     r"|openai\.(base_url|api_key_env|timeout|concurrency)"
 )
 """Settings in which a resumed run may differ: none decides which games are played."""
