@@ -68,39 +68,34 @@ class Chosen:
         return make_config(start, self.changes(options))
 
 
-def train(
-    *,
-    chosen: Chosen = Chosen(),
-    steps: int | None = None,
-    solver_only: bool = False,
-    out: Path | None = None,
-    resume: bool = False,
-    quiet: bool = False,
-) -> int:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of ``ssp train``."""
+
+    steps: int | None = None
+    """Training steps."""
+    solver_only: bool = False
+    """Let the proposer play, but not learn."""
+    out: Path | None = None
+    """Run directory (default: runs/PRESET-seedN, numbered if taken)."""
+    resume: bool = False
+    """Continue the run in --out, or the newest one, with its settings."""
+    quiet: bool = False
+    """Show only errors and the result."""
+
+
+def train(*, chosen: Chosen = Chosen(), options: TrainOptions = TrainOptions()) -> int:
     """Trains a policy by self-play: propose, verify, solve, learn.
 
     Ctrl-C or SIGTERM stops after the step in progress; --resume continues, to the same result.
 
     Your own corpus and answers: --world files, with --set world_options.name=..., corpus_path=...,
     answers_path=... and questions_path=... (JSON lines).
-
-    Args:
-        steps: Training steps.
-        solver_only: Let the proposer play, but not learn.
-        out: Run directory (default: runs/PRESET-seedN, numbered if taken).
-        resume: Continue the run in --out, or the newest one.
-        quiet: Show only errors and the result.
     """
     from experiments.commands.train import run
 
-    return run(
-        chosen,
-        steps=steps,
-        solver_only=solver_only,
-        out=out,
-        resume=resume,
-        quiet=quiet,
-    )
+    return run(chosen, options)
 
 
 @Parameter(name="*")

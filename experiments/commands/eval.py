@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch
 
 from agents.engines.base import Engine, StopRule
 from agents.engines.opening import open_engine
+from agents.rollout import play
 from experiments.cli import DEFAULT_PRESET, Chosen, EvalOptions
 from experiments.config import RunConfig, load_preset
-from experiments.evaluation.answers import answer_all, by_engine, by_player, from_memory
+from experiments.evaluation.answers import answer_all, by_player, from_memory
 from experiments.evaluation.retrievers import with_retriever
 from experiments.evaluation.scores import Row, paired, score, table, void_groups, void_reasons
 from experiments.run.checks import check_model, open_run
@@ -147,7 +149,7 @@ def _evaluate(config: RunConfig, options: EvalOptions) -> Evaluated:
             device="cuda" if config.compute.gpus_per_env_runner else "cpu",
             longest=rules.longest_trajectory,
         )
-        answers = by_engine(engine, options.temperature)
+        answers = partial(play, engine=engine, temperature=options.temperature)
 
     out = Path(options.out) if options.out else None
     made_by = (name, options.temperature)

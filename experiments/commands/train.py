@@ -8,10 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from experiments.cli import DEFAULT_PRESET, Chosen
+from experiments.cli import DEFAULT_PRESET, Chosen, TrainOptions
 from experiments.run.checks import check_early
 from experiments.run.process import (
     handling,
@@ -21,7 +18,7 @@ from experiments.run.process import (
     status_of,
     uninterrupted,
 )
-from experiments.run.rundir import NO_CHECKPOINT, RunDirectory
+from experiments.run.rundir import RunDirectory
 from ssp_env.commands.base import plural
 from ssp_env.errors import RunError, UnhealthyRun
 
@@ -29,34 +26,28 @@ UNHEALTHY = 3
 """Exit status of a run that was stopped because its figures went wrong."""
 
 
-def run(
-    chosen: Chosen,
-    *,
-    steps: int | None = None,
-    solver_only: bool = False,
-    out: Path | None = None,
-    resume: bool = False,
-    quiet: bool = False,
-) -> int:
-    """Trains and prints base and final accuracy; see :func:`experiments.cli.train`."""
-    roles = ["solver"] if solver_only else None
-    options = {"steps": steps, "learning.learning_roles": roles}
+def run(chosen: Chosen, options: TrainOptions) -> int:
+    """Trains and prints base and final accuracy."""
+    roles = ["solver"] if options.solver_only else None
+    changes = {"steps": options.steps, "learning.learning_roles": roles}
+    resume, out = options.resume, options.out
     if out is None:
-        base = default_directory(chosen, solver_only)
-        out = newest(base) if resume else fresh(base)
+        alone = "-solver-only" if options.solver_only else ""
+        name = f"{chosen.preset or DEFAULT_PRESET}{alone}-seed{chosen.config().seed}"
+        out = newest(Path("runs") / name) if resume else fresh(Path("runs") / name)
     # A preset that is named has to be the one that the run began with, with all that was set.
     held = RunDirectory(out).read_config() if resume and chosen.preset is None else None
-    config = chosen.config(options, held)
+    config = chosen.config(changes, held)
 
     check_early(config, out, resume)
-    if not quiet:
+    if not options.quiet:
         print(f"loading PyTorch and Ray ({plural(config.steps, 'step')})", file=sys.stderr)
     quiet_libraries()
     try:
         with handling(raise_interruption):
             from experiments.run.training import train
 
-            summary = train(config, out, resume=resume, quiet=quiet)
+            summary = train(config, out, resume=resume, quiet=options.quiet)
     except KeyboardInterrupt as interruption:
         with uninterrupted():
             print(f"ssp: {after_interrupt(out)}", file=sys.stderr)
@@ -67,13 +58,6 @@ def run(
         return UNHEALTHY
     show(summary, out)
     return 0
-
-
-def default_directory(chosen: Chosen, solver_only: bool) -> Path:
-    """Directory of a run that names none, if it is still free."""
-    config = chosen.config()
-    alone = "-solver-only" if solver_only else ""
-    return Path("runs") / f"{chosen.preset or DEFAULT_PRESET}{alone}-seed{config.seed}"
 
 
 def fresh(base: Path) -> Path:
@@ -99,14 +83,12 @@ def after_interrupt(out: Path) -> str:
     """Sentence about what is left of an interrupted run, and how to resume it."""
     directory = RunDirectory(out)
     latest = directory.latest_checkpoint()
+    again = f"ssp train --resume --out {shlex.quote(str(out))}"
     if latest is None and directory.config.exists():
-        return f"interrupted; {out} holds {NO_CHECKPOINT}"
+        return f"interrupted before the first checkpoint. Start it over with: {again}"
     if latest is None:
         return "interrupted before the first step; nothing was written"
-    return (
-        f"stopped; saved up to step {latest[0]}. Go on with: ssp train --resume --out "
-        f"{shlex.quote(str(out))}"
-    )
+    return f"stopped; saved up to step {latest[0]}. Go on with: {again}"
 
 
 def after_collapse(out: Path, error: UnhealthyRun) -> str:
@@ -121,28 +103,15 @@ def after_collapse(out: Path, error: UnhealthyRun) -> str:
 
 def show(summary: dict[str, Any], out: Path) -> None:
     """Prints the result."""
-    console = Console()
-    title = f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})"
-    table = Table(title=title, title_justify="left")
-    table.add_column("hops" if summary["world"] == "mini" else "group")
-    for name in ("base", "final"):
-        table.add_column(f"{name} [95% interval]", justify="right")
+    print(f"accuracy on unseen questions ({summary['world']}, verifier: {summary['verifier']})")
+    head = "hops" if summary["world"] == "mini" else "group"
+    print(f"{head:16}   {'base [interval]':18}   final [interval]")
+    for group, base in summary["accuracy"]["base"].items():
+        cells = [f"{group:16}"]
+        for name, accuracy in (("base", base), ("final", summary["accuracy"]["final"][group])):
+            low, high = summary["interval"][name][group]
+            cells.append(f"{accuracy:.3f} [{low:.2f}, {high:.2f}]")
+        print("   ".join(cells))
 
-    for group in summary["accuracy"]["base"]:
-        table.add_row(group, *(_cell(summary, name, group) for name in ("base", "final")))
-    console.print(table)
-
-    minutes = summary["wall_seconds"] / 60
-    steps = plural(summary["steps"], "step")
-    console.print(
-        f"{steps} in {minutes:.1f} minutes; everything is in {out}/",
-        highlight=False,
-        soft_wrap=True,
-    )
-
-
-def _cell(summary: dict[str, Any], name: str, group: str) -> str:
-    if group not in summary["accuracy"][name]:
-        return "-"
-    low, high = summary["interval"][name][group]
-    return f"{summary['accuracy'][name][group]:.3f} \\[{low:.2f}, {high:.2f}]"
+    minutes, steps = summary["wall_seconds"] / 60, plural(summary["steps"], "step")
+    print(f"{steps} in {minutes:.1f} minutes; everything is in {out}/")

@@ -40,12 +40,10 @@ def score(
     - ``f1``, ``searches``: means per attempt
     - ``lost``: attempts that an outage has hit
     - ``why_void``: service or reason code that left no attempt; ``None`` if there is one
-    - ``known``: verdict on the answer without search; ``None``: not asked, or an outage
+    - ``known``: verdict on the answer without search, from ``known``; ``None``: not asked, or an
+      outage
 
-    Args:
-        records: games about given questions.
-        own: name of the judge whose verdicts the records hold; its rows come first.
-        known: by game, the verdict on the answer without search, where that was asked.
+    Rows of the judge whose verdicts the records hold, ``own``, come first.
     """
     counted = [
         [] if record.outcome == "void" else [a for a in record.attempts if a.outage is None]
@@ -64,9 +62,14 @@ def score(
                 verdicts = JUDGES[judge].judge(tasks)
             right = [isinstance(one, Verdict) and bool(one.correct) for one in verdicts]
 
-            row: Row = {"judge": judge, "group": record.question_group or "", "question": question}
-            row |= {"lost": len(record.attempts) - len(attempts), "why_void": None}
-            row["known"] = known[place] if known else None
+            row: Row = {
+                "judge": judge,
+                "group": record.question_group or "",
+                "question": question,
+                "lost": len(record.attempts) - len(attempts),
+                "why_void": None,
+                "known": known[place] if known else None,
+            }
             if attempts:
                 row["avg"] = fmean(right)
                 row["pass"] = pass_at_k(sum(right), len(right), k)
@@ -80,9 +83,9 @@ def score(
 
     figures = ["avg", "pass", "majority", "f1", "searches"]
     names = ["judge", "group", "question", *figures, "lost", "why_void", "known"]
-    found = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(figures, float))
-    found.attrs["k"] = k
-    return found
+    scores = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(figures, float))
+    scores.attrs["k"] = k
+    return scores
 
 
 def outage_of(record: GameRecord) -> Outage | None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from tensorboardX import SummaryWriter
 
-from agents.rollout import waits_for_others
 from experiments.config import RunConfig
 from experiments.run.process import git_commit, machine
 from experiments.run.progress import Progress
@@ -48,12 +47,7 @@ class Accuracy:
 
 
 def accuracies(questions: Sequence[Question], records: Sequence[GameRecord]) -> dict[str, Accuracy]:
-    """Pass@1 of each group, from the first attempt at each question.
-
-    Args:
-        questions: what was asked.
-        records: one game per question, in the same order.
-    """
+    """Pass@1 of each group, from the first attempt at each question; one game per question."""
     groups: dict[str, list[GameRecord]] = {}
     for question, record in zip(questions, records, strict=True):
         groups.setdefault(question.group, []).append(record)
@@ -82,10 +76,6 @@ class Recorder:
     ) -> None:
         """
         Args:
-            config: the run's settings.
-            directory: where the figures go.
-            questions: what the policy is measured by.
-            progress: what a person sees.
             steps_done: steps that an earlier part of the run has done.
             began: ``time.perf_counter()`` when the run began.
             report: receives each line, too.
@@ -115,9 +105,7 @@ class Recorder:
     ) -> None:
         """Shows and writes a step, with an evaluation where one is due."""
         self._progress.step(step, figures, seconds["step"])
-
-        accuracy: dict[str, Accuracy] = {}
-        last = step == self._config.steps
+        last, accuracy = step == self._config.steps, dict[str, Accuracy]()
         if last or step % self._config.evaluation.every == 0:
             accuracy = self._evaluate("final" if last else f"step {step}", solve, seconds)
         self._log({"step": step, **figures}, seconds, accuracy)
@@ -166,16 +154,6 @@ class Recorder:
             self._report(line)
 
 
-def same_seed(config: RunConfig, rules: Rules) -> str:
-    """Degree to which another run of the same seed on the same machine gives the same."""
-    gpus = config.compute.gpus_per_env_runner or config.compute.gpus_per_learner
-    if config.engine.kind != "transformers" or gpus:
-        return "the same up to floating point (engine or GPU)"
-    if waits_for_others(rules):
-        return "the same up to floating point (services of other machines)"
-    return "the same to the last bit"
-
-
 def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[str, Any]:
     """The result of a finished run, from what its directory holds; refused where an outage has left
     nothing of a group of questions in the last evaluation."""
@@ -202,7 +180,6 @@ def summarise(config: RunConfig, directory: RunDirectory, rules: Rules) -> dict[
         "void_questions": sum(line.get("void_questions", 0) for line in lines),
         "wall_seconds": round(sum(line["seconds"]["wall"] for line in lines), 1),
         "fingerprint": fingerprint(rules),
-        "same_seed": same_seed(config, rules),
         "git_commit": git_commit(),
         "machine": machine(),
     }

@@ -27,16 +27,19 @@ import yaml
 
 from agents.health import Diagnosis
 from experiments.config import RunConfig
-from ssp_env.disk import locked, make_directories, remove_empty, replacing, write_atomically
+from ssp_env.disk import (
+    locked,
+    make_directories,
+    new_folder,
+    remove_empty,
+    replacing,
+    write_atomically,
+)
 from ssp_env.errors import ConfigError, DataError, RunError
 from ssp_env.game.record import GameRecord
 from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
 
-NO_CHECKPOINT = (
-    "a run that ended before its first checkpoint; start it over with --resume, or "
-    "choose another --out"
-)
 CHANGEABLE = re.compile(
     r"steps|checkpoint_every|checkpoints_kept|health\.\w+"
     r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
@@ -58,8 +61,6 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.games = self.path / "games"
         self.tensorboard = self.path / "tensorboard"
-
-    # -- the beginning of a run ----------------------------------------------------------------
 
     @contextmanager
     def claimed(self, config: RunConfig, resume: bool) -> Iterator[int]:
@@ -98,28 +99,18 @@ class RunDirectory:
     def _first_step(self, config: RunConfig, resume: bool) -> int:
         latest = self.latest_checkpoint()
         if not resume:
-            way = "choose another --out"
-            if latest is not None:
-                way = f"continue it with --resume, or {way}"
-            elif self.config.exists() and self.metrics.exists():
-                way = f"it holds {NO_CHECKPOINT}"
             if any(self.path.iterdir()):
-                raise RunError(f"{self.path} is not empty; {way}")
+                way = "continue its run with --resume, or " if self.metrics.exists() else ""
+                raise RunError(f"{self.path} is not empty; {way}choose another --out")
             return 0
 
         # The checkpoint's own settings: those of the directory may have been edited since.
         held = self.read_config() if latest is None else _read_config(latest[1] / self.config.name)
         theirs, ours = flat(held), flat(config.model_dump(mode="json"))
-        differing = [
-            name
-            for name in sorted({*theirs, *ours})
-            if theirs.get(name) != ours.get(name) and not CHANGEABLE.fullmatch(name)
-        ]
-        if differing:
-            raise RunError(
-                f"{self.path} holds a run with other settings ({', '.join(differing)}); "
-                "leave them as they were, or choose another --out"
-            )
+        names = [name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)]
+        if fixed := sorted(name for name in names if not CHANGEABLE.fullmatch(name)):
+            what = f"{self.path} holds a run with other settings ({', '.join(fixed)})"
+            raise RunError(f"{what}; leave them as they were, or choose another --out")
         step = latest[0] if latest else 0
         if step > config.steps:
             raise RunError(f"{self.path} is at step {step} already; ask for more --steps")
@@ -160,27 +151,20 @@ class RunDirectory:
     def save_checkpoint(
         self, step: int, save: Callable[[Path], None], kept: int | None = None
     ) -> Path:
-        """Lets ``save`` fill a new checkpoint, makes it visible by a rename, and deletes old ones
-        but for the newest ``kept`` (``None``: all stay)."""
+        """Lets ``save`` fill a new checkpoint; of all, the newest ``kept`` stay (``None``: all)."""
         from safetensors import SafetensorError
 
         final = self.checkpoints / f"step_{step:06d}"
-        unfinished = self.checkpoints / f".unfinished_{step:06d}"
         try:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-            save(unfinished)
-            if self.config.exists():
-                shutil.copy(self.config, unfinished)
-            shutil.rmtree(final, ignore_errors=True)
-            unfinished.rename(final)
+            with new_folder(final) as unfinished:
+                save(unfinished)
+                if self.config.exists():
+                    shutil.copy(self.config, unfinished)
             self.stopped.unlink(missing_ok=True)
             for _, old in self.kept_checkpoints()[: -kept if kept else 0]:
                 shutil.rmtree(old)
         except (OSError, SafetensorError) as error:
             raise RunError(f"the checkpoint {final} cannot be written: {error}") from error
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
         return final
 
     # -- what was written ----------------------------------------------------------------------
@@ -228,8 +212,6 @@ class RunDirectory:
         """Steps and folders of all checkpoints that are there, the oldest first."""
         folders = self.checkpoints.glob("step_*")
         return sorted((int(folder.name.removeprefix("step_")), folder) for folder in folders)
-
-    # -- going back ----------------------------------------------------------------------------
 
     def go_back(self) -> int:
         """Deletes what came after the newest checkpoint, whose steps are played again, to the same

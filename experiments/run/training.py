@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,7 @@ from experiments.run.rundir import RunDirectory
 from ssp_env.errors import ServiceError, UnhealthyRun
 from ssp_env.game.parts import idle_settings
 from ssp_env.game.record import outages
-from ssp_env.game.rules import Rules
 from ssp_env.replay.header import SavedRules
-from ssp_env.types import Question
 
 LEARNER = "learner"
 """The service that a :class:`~ssp_env.errors.ServiceError` names when a learner has died."""
@@ -53,9 +52,6 @@ def train(
 
     Raises:
         UnhealthyRun: after a run that had gone wrong was saved.
-        RunError: an outage has left a group of questions of the last evaluation without a single
-            answer; the run is saved.
-        SSPError: a mistake that was found before training, or a disk that cannot be written to.
         KeyboardInterrupt: after an interrupted run was saved.
     """
     began = time.perf_counter()
@@ -73,115 +69,103 @@ def train(
                     progress.note(f"resumed after step {steps_done}")
                 if stopped := directory.read_stopped():
                     progress.note(f"it was stopped after step {stopped.step}: {stopped}")
-                _Run(config, directory, rules, questions, progress, report).play(steps_done, began)
+                recorder = Recorder(
+                    config, directory, questions, progress, steps_done, began, report
+                )
+                _Run(config, directory, SavedRules.of(rules), progress, recorder).play(steps_done)
+                recorder.close()
 
         summary = summarise(config, directory, rules)
         directory.write_summary(summary)
         return summary
 
 
+@dataclass
 class _Run:
     """The training steps of one process, in a directory that is claimed for them."""
 
-    _algorithm: SSP
-    _recorder: Recorder
+    config: RunConfig
+    directory: RunDirectory
+    rules: SavedRules
+    progress: Progress
+    recorder: Recorder
 
-    def __init__(
-        self,
-        config: RunConfig,
-        directory: RunDirectory,
-        rules: Rules,
-        questions: list[Question],
-        progress: Progress,
-        report: Report | None,
-    ) -> None:
-        self._config, self._directory = config, directory
-        self._rules, self._questions = SavedRules.of(rules), questions
-        self._progress, self._report = progress, report
-        self._monitor = Monitor(config.health)
-
-    def play(self, steps_done: int, began: float) -> None:
-        """Plays what remains of the run, which began at this ``time.perf_counter()``.
+    def play(self, steps_done: int) -> None:
+        """Plays what remains of the run.
 
         Ray does not restart learners, since what one of them knew is lost with it: the run goes
         back to its newest checkpoint then, once.
         """
-        torch.set_num_threads(self._config.compute.threads)
-        self._progress.note("starting Ray, engine and learner")
-        with local_ray(self._config):
+        torch.set_num_threads(self.config.compute.threads)
+        self.progress.note("starting Ray, engine and learner")
+        with local_ray(self.config):
             try:
-                self._play_steps(steps_done, began)
+                self._play_steps(steps_done)
             except ServiceError as error:
                 if error.service != LEARNER:
                     raise
-                step = self._directory.go_back()
-                self._progress.note(f"a learner died; the run continues from step {step}, once")
-                self._play_steps(step, time.perf_counter())
+                step = self.directory.go_back()
+                self.progress.note(f"a learner died; the run continues from step {step}, once")
+                self._play_steps(step)
 
-    def _play_steps(self, steps_done: int, began: float) -> None:
+    def _play_steps(self, steps_done: int) -> None:
         """Builds the algorithm and plays the steps that come after those that are done."""
-        self._recorder = Recorder(
-            self._config,
-            self._directory,
-            self._questions,
-            self._progress,
-            steps_done,
-            began,
-            self._report,
-        )
-        self._algorithm = build(self._config)
+        algorithm, monitor = build(self.config), Monitor(self.config.health)
         try:
             if steps_done:
-                self._restore()
-            elif not self._directory.metrics.exists():
-                self._recorder.base(self._algorithm.solve)
+                self._restore(algorithm, monitor)
+            elif not self.directory.metrics.exists():
+                self.recorder.base(algorithm.solve)
 
-            self._progress.show_panel()
+            self.progress.show_panel()
             stopping = "stopping after this step; a second time stops at once"
-            with interruptible(lambda: self._progress.note(stopping)) as interrupted:
-                for step in range(steps_done + 1, self._config.steps + 1):
-                    self._step(step, interrupted)
+            with interruptible(lambda: self.progress.note(stopping)) as interrupted:
+                for step in range(steps_done + 1, self.config.steps + 1):
+                    self._step(step, algorithm, monitor, interrupted)
         finally:
             with uninterrupted():
-                self._algorithm.stop()
-        self._recorder.close()
+                algorithm.stop()
 
-    def _restore(self) -> None:
+    def _restore(self, algorithm: SSP, monitor: Monitor) -> None:
         """Takes the newest checkpoint back."""
-        latest = self._directory.latest_checkpoint()
+        latest = self.directory.latest_checkpoint()
         assert latest is not None, "a run continues from a checkpoint"
-        self._algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
+        algorithm.restore_from_path(str((latest[1] / "algorithm").resolve()))
 
-        self._monitor.replay(self._directory.read_metrics())
-        if self._directory.read_stopped():
+        monitor.replay(self.directory.read_metrics())
+        if self.directory.read_stopped():
             # It is resumed on purpose: what stopped it must happen anew to stop it again.
-            self._monitor.begin_again()
+            monitor.begin_again()
 
-    def _step(self, step: int, interrupted: Callable[[], KeyboardInterrupt | None]) -> None:
+    def _step(
+        self,
+        step: int,
+        algorithm: SSP,
+        monitor: Monitor,
+        interrupted: Callable[[], KeyboardInterrupt | None],
+    ) -> None:
         """Plays, learns, writes; saves a checkpoint where one is due or the run ends here."""
-        config, directory, algorithm = self._config, self._directory, self._algorithm
         began = time.perf_counter()
         result = algorithm.train()["ssp"]
-        figures = dict(algorithm.last_figures)
         seconds = {name: float(value) for name, value in result["seconds"].items()}
         seconds["step"] = time.perf_counter() - began
 
-        games = algorithm.last_games
-        directory.write_games(step, self._rules, games)
-        self._recorder.step(step, figures, seconds, algorithm.solve)
+        figures, games = dict(algorithm.last_figures), algorithm.last_games
+        self.directory.write_games(step, self.rules, games)
+        self.recorder.step(step, figures, seconds, algorithm.solve)
 
-        last = step == config.steps
-        diagnosis = None if last else self._monitor(step, figures, outages(games))
+        def save(folder: Path) -> None:
+            """Writes all that is needed to resume, and the policy as a model directory."""
+            algorithm.save_to_path(str((folder / "algorithm").resolve()))
+            save_policy(algorithm.policy_weights(), self.config.model_dir, folder / "policy")
+
+        last = step == self.config.steps
+        diagnosis = None if last else monitor(step, figures, outages(games))
         interruption = None if last else interrupted()
-        if last or diagnosis or interruption or step % config.checkpoint_every == 0:
-            directory.save_checkpoint(step, self._save, config.checkpoints_kept)
+        if last or diagnosis or interruption or step % self.config.checkpoint_every == 0:
+            self.directory.save_checkpoint(step, save, self.config.checkpoints_kept)
         if diagnosis:
-            directory.write_stopped(diagnosis)
+            self.directory.write_stopped(diagnosis)
             raise UnhealthyRun(str(diagnosis))
         if interruption:
             raise interruption
-
-    def _save(self, folder: Path) -> None:
-        """Writes all that is needed to resume, and the policy as a model directory."""
-        self._algorithm.save_to_path(str((folder / "algorithm").resolve()))
-        save_policy(self._algorithm.policy_weights(), self._config.model_dir, folder / "policy")

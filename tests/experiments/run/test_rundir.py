@@ -64,10 +64,9 @@ def test_a_directory_that_holds_something_is_refused_and_says_how_to_go_on(tmp_p
     (tmp_path / "notes.txt").write_text("mine")
     assert refused(tmp_path).endswith("is not empty; choose another --out")
     run = begun(tmp_path / "run").path
-    assert "continue it with --resume" in refused(run)
+    assert "continue its run with --resume" in refused(run)
     assert "at step 2 already" in refused(run, CONFIG.replace(steps=1), again=True)
     shutil.rmtree(run / "checkpoints")
-    assert "start it over with --resume" in refused(run)
     for text in ("{", "[1]", "\x00", "colour: red"):
         (run / "config.yaml").write_text(text)
         assert "config.yaml" in refused(run, again=True)
