@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Self
 import yaml
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from agents.config import EngineConfig, LearningConfig, Sharding, check_sharding
-from agents.health import HealthConfig
+from agents.config import EngineConfig, LearningConfig, Sharding, check_settings
 from ssp_env.config import Settings, setting_names
 from ssp_env.errors import ConfigError, nearest
 from ssp_env.game.config import GameConfig
@@ -55,11 +54,6 @@ class ComputeConfig(Settings):
     """Play each step while the one before is learnt from, with weights that are one update old.
     Saves time with ``env_runners``."""
 
-    @model_validator(mode="after")
-    def _check_sharding(self) -> Self:
-        check_sharding(self.sharding, self.learners)
-        return self
-
 
 class OpenAIConfig(ChatConfig):
     """A model behind an OpenAI-compatible API, for judging and verifying."""
@@ -90,14 +84,15 @@ class RunConfig(Settings):
     """Steps between two checkpoints; the last step always has one."""
     checkpoints_kept: PositiveInt | None = 2
     """Checkpoints that stay, the newest ones; ``null``: all, as ``ssp league`` needs."""
+    patience: PositiveInt | None = 5
+    """Steps in a row that show the same sign of ill health, after which a run stops; ``null``:
+    never."""
     game: GameConfig = GameConfig()
     """Rules of the game."""
     learning: LearningConfig = LearningConfig()
     """Learning of both roles."""
     engine: EngineConfig = EngineConfig()
     """Engine that samples tokens."""
-    health: HealthConfig = HealthConfig()
-    """Signs that stop a run which has gone wrong."""
     evaluation: EvaluationConfig = EvaluationConfig()
     """Measurement of the solver."""
     compute: ComputeConfig = ComputeConfig()
@@ -117,6 +112,18 @@ class RunConfig(Settings):
             fix = f"give at least {self.steps}: the steps after it would change nothing"
             raise ConfigError("learning.decay_steps", decay, fix)
         return self
+
+    def check(self) -> None:
+        """Makes sure that game, learning, engine and processes fit together."""
+        check_settings(
+            self.game,
+            self.learning,
+            engine=self.engine.kind,
+            env_runners=self.compute.env_runners,
+            overlap=self.compute.overlap,
+            learners=self.compute.learners,
+            sharding=self.compute.sharding,
+        )
 
     def served_model(self) -> OpenAIConfig:
         """The model behind an API; refused where none is named."""

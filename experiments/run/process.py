@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +102,15 @@ def _ignore() -> None:
 # -- silence -----------------------------------------------------------------------------------
 
 
+def _lacks(text: str, record: logging.LogRecord) -> bool:
+    return text not in record.getMessage()
+
+
 @cache
 def quiet_libraries() -> None:
     """Drops known, harmless messages. Call before importing Ray."""
     for name, text in LOGGED.items():
-        logging.getLogger(name).addFilter(lambda record, text=text: text not in record.getMessage())
+        logging.getLogger(name).addFilter(partial(_lacks, text))
 
     # RLlib ships weights as read-only arrays, and nobody writes to them.
     warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)

@@ -41,7 +41,7 @@ from ssp_env.replay.files import SavedGame, game_lines
 from ssp_env.replay.header import SavedRules
 
 CHANGEABLE = re.compile(
-    r"steps|checkpoint_every|checkpoints_kept|health\.\w+"
+    r"steps|checkpoint_every|checkpoints_kept|patience"
     r"|compute\.(env_runners|learners|gpus_per_\w+|sharding|threads)"
     r"|search\.(device|server\.(url|token_env|deadline|connections))"
     r"|openai\.(base_url|api_key_env|timeout|concurrency)"

@@ -110,7 +110,7 @@ class _Run:
 
     def _play_steps(self, steps_done: int) -> None:
         """Builds the algorithm and plays the steps that come after those that are done."""
-        algorithm, monitor = build(self.config), Monitor(self.config.health)
+        algorithm, monitor = build(self.config), Monitor(self.config.patience)
         try:
             if steps_done:
                 self._restore(algorithm, monitor)

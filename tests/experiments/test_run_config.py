@@ -45,7 +45,6 @@ PAPER = {
     "game.max_searches": 10,
     "game.noise_documents": 4,
     "learning.strategy": "periodic_reset",
-    "learning.reset_every": 10,
     "learning.temperature": 1.0,
     "learning.proposer_algorithm": "reinforce",
     "learning.solver_algorithm": "grpo",
@@ -142,7 +141,6 @@ def test_overrides_reach_their_settings() -> None:
         ("game.verifier=wrld", "game.verifier", "did you mean 'world'?"),
         ("learning.decay_steps=79", "learning.decay_steps", "at least 80"),
         ("learning.temperature=.inf", "learning.temperature", "finite"),
-        ("compute.sharding=fsdp2", "compute.sharding", "give two learners or more"),
         ("game.verifier=openai", "openai.base_url", "name a model"),
         ("openai={base_url: localhost, model: m}", "openai.base_url", "http"),
     ],
@@ -182,7 +180,6 @@ def test_every_setting_of_compute_reaches_rllib() -> None:
 def test_every_setting_of_learning_and_game_reaches_rllib() -> None:
     config = config_of(
         "learning.lr=0.5",
-        "learning.reset_every=3",
         "game.noise_documents=2",
         "world_options.seed=4",
         "compute.overlap=true",
@@ -205,6 +202,9 @@ def test_settings_that_do_not_go_together_are_named_as_ours(policy: Path) -> Non
     with pytest.raises(ConfigError, match="importance_cap") as raised:
         check_settings(config_of("compute.overlap=true", "learning.importance_cap=null"))
     assert raised.value.field == "compute.overlap"
+
+    with pytest.raises(ConfigError, match="give two learners or more"):
+        check_settings(config_of("compute.sharding=fsdp2"))
 
 
 def test_every_setting_is_documented() -> None:

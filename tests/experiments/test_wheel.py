@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     # Without `site`, the editable install of this checkout is not on the path, but its dependencies
     # can be.
-    path = [str(site), sysconfig.get_path("purelib")]
+    path = [str(site), *(place for place in sys.path if place.endswith("site-packages"))]
     code = (
         f"import sys; sys.path[0:1] = {path}; from ssp_env.cli import main; "
         f"sys.exit(main(sys.argv[1:]))"
