@@ -84,7 +84,7 @@ def replay(
         UsageError: ``saved`` was written without token ids.
     """
     if not saved.rules.tokens:
-        what = "the game was written without token ids (record_tokens: false)"
+        what = "the game was written without token ids (tokens=False)"
         raise UsageError(f"{what}: it can be read and judged anew, but not replayed")
 
     opened = saved.rules.tokenizer.open(tokenizer)
