@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ssp_env.game.config import GameConfig
-from ssp_env.game.protocol import Tags
+from ssp_env.game.prompts import tags_of
 from ssp_env.game.rules import Rules
 from ssp_env.tokenizers.base import Tokenizer
 from ssp_env.types import Document
@@ -94,7 +94,7 @@ class TraceWriter:
             proposer_share: share of proposer demonstrations.
         """
         self.game, self.tokenizer, self.rng = game, tokenizer, rng
-        self.tags: Tags = game.tags
+        self.tags = tags_of(game.prompts)
         self._faults = faults
         self._solver_hops, self._proposer_hops = solver_hops, proposer_hops
         self._proposer_share = proposer_share

@@ -29,6 +29,7 @@ from experiments.report.runs import (
 from experiments.run.rundir import flat
 from ssp_env.disk import replacing
 from ssp_env.errors import RunError
+from ssp_env.game.prompts import read_tags
 from ssp_env.replay import SavedGame, read_games
 
 PARTS = Path(__file__).parent / "page"
@@ -184,7 +185,7 @@ def game_html(key: str, step: int, saved: SavedGame, tokens: bool) -> str:
         key=key,
         step=step,
         game=record,
-        tags=rules.config.tags,
+        tags=read_tags(rules.prompts.texts.get("tags")),
         read=games.materials(record),
         with_tokens=tokens and rules.tokens,
         without=off,

@@ -6,7 +6,7 @@ from experiments.config import RunConfig
 from ssp_env.checks import load
 from ssp_env.errors import ConfigError
 from ssp_env.game.config import GameConfig
-from ssp_env.game.prompts import api_prompt
+from ssp_env.game.prompts import prompt_file
 from ssp_env.game.rules import Parts, Rules, own_judge
 from ssp_env.judge.openai import ChatClient, OpenAIJudge, OpenAIVerifier
 from ssp_env.search.index import open_search
@@ -41,10 +41,11 @@ class MakeRules:
         client = chat_client(self._config)
         if client is not None:
             if self._config.served_model().judge:
-                parts["judge"] = OpenAIJudge(client, api_prompt(game.prompts, "judge"))
+                parts["judge"] = OpenAIJudge(client, prompt_file(game.prompts, "judge.txt"))
             if game.verifier == "openai":
                 form = game.verification_prompt
-                own = api_prompt(game.prompts, "verify" if form == "documents" else "solve")
+                name = "verify.txt" if form == "documents" else "solve.txt"
+                own = prompt_file(game.prompts, name)
                 searches = game.max_searches
                 judge = parts.get("judge") or own_judge(world)
                 parts["verifier"] = OpenAIVerifier(client, judge, own, form, searches)

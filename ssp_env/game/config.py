@@ -9,11 +9,16 @@ from pydantic import BeforeValidator, NonNegativeInt, PositiveInt, model_validat
 
 from ssp_env.config import Settings
 from ssp_env.errors import ConfigError
-from ssp_env.game.protocol import Tags
 
 VerifierName = Literal["auto", "world", "policy", "openai", "none"]
 FilterName = Literal[
-    "empty_question", "no_search", "short_question", "long_question", "spoiler", "repeated_query"
+    "empty_question",
+    "no_search",
+    "short_question",
+    "long_question",
+    "spoiler",
+    "few_words",
+    "repeated_query",
 ]
 NoiseKind = Literal["batch", "corpus", "near"]
 """Kinds of noise that ship; :mod:`ssp_env.game.verification` holds them."""
@@ -54,14 +59,8 @@ class GameConfig(Settings):
     """Token budget after the prompt, including retrieved text."""
     max_document_tokens: PositiveInt = 512
     """A longer passage is cut to this many tokens before a policy sees it."""
-    max_query_tokens: PositiveInt = 128
-    """A search call with a longer query ends its trajectory."""
-    min_question_chars: NonNegativeInt = 10
-    """A shorter question is invalid."""
-    max_question_chars: int = 1000
-    """A longer question is invalid."""
-    min_question_words: NonNegativeInt = 0
-    """A question of fewer words is invalid (the paper's released code: 10)."""
+    question_chars: tuple[NonNegativeInt, PositiveInt] = (10, 1000)
+    """Fewest and most characters of a valid question."""
     min_searches: int = 1
     """A proposer that searched less often has no valid question (the released code: 2)."""
     asked_searches: tuple[int, int] = (1, 3)
@@ -91,18 +90,14 @@ class GameConfig(Settings):
     invalid_reward: float = 0.0
     """Proposer's reward for an invalid question. The paper shows that a negative one can collapse
     the game."""
-    tags: Tags = Tags()
-    """Names of the protocol's tags."""
     prompts: Annotated[str, BeforeValidator(_as_text)] = "plain"
     """Prompt set: ``plain``, ``paper``, ``mini``, ``search-r1``, ``zerosearch``, ``r-search``,
     ``NAME:FILE`` (one of these, with the solver's instructions from a file), or a directory."""
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
-        if self.max_question_chars < self.min_question_chars:
-            fix = f"must not be below min_question_chars = {self.min_question_chars}"
-            raise ConfigError("game.max_question_chars", self.max_question_chars, fix)
-
+        if self.question_chars[0] > self.question_chars[1]:
+            raise ConfigError("game.question_chars", self.question_chars, "give (fewest, most)")
         if not 1 <= self.min_searches <= self.max_searches:
             fix = f"give 1 to max_searches = {self.max_searches}"
             raise ConfigError("game.min_searches", self.min_searches, fix)
@@ -165,8 +160,6 @@ MINI_GAME = GameConfig(
     max_prompt_tokens=256,
     max_response_tokens=256,
     max_document_tokens=64,
-    max_query_tokens=16,
-    min_question_chars=10,
     asked_searches=(1, 1),
     verifier="auto",
     prompts="mini",

@@ -304,7 +304,7 @@ class Round:
 
     def _keep_solutions(self) -> None:
         """Adds its solution to each verified question of the round."""
-        tags = self.rules.config.tags
+        tags = self.rules.tags
         played = {(game.question, game.truth.id): game for game in self.games if game.proposer}
         self.verified = [
             replace(item, solution=solution_of(played[item.question, item.truth.id], tags))

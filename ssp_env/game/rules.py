@@ -12,7 +12,7 @@ from ssp_env.game.config import GameConfig
 from ssp_env.game.filters import FILTERS, Filter
 from ssp_env.game.outcome import RESERVED
 from ssp_env.game.prompts import Prompts
-from ssp_env.game.protocol import check_tokenizer
+from ssp_env.game.protocol import Tags, check_tokenizer
 from ssp_env.game.rewards import PROPOSER_REWARDS, ProposerReward, SolverReward, right_answer
 from ssp_env.game.trajectory import Limits
 from ssp_env.game.verification import NOISE, NearNoise, NoiseSource
@@ -81,6 +81,11 @@ class Rules(Immutable):
         self.__dict__.update(state | own)
 
     @property
+    def tags(self) -> Tags:
+        """Names of the tags, as the prompt set declares them."""
+        return self.prompts.tags
+
+    @property
     def longest_trajectory(self) -> int:
         """Tokens of the longest trajectory: prompt, response, and what a policy reads to verify."""
         config = self.config
@@ -115,15 +120,13 @@ class Rules(Immutable):
         verifier, filters = parts.get("verifier"), parts.get("filters")
 
         # Without tags that it can spell, no turn could ever be complete.
-        check_tokenizer(tokenizer, config.tags)
+        prompts = Prompts.open(config.prompts, tokenizer)
+        check_tokenizer(tokenizer, prompts.tags)
         if verifier is None:
             verifier = _verifier(resolve_verifier(config.verifier, world), world)
 
-        prompts = Prompts(config.prompts, tokenizer, config.tags)
-
-        # A prompt set need not have this prompt, so ask for it before it is needed.
-        if config.closed_book:
-            prompts.closed_book("")
+        if config.closed_book and "closed_book" not in prompts.texts:
+            raise ConfigError("game.prompts", config.prompts, "closed_book.txt is missing from it")
 
         _check_budget(
             "max_prompt_tokens",
@@ -155,7 +158,7 @@ class Rules(Immutable):
             corpus=world.corpus,
             judge=judge if judge is not None else own_judge(world),
             verifier=verifier,
-            limits={role: Limits.of(role, config, tokenizer) for role in Role},
+            limits={role: Limits.of(role, config, tokenizer, prompts.tags) for role in Role},
             world=world,
             filters={name: FILTERS[name] for name in config.filters} | own,
             noise=noise if noise is not None else _noise(config, world),

@@ -32,5 +32,5 @@ def player_for(rules: Rules, given: Player | None) -> Player:
 
 def scripted_player(rules: Rules) -> TextPlayer:
     """The scripted player that suits the world of these rules."""
-    tags = rules.config.tags
+    tags = rules.tags
     return MiniPlayer(tags) if isinstance(rules.world, MiniWorld) else ClozePlayer(tags)

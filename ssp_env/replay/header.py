@@ -27,7 +27,7 @@ from ssp_env.tokenizers import (
 )
 from ssp_env.version import __version__
 
-FORMAT = 5
+FORMAT = 6
 """Version of the format. It goes up whenever a field comes, goes or changes its meaning."""
 
 

@@ -257,15 +257,16 @@ def recorded_rules(
         then = record.named().get(_name(game, attempt.trajectory))
         return 0.0 if then is None or then.reward is None else then.reward
 
+    made = Prompts(prompts.texts, prompts.frame, tokenizer)
     return Rules(
         config=config,
         tokenizer=tokenizer,
-        prompts=Prompts.of_texts(prompts.texts, prompts.frame, tokenizer, config.tags),
+        prompts=made,
         retriever=unsaved,
         corpus=(),
         judge=unsaved,
         verifier=None if parts.verifier is None else unsaved,
-        limits={role: Limits.of(role, config, tokenizer) for role in Role},
+        limits={role: Limits.of(role, config, tokenizer, made.tags) for role in Role},
         world=world if world is not None else RecordedWorld(parts.world, record.start.truth),
         filters={
             code: given.get(code) or parts.shipped_filter(code) or partial(failed, code)

@@ -65,7 +65,7 @@ def test_rllibs_episodes_take_every_game(attempts: int) -> None:
     }
     env = SearchSelfPlayMultiAgentEnv(setup)
     mini, chance = (
-        MiniPlayer(env.rules.config.tags),
+        MiniPlayer(env.rules.tags),
         RandomLegalPlayer(env.rules, np.random.default_rng(0)),
     )
     outcomes = set()

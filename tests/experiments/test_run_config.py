@@ -102,9 +102,8 @@ CODE = {
     "checkpoint_every": (10, 5),
     "game.max_searches": (10, 9),
     "game.noise_documents": (4, 24),
-    "game.min_question_words": (0, 10),
     "game.min_searches": (1, 2),
-    "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "repeated_query")),
+    "game.filters": (DEFAULT_FILTERS, (*DEFAULT_FILTERS, "few_words", "repeated_query")),
     "game.verification_prompt": ("solver", "documents"),
     "learning.clip_high": (0.2, 0.285),
     "learning.std_normalise": (False, True),
@@ -160,7 +159,6 @@ def test_search_is_named_in_one_text_and_told_more_of() -> None:
         ("learning.lr=1e-4", lambda c: c.learning.lr == 1e-4),
         ("learning.learning_roles=[solver]", lambda c: c.learning.learning_roles == ("solver",)),
         ("game.filters=[spoiler, no_search]", lambda c: c.game.filters == ("spoiler", "no_search")),
-        ("game.tags.search=find", lambda c: c.game.tags.search == "find"),
         ("world_options.one_to_many=true", lambda c: c.world_options == {"one_to_many": True}),
     ],
 )
@@ -173,7 +171,6 @@ def test_override_reaches_its_setting(assignment: str, read: Any) -> None:
     [
         ("stpes=3", "stpes", "did you mean 'steps'"),
         ("lr=1", "lr", "did you mean learning.lr?"),
-        ("game.tags.serch=find", "game.tags.serch", "did you mean 'search' or 'answer'?"),
         ("preset=h200", "preset", "--preset"),
         ("steps", "--set", "section.field=value"),
         ("learning.lr=[1", "learning.lr", "not YAML"),

@@ -196,7 +196,7 @@ def test_a_run_without_a_checkpoint_starts_over(tmp_path: Path) -> None:
         ("health.patience=9", True),
         ("model=other", False),
         ("world_options.seed=2", False),
-        ("game.tags.search=find", False),
+        ("game.top_k=1", False),
         ("learning.lr=0.1", False),
     ],
 )

@@ -25,7 +25,6 @@ from ssp_env.worlds.mini import MiniWorld
 ROOMY = {
     "max_prompt_tokens": 3000,
     "max_response_tokens": 3000,
-    "max_query_tokens": 40,
     "max_document_tokens": 500,
 }
 TIGHT = {

@@ -10,12 +10,13 @@ import pytest
 from all_doors import ScriptPlayer
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from scripted import MINI, propose, say
+from scripted import propose, say
 
 import ssp_env
 from ssp_env.doors.one_role import OneRoleEnv
 from ssp_env.errors import ServiceError, UsageError
 from ssp_env.game.outcome import Outcome
+from ssp_env.game.protocol import Tags
 from ssp_env.game.trajectory import Trajectory
 from ssp_env.players import MiniPlayer
 from ssp_env.search.bm25 import BM25Retriever
@@ -102,7 +103,7 @@ class Failing(MiniPlayer):
     """Cannot play games about certain answers."""
 
     def __init__(self, answers: set[str]) -> None:
-        super().__init__(MINI.tags)
+        super().__init__(Tags())
         self.answers = answers
 
     def play(self, trajectories: Sequence[Trajectory]) -> None:

@@ -119,7 +119,6 @@ def _writes_on(env: Any, trajectory: Any, tokens: int) -> bool:
 ROOMY = {
     "max_prompt_tokens": 3000,
     "max_response_tokens": 3000,
-    "max_query_tokens": 40,
     "max_document_tokens": 500,
 }
 

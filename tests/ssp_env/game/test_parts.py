@@ -32,7 +32,6 @@ from ssp_env.errors import ConfigError, UsageError
 from ssp_env.game.config import MINI_GAME, GameConfig, ViewConfig
 from ssp_env.game.outcome import Outcome
 from ssp_env.game.parts import fingerprint, idle_settings, is_remote
-from ssp_env.game.protocol import Tags
 from ssp_env.game.round import Round
 from ssp_env.game.verification import NoiseDocument, draw_noise
 from ssp_env.judge.base import Verdict
@@ -59,10 +58,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "max_prompt_tokens": (2, GOOD),
     "max_response_tokens": (30, GOOD),
     "max_document_tokens": (5, GOOD),
-    "max_query_tokens": (1, by_role(say(SEARCH, [1]))),
-    "min_question_chars": (90, GOOD),
-    "max_question_chars": (11, GOOD),
-    "min_question_words": (40, GOOD),
+    "question_chars": ((90, 999), GOOD),
     "min_searches": (3, GOOD),
     "asked_searches": ((2, 3), GOOD),
     "filters": ((), NO_SEARCH),
@@ -73,7 +69,6 @@ KNOBS: dict[str, tuple[Any, Script]] = {
     "noise_kind": ("near", GOOD),
     "proposer_reward": ("4p(1-p)", by_role(propose(), say([1]))),
     "invalid_reward": (-0.5, NO_SEARCH),
-    "tags": (Tags(information="observation"), by_role(say("<search> what </search>", [1]))),
     "prompts": ("plain", by_role(say([1]))),
 }
 """A turn of each knob, and a script that feels it."""
@@ -82,7 +77,7 @@ KNOBS: dict[str, tuple[Any, Script]] = {
 def outcome(mini: MiniWorld, script: Script, **changes: Any) -> str:
     """Everything that a round leaves behind."""
     room = {"max_prompt_tokens": 1000, "asked_searches": (1, 1)}
-    rules = rules_of(mini, word_tokenizer(changes.get("tags")), **{**room, **changes})
+    rules = rules_of(mini, word_tokenizer(), **{**room, **changes})
     return json.dumps([asdict(game) for game in records(play(begin(rules), script))])
 
 

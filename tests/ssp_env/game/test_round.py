@@ -198,7 +198,7 @@ def test_given_questions(mini: MiniWorld, words: WordTokenizer) -> None:
 SEARCH = "<search> mentor </search>"
 ASK = "<question> what is the mentor of the rival of Nobody ? </question>"
 LONG = "<question> what is the mentor of the mentor of the mentor of it ? </question>"
-LIMITS = {"max_searches": 2, "max_query_tokens": 4, "max_question_chars": 50}
+LIMITS = {"max_searches": 2, "question_chars": (10, 50)}
 FILTERS = ("empty_question", "no_search", "short_question", "long_question", "repeated_query")
 
 
@@ -210,7 +210,7 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
         ("forged_information", ("<information>",)),
         ("budget_tokens", ([20] * 60,)),
         ("budget_searches", (SEARCH, SEARCH, SEARCH)),
-        ("budget_query", ("<search> what is the what is the </search>",)),
+        ("budget_query", (f"<search> {'what ' * 257} </search>",)),
         ("empty_question", (SEARCH, "<question> ? </question>")),
         ("no_search", ("<search> </search>", ASK)),
         ("short_question", (SEARCH, "<question> what ? </question>")),
@@ -222,7 +222,7 @@ FILTERS = ("empty_question", "no_search", "short_question", "long_question", "re
 def test_invalid_games(
     mini: MiniWorld, words: WordTokenizer, reason: str, turns: tuple[Any, ...]
 ) -> None:
-    room = 60 if reason == "budget_tokens" else 256
+    room = 60 if reason == "budget_tokens" else 300
     changes = {"filters": FILTERS, "max_response_tokens": room, "invalid_reward": -0.25, **LIMITS}
     rules = rules_of(mini, words, **changes)
     for game in play(begin(rules, slots=2), by_role(say(*turns))).games:

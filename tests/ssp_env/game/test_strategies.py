@@ -170,7 +170,7 @@ def solved(rules: Rules, text: str, answer: str) -> PooledQuestion:
         Round.of_questions(rules, [Question(text, text, (answer,), "1")], [3]), thinks
     ).games
     assert game.solve_rate == 1.0
-    solution = solution_of(game, rules.config.tags)
+    solution = solution_of(game, rules.tags)
     return PooledQuestion(text, truth, len(solution) - 2, solution=solution)
 
 

@@ -172,7 +172,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
 def test_outside_text_is_data_to_every_tokenizer(kind: str) -> None:
     """It changes neither which special tokens a prompt holds, nor which tags one reads in it."""
     tokenizer = tokenizer_of(kind)
-    prompts = Prompts("plain", tokenizer, TAGS)
+    prompts = Prompts.open("plain", tokenizer)
     special = {i for tag in TAGS.all() if len(ids := tokenizer.encode(tag)) == 1 for i in ids}
     special |= {tokenizer.pad_id, tokenizer.eos_id}
     inner: Any = getattr(tokenizer, "inner", None)

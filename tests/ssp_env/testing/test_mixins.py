@@ -190,14 +190,14 @@ class TestMiniPlayer(PlayerTests):
     setup: ClassVar = {"world": "mini", "world_options": {"entities": 60}}
 
     def make_player(self, rules: Rules) -> Player:
-        return MiniPlayer(rules.config.tags, hops=2)
+        return MiniPlayer(rules.tags, hops=2)
 
 
 class TestClozePlayer(PlayerTests):
     setup: ClassVar = {"world": "small", "tokenizer": "bytes"}
 
     def make_player(self, rules: Rules) -> Player:
-        return ClozePlayer(rules.config.tags)
+        return ClozePlayer(rules.tags)
 
 
 class Lazy(TextPlayer):
