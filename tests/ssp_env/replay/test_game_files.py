@@ -196,7 +196,7 @@ def put(value: Any, *path: Any) -> Callable[[Any], None]:
 HEADER, GAME = 0, 1
 SEGMENT = ("trajectories", 1, "segments", 1)
 REFUSED = [
-    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 5"),
+    (HEADER, put(3, "format"), "field 'format' is 3, but this version of ssp-env reads 6"),
     (HEADER, put(0, "config", "attempts"), "attempts = 0: "),
     (HEADER, put(5, "prompts", "texts", "solver"), "field 'prompts.texts.solver': "),
     (GAME, put(1, "start", "extra"), "field 'start.extra': "),
